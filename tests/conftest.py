@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from groupcoord_spark.pipeline.run import Summary
+    from tests.local_session import LocalSession
 
 settings.register_profile("groupcoord", PROFILE)
 settings.load_profile("groupcoord")
@@ -155,6 +156,22 @@ def spark() -> Iterator[SparkSession]:
         shared = session(settings=settings)
     yield shared
     shared.stop()
+
+
+@pytest.fixture(scope="session")
+def local() -> LocalSession:
+    """A session that runs nights in this process, for tests of what nights do and not of how Spark does it."""
+    from tests.local_session import LocalSession
+
+    return LocalSession()
+
+
+@pytest.fixture(scope="module")
+def commands_run_nights_here(local: LocalSession) -> Iterator[None]:
+    """Has ``groupcoord nightly``, called in this process, run its night without Spark."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("groupcoord_spark.pipeline.run_night.session", lambda **_: local)
+        yield
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""Nights run in the tests' own session, and the tables they leave as plain rows."""
+"""Nights run in a session of the tests, and the tables they leave as plain rows."""
 
 from __future__ import annotations
 
@@ -19,11 +19,13 @@ from tests.warehouse.nights import make_tables
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from tests.local_session import LocalSession
+
 AS_OF_MS = 1_795_250_000_000
 """A moment soon after the golden logs were written."""
 
 
-def run(spark: SparkSession, warehouse: Path | str, *inputs: Path | str, **changed: Any) -> Summary:
+def run(spark: SparkSession | LocalSession, warehouse: Path | str, *inputs: Path | str, **changed: Any) -> Summary:
     """One night over the inputs; ``changed`` are fields of RunRequest other than their usual values."""
     paths = tuple(str(each) for each in inputs)
     usual = {"cluster": "sample", "as_of_ms": AS_OF_MS, "retention_ms": 7 * DAY_MS, "semantics": JAVA}

@@ -26,7 +26,7 @@ NIGHTS = GOLDEN / "nights"
 STATE = {"groups", "members", "assignments", "committed_offsets", "pending_offsets", "group_expirations"}
 OTHER = GOLDEN / "transactions" / "logs"
 
-pytestmark = pytest.mark.usefixtures("spark")
+pytestmark = pytest.mark.usefixtures("commands_run_nights_here")
 
 
 def logs(night: int) -> Path:
@@ -69,7 +69,7 @@ def settings_of_last_run(warehouse: Path) -> dict[str, Any]:
 
 
 @pytest.fixture(scope="module")
-def three_nights(tmp_path_factory: pytest.TempPathFactory, spark: Any) -> Path:
+def three_nights(tmp_path_factory: pytest.TempPathFactory, commands_run_nights_here: None) -> Path:
     """A warehouse after the nights 1 to 3; not to be written to."""
     warehouse = tmp_path_factory.mktemp("three") / "w"
     for night in (1, 2, 3):

@@ -9,7 +9,7 @@ import subprocess
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyspark
 import pytest
@@ -27,9 +27,6 @@ from tests.pipeline.test_nightly import commit, commits
 from tests.running import rows_of, tables_of
 from tests.sources.exports import of_sparks_kafka_source, raw_rows, write_parquet
 from tests.warehouse.nights import group, night
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 DOCS = Path(__file__).parents[2] / "docs"
 AS_OF = "2026-11-21T08:00:00Z"
@@ -53,7 +50,7 @@ def contents(place: Path) -> dict[str, bytes]:
     return {str(path.relative_to(place)): path.read_bytes() for path in place.rglob("*") if path.is_file()}
 
 
-@pytest.mark.usefixtures("spark")
+@pytest.mark.usefixtures("commands_run_nights_here")
 class TestARun:
     def test_prints_stages_and_a_summary_on_stderr_and_nothing_on_stdout(self, tmp_path: Path, sample_warehouse: SampleWarehouse) -> None:
         result = nightly(tmp_path / "w", SAMPLE_LOGS, "--cluster", "sample", "--as-of", AS_OF)
@@ -287,7 +284,8 @@ class TestBadInput:
         (tmp_path / "logs" / name).symlink_to(tmp_path / "gone")
         assert self.refused(untouched, tmp_path / "logs").startswith(f"{tmp_path}/logs/{name}: this link leads nowhere.")
 
-    def test_a_link_that_leads_nowhere_beside_the_log_is_no_error(self, spark: SparkSession, tmp_path: Path) -> None:
+    @pytest.mark.usefixtures("commands_run_nights_here")
+    def test_a_link_that_leads_nowhere_beside_the_log_is_no_error(self, tmp_path: Path) -> None:
         write_log(tmp_path / "logs", commits(0, 3))
         (tmp_path / "logs" / "orders-0").symlink_to(tmp_path / "gone")
         assert nightly(tmp_path / "w", tmp_path / "logs").exit_code == 0
@@ -365,13 +363,13 @@ class TestBadInput:
         assert "it is not UTF-8 text" in self.refused(untouched, SAMPLE_LOGS, "--settings", tmp_path / "odd")
 
 
-@pytest.mark.usefixtures("spark")
+@pytest.mark.usefixtures("commands_run_nights_here")
 class TestABadWarehouse:
     def refused(self, place: Path) -> str:
         """Before and after are equal, byte for byte; also when the cluster is not named and the warehouse is asked for it."""
         before = contents(place)
         with pytest.MonkeyPatch.context() as without:
-            without.setattr("groupcoord_spark.spark.session.session", None)  # Spark has not been started by then
+            without.setattr("groupcoord_spark.pipeline.run_night.session", None)  # Spark has not been started by then
             sentence = sentence_of(nightly(place, SAMPLE_LOGS, "--cluster", "sample"), 1)
             assert sentence_of(nightly(place, SAMPLE_LOGS), 1) == sentence
         assert contents(place) == before
@@ -472,7 +470,7 @@ def test_connector_of_sparks_own_version_is_tried_before_the_one_that_mirrors_ha
         asked.append(settings["spark.jars.packages"])
         raise GroupcoordError(f"Spark did not start: unresolved dependency {len(asked)}.")
 
-    monkeypatch.setattr("groupcoord_spark.spark.session.session", without_network)
+    monkeypatch.setattr("groupcoord_spark.pipeline.run_night.session", without_network)
     result = nightly(tmp_path / "w", "kafka://localhost:9092")
     assert asked == [f"{KAFKA_CONNECTOR}:{pyspark.__version__}", f"{KAFKA_CONNECTOR}:{FALLBACK_VERSION}"]
     assert sentence_of(result, 1) == "Spark did not start: unresolved dependency 2."

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import shutil
 from pathlib import Path
-from typing import TYPE_CHECKING
+
+import pytest
 
 from tests.cli.warehouse import groupcoord
 from tests.running import tables_of
 from tests.tools.faults.damage import DAMAGES, called, night
 
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+pytestmark = pytest.mark.usefixtures("commands_run_nights_here")
 
 LOST = ("groups", "members", "assignments", "offsets_partitions", "decode_coverage")
 """Tables of the state that the next night reads."""
 
 
-def test_tables_of_the_state_that_were_deleted_are_rebuilt_by_the_next_night(spark: SparkSession, tmp_path: Path) -> None:
+def test_tables_of_the_state_that_were_deleted_are_rebuilt_by_the_next_night(tmp_path: Path) -> None:
     whole, damaged = tmp_path / "whole", tmp_path / "damaged"
     for number in (1, 2):
         assert night(whole, number) == (0, "")
@@ -30,7 +30,7 @@ def test_tables_of_the_state_that_were_deleted_are_rebuilt_by_the_next_night(spa
     assert tables_of(damaged, but=not_compared) == tables_of(whole, but=not_compared)
 
 
-def test_a_file_in_place_of_a_table_and_a_damaged_file_are_one_sentence(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_file_in_place_of_a_table_and_a_damaged_file_are_one_sentence(tmp_path: Path) -> None:
     warehouse = tmp_path / "w"
     assert night(warehouse, 1) == (0, "")
     DAMAGES["data file cut"](warehouse / "groups")

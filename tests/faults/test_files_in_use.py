@@ -32,6 +32,8 @@ from tests.tools.faults.simulated_cleaner import BusyLog, ending
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from tests.local_session import LocalSession
+
 LOGS = GOLDEN / "compacted" / "logs"
 
 
@@ -59,7 +61,9 @@ def logs(tmp_path: Path) -> Path:
     return shutil.copytree(LOGS, tmp_path / "logs")
 
 
-def run_planned(spark: SparkSession, warehouse: Path, logs: Path, change: Callable[[], object], held: HeldFiles | None = None) -> None:
+def run_planned(
+    spark: SparkSession | LocalSession, warehouse: Path, logs: Path, change: Callable[[], object], held: HeldFiles | None = None
+) -> None:
     """A night whose input changes after it was planned."""
     request = RunRequest((str(logs),), str(warehouse), "sample", as_of_ms=AS_OF_MS, retention_ms=7 * DAY_MS, semantics=JAVA)
     plan = plan_logs(request.inputs, held=held)
@@ -94,39 +98,39 @@ def test_a_night_that_holds_its_files_reads_them_also_when_all_are_replaced_and_
     assert rows_without_sizes(tmp_path / "w") == rows_without_sizes(tmp_path / "expected")
 
 
-def test_a_night_that_holds_its_files_is_one_sentence_where_one_is_cut(spark: SparkSession, tmp_path: Path, logs: Path) -> None:
+def test_a_night_that_holds_its_files_is_one_sentence_where_one_is_cut(local: LocalSession, tmp_path: Path, logs: Path) -> None:
     newest = finished_and_newest(logs)[1]
     with HeldFiles() as held, pytest.raises(InputChangedError, match="run it again, or read a copy"):
-        run_planned(spark, tmp_path / "w", logs, lambda: os.truncate(newest, newest.stat().st_size - 1), held)
+        run_planned(local, tmp_path / "w", logs, lambda: os.truncate(newest, newest.stat().st_size - 1), held)
 
 
 @pytest.mark.parametrize("what", CHANGES)
 def test_a_night_whose_files_were_changed_is_one_sentence_and_the_next_one_is_whole(
-    spark: SparkSession, tmp_path: Path, logs: Path, what: str
+    local: LocalSession, tmp_path: Path, logs: Path, what: str
 ) -> None:
     finished, newest = finished_and_newest(logs)
     with pytest.raises(InputChangedError, match="run it again, or read a copy") as raised:
-        run_planned(spark, tmp_path / "w", logs, lambda: CHANGES[what](finished, newest))
+        run_planned(local, tmp_path / "w", logs, lambda: CHANGES[what](finished, newest))
     assert "\n" not in str(raised.value) and logs.name in str(raised.value)
     assert open_warehouse(str(tmp_path / "w")).runs().num_rows == 0
     assert not list((tmp_path / "w").glob("*/cluster=*/*.parquet"))
 
 
-def test_a_night_over_a_file_that_grows_reads_what_was_planned(spark: SparkSession, tmp_path: Path, logs: Path) -> None:
+def test_a_night_over_a_file_that_grows_reads_what_was_planned(local: LocalSession, tmp_path: Path, logs: Path) -> None:
     newest = finished_and_newest(logs)[1]
-    run(spark, tmp_path / "expected", logs)
+    run(local, tmp_path / "expected", logs)
 
     def grow() -> None:
         newest.write_bytes(newest.read_bytes() + batch(10_000, [Rec(b"later")]))
         (newest.parent / f"{10_001:020}.log").write_bytes(batch(10_001, [Rec(b"in a new file")]))
 
-    run_planned(spark, tmp_path / "w", logs, grow)
+    run_planned(local, tmp_path / "w", logs, grow)
     assert rows_without_sizes(tmp_path / "w") == rows_without_sizes(tmp_path / "expected")
 
 
 class TestTheCommand:
     @pytest.fixture
-    def nightly(self, spark: SparkSession, tmp_path: Path, logs: Path) -> Callable[[Callable[[], object]], tuple[int, str]]:
+    def nightly(self, commands_run_nights_here: None, tmp_path: Path, logs: Path) -> Callable[[Callable[[], object]], tuple[int, str]]:
         """Exit code and stderr of ``groupcoord nightly``, where a function changes the input each time after it was planned."""
 
         def nightly(change: Callable[[], object]) -> tuple[int, str]:
@@ -134,7 +138,7 @@ class TestTheCommand:
                 change()
                 return run_nightly(*args)
 
-            with patch("groupcoord_spark.pipeline.nightly.run_nightly", change_and_run):
+            with patch("groupcoord_spark.pipeline.run_night.run_nightly", change_and_run):
                 return called("nightly", str(logs), "--warehouse", str(tmp_path / "w"), "--cluster", "sample")
 
         return nightly

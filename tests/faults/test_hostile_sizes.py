@@ -9,12 +9,12 @@ from tests.running import rows_of, run
 from tests.tools.faults.hostile_sizes import CASES
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from tests.local_session import LocalSession
 
 
-def test_what_is_around_a_hostile_batch_is_read(spark: SparkSession, tmp_path: Path) -> None:
+def test_what_is_around_a_hostile_batch_is_read(local: LocalSession, tmp_path: Path) -> None:
     for number, write in enumerate(CASES.values()):
         write(tmp_path / "logs" / f"__consumer_offsets-{number}" / f"{0:020}.log", 100)
-    run(spark, tmp_path / "w", tmp_path / "logs")
+    run(local, tmp_path / "w", tmp_path / "logs")
     commits = {(row["offsets_partition"], row["group_id"]) for row in rows_of(tmp_path / "w", "committed_offsets")}
     assert {(number, group_id) for number in range(len(CASES)) for group_id in ("first", "last")} <= commits

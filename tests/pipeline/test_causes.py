@@ -21,7 +21,7 @@ from tests.conftest import GOLDEN
 from tests.running import run
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from tests.local_session import LocalSession
 
 VANISHED = GOLDEN / "vanished"
 
@@ -47,10 +47,10 @@ def in_duckdb(warehouse: Path, cluster: str) -> duckdb.DuckDBPyConnection:
 
 
 @pytest.fixture(scope="module")
-def warehouse(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def warehouse(local: LocalSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("vanished") / "warehouse"
     read_at_ms = int((VANISHED / "oracle" / "read_at_ms.txt").read_text().split()[0])
-    run(spark, path, VANISHED / "logs", as_of_ms=read_at_ms, retention_ms=60_000)
+    run(local, path, VANISHED / "logs", as_of_ms=read_at_ms, retention_ms=60_000)
     return path
 
 

@@ -42,6 +42,8 @@ from tests.running import plain_rows, rows_of, run
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from tests.local_session import LocalSession
+
 AS_OF_MS, RETENTION_MS = 2_000_000, 60_000
 HISTORY_TABLES = ("offset_commits", "group_records", "transactions")
 
@@ -227,10 +229,20 @@ def is_in_history(record: LogRecord) -> bool:
 
 @pytest.mark.parametrize("semantics", [JAVA, SCALA], ids=["java", "scala"])
 @pytest.mark.parametrize("seed", [3, 77])
-def test_a_run_of_spark_gives_the_state_of_the_rule(spark: SparkSession, tmp_path: Path, seed: int, semantics: Semantics) -> None:
+def test_a_night_gives_the_state_of_the_rule(local: LocalSession, tmp_path: Path, seed: int, semantics: Semantics) -> None:
+    assert_night_gives_the_state_of_the_rule(local, tmp_path, seed, semantics)
+
+
+def test_a_night_of_spark_gives_the_state_of_the_rule(spark: SparkSession, tmp_path: Path) -> None:
+    assert_night_gives_the_state_of_the_rule(spark, tmp_path, 3, JAVA)
+
+
+def assert_night_gives_the_state_of_the_rule(
+    session: SparkSession | LocalSession, tmp_path: Path, seed: int, semantics: Semantics
+) -> None:
     cut = Cut(seed)
     logs = {offsets_partition: random_log(cut, 120) for offsets_partition in range(5)}
     cut.write(tmp_path / "logs", logs)
-    run(spark, tmp_path / "w", tmp_path / "logs", as_of_ms=AS_OF_MS, retention_ms=RETENTION_MS, semantics=semantics)
+    run(session, tmp_path / "w", tmp_path / "logs", as_of_ms=AS_OF_MS, retention_ms=RETENTION_MS, semantics=semantics)
     tables = {table: rows_of(tmp_path / "w", table) for table in WRITTEN_ROWS}
     assert comparable(tables) == comparable(tables_by_the_rule(logs, semantics))

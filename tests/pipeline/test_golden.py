@@ -16,7 +16,7 @@ from tests.golden_answers import Corpus, differences
 from tests.running import rows_of, run
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from tests.local_session import LocalSession
 
 CORPORA = sorted(
     str(facts.parent.relative_to(GOLDEN)) for facts in GOLDEN.rglob("corpus.json") if (facts.parent / "logs").is_dir()
@@ -27,13 +27,13 @@ Made = tuple[Corpus, Path]
 
 
 @pytest.fixture(scope="module")
-def nights(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Made]:
+def nights(local: LocalSession, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Made]:
     """A corpus by its name, and the warehouse of its one night."""
 
     @cache
     def night(name: str) -> Made:
         corpus, warehouse = Corpus(name), tmp_path_factory.mktemp("golden") / "warehouse"
-        run(spark, warehouse, corpus.logs, cluster=name, as_of_ms=corpus.read_at_ms, semantics=corpus.semantics)
+        run(local, warehouse, corpus.logs, cluster=name, as_of_ms=corpus.read_at_ms, semantics=corpus.semantics)
         return corpus, warehouse
 
     return night
@@ -138,10 +138,10 @@ def expirations() -> list[Any]:
 
 
 @pytest.mark.parametrize(("name", "case"), expirations())
-def test_a_cleanup_removes_what_kafkas_own_did(spark: SparkSession, tmp_path: Path, name: str, case: dict[str, Any]) -> None:
+def test_a_cleanup_removes_what_kafkas_own_did(local: LocalSession, tmp_path: Path, name: str, case: dict[str, Any]) -> None:
     corpus = Corpus(name)
     now, retention_ms = case["now"], case["retention_ms"]
-    run(spark, tmp_path / "w", corpus.logs, as_of_ms=now, retention_ms=retention_ms, semantics=corpus.semantics, with_history=False)
+    run(local, tmp_path / "w", corpus.logs, as_of_ms=now, retention_ms=retention_ms, semantics=corpus.semantics, with_history=False)
     assert expired(tmp_path / "w") == {(each["group"], each["topic"], each["partition"]) for each in case["expired"]}
     assert removed_groups(tmp_path / "w") == set(case["removed_groups"])
     of_groups_alone = not case.get("tombstones_complete", True)
@@ -152,11 +152,11 @@ def test_a_cleanup_removes_what_kafkas_own_did(spark: SparkSession, tmp_path: Pa
     expirations_follow_from_their_moment(tmp_path / "w", now)
 
 
-def test_a_cleanup_removes_what_a_live_broker_did(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_cleanup_removes_what_a_live_broker_did(local: LocalSession, tmp_path: Path) -> None:
     """Logs and answers from before its cleanup, and from after it."""
     before, after = Corpus("expiry"), Corpus("expiry/expired")
     cleaned_at_ms = max(moment for moments in after.facts["clean_up_ran_at_ms"].values() for moment in moments)
-    run(spark, tmp_path / "w", before.logs, as_of_ms=cleaned_at_ms, retention_ms=60_000, with_history=False)
+    run(local, tmp_path / "w", before.logs, as_of_ms=cleaned_at_ms, retention_ms=60_000, with_history=False)
     left = answers.expected_offsets(after, orphans=False)
     assert expired(tmp_path / "w") == answers.expected_offsets(before, orphans=False).keys() - left.keys()
     assert removed_groups(tmp_path / "w") == answers.expected_groups(before).keys() - answers.expected_groups(after).keys()

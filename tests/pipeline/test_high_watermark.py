@@ -15,15 +15,15 @@ from tests.conftest import DAY_MS, SAMPLE_LOGS
 from tests.running import AS_OF_MS, rows_of, run, tables_of
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from tests.local_session import LocalSession
 
 
-def night_up_to_watermark(spark: SparkSession, warehouse: Path, logs: Path) -> Summary:
+def night_up_to_watermark(local: LocalSession, warehouse: Path, logs: Path) -> Summary:
     request = RunRequest((str(logs),), str(warehouse), "sample", AS_OF_MS, 7 * DAY_MS, JAVA)
-    return run_nightly(request, cut_at_high_watermarks(plan_logs([str(logs)])), spark, StageLines(quiet=True))
+    return run_nightly(request, cut_at_high_watermarks(plan_logs([str(logs)])), local, StageLines(quiet=True))
 
 
-def test_next_night_goes_on_from_the_high_watermark(spark: SparkSession, tmp_path: Path) -> None:
+def test_next_night_goes_on_from_the_high_watermark(local: LocalSession, tmp_path: Path) -> None:
     logs = tmp_path / "logs"
     shutil.copytree(SAMPLE_LOGS, logs)
     ends = {log.offsets_partition: log.end_offset for log in plan_logs([str(logs)]).partitions}
@@ -31,14 +31,14 @@ def test_next_night_goes_on_from_the_high_watermark(spark: SparkSession, tmp_pat
     lines = [f"__consumer_offsets {number} {watermark}" for number, watermark in watermarks.items()]
     (logs / "replication-offset-checkpoint").write_text("\n".join(["0", str(len(lines)), *lines, ""]))
 
-    first = night_up_to_watermark(spark, tmp_path / "cut", logs)
+    first = night_up_to_watermark(local, tmp_path / "cut", logs)
     assert first.beyond_high_watermark == {0: 1}
     assert [row["code"] for row in rows_of(tmp_path / "cut", "warnings") if row["code"].startswith("beyond")] == ["beyond_high_watermark"]
     assert {row["offsets_partition"]: row["end_offset"] for row in rows_of(tmp_path / "cut", "offsets_partitions")} == watermarks
     assert max(row["record_offset"] for row in rows_of(tmp_path / "cut", "offset_commits") if row["offsets_partition"] == 0) < watermarks[0]
 
-    second = run(spark, tmp_path / "cut", logs)
-    run(spark, tmp_path / "whole", logs)
+    second = run(local, tmp_path / "cut", logs)
+    run(local, tmp_path / "whole", logs)
     assert second.reading.new_records == 1
-    of_nights = ("runs", "offsets_partitions", "surviving_records", "warnings", "topic_health", "decode_coverage")
+    of_nights = ("runs", "offsets_partitions", "surviving_records", "warnings", "topic_health", "decode_coverage", "log_ends")
     assert tables_of(tmp_path / "cut", but=of_nights) == tables_of(tmp_path / "whole", but=of_nights)

@@ -31,6 +31,8 @@ from tests.sources.exports import of_sparks_kafka_source, raw_rows
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from tests.local_session import LocalSession
+
 NIGHTS = GOLDEN / "nights"
 
 ALL_NIGHTS = (1, 2, 3, 4, 5)
@@ -123,15 +125,15 @@ def without_files_below(table: Path, ends: Mapping[int, int]) -> Iterator[int]:
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_nights_that_go_on_give_the_state_of_nights_that_read_all(spark: SparkSession, tmp_path: Path, form: str) -> None:
+def test_nights_that_go_on_give_the_state_of_nights_that_read_all(local: LocalSession, tmp_path: Path, form: str) -> None:
     went_on = []
     for night in ALL_NIGHTS[:LAST]:
         dump = FORMS[form](tmp_path / "in", night)
-        summary = night_over(spark, tmp_path / "w", dump, cluster="nights")
+        summary = night_over(local, tmp_path / "w", dump, cluster="nights")
         went_on += [summary.reading.new_records] if summary.reading.since_ms is not None else []
         if night > 1 and TIMES_AS_MANY == 1 and night < LAST:
             continue
-        night_over(spark, tmp_path / "whole", dump, cluster="nights", full=True)
+        night_over(local, tmp_path / "whole", dump, cluster="nights", full=True)
         assert state_of(tmp_path / "w") == state_of(tmp_path / "whole")
     # Without markers a gap in the offsets may be one or a record that was cleaned away: then the partition is read whole.
     assert len(went_on) >= (LAST - 1 if form != "kafka-source" else 1)

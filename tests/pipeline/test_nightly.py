@@ -38,6 +38,8 @@ from tests.sources.exports import raw_rows
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from tests.local_session import LocalSession
+
 STATE = ("committed_offsets", "pending_offsets", "orphan_offsets", "groups", "members", "assignments", "latest_records", "topic_ids")
 HISTORY = ("offset_commits", "group_records", "transactions")
 OF_ONE_RUN = ("quarantined_records", "warnings", "surviving_records")
@@ -92,129 +94,130 @@ class TestASecondNight:
         assert all(first[table] for table in ("committed_offsets", "groups", "members", "offset_commits", "tombstones"))
         assert len(rows_of(tmp_path / "w", "runs")) == 2
 
-    def test_adds_no_file_to_history_when_nothing_is_new(self, spark: SparkSession, tmp_path: Path) -> None:
-        run(spark, tmp_path / "w", SAMPLE_LOGS)
+    def test_adds_no_file_to_history_when_nothing_is_new(self, local: LocalSession, tmp_path: Path) -> None:
+        run(local, tmp_path / "w", SAMPLE_LOGS)
         before = {table: set(DeltaTable(str(tmp_path / "w" / table)).file_uris()) for table in HISTORY}
-        run(spark, tmp_path / "w", SAMPLE_LOGS)
+        run(local, tmp_path / "w", SAMPLE_LOGS)
         assert {table: set(DeltaTable(str(tmp_path / "w" / table)).file_uris()) for table in HISTORY} == before
 
-    def test_that_is_full_says_that_the_carried_state_is_equal(self, spark: SparkSession, tmp_path: Path) -> None:
-        run(spark, tmp_path / "w", SAMPLE_LOGS)
-        run(spark, tmp_path / "w", SAMPLE_LOGS)
+    def test_that_is_full_says_that_the_carried_state_is_equal(self, local: LocalSession, tmp_path: Path) -> None:
+        run(local, tmp_path / "w", SAMPLE_LOGS)
+        run(local, tmp_path / "w", SAMPLE_LOGS)
         carried = found_by_the_last_run(tmp_path / "w")
-        summary = run(spark, tmp_path / "w", SAMPLE_LOGS, full=True)
+        summary = run(local, tmp_path / "w", SAMPLE_LOGS, full=True)
         assert (summary.reading.differences, summary.reading.whole) == (0, {"--full": 5})
         full = found_by_the_last_run(tmp_path / "w")
         assert {table: full[table] for table in STATE} == {table: carried[table] for table in STATE}
         assert full["decode_coverage"] == carried["decode_coverage"]
 
-    def test_that_is_full_warns_of_each_group_that_differs(self, spark: SparkSession, tmp_path: Path) -> None:
+    def test_that_is_full_warns_of_each_group_that_differs(self, local: LocalSession, tmp_path: Path) -> None:
         write_log(tmp_path / "logs", commits(0, 10))
-        run(spark, tmp_path / "w", tmp_path / "logs")
+        run(local, tmp_path / "w", tmp_path / "logs")
         write_log(tmp_path / "logs", [*commits(0, 8), commit(8, "other"), *commits(9, 10)])
-        summary = run(spark, tmp_path / "w", tmp_path / "logs", full=True)
+        summary = run(local, tmp_path / "w", tmp_path / "logs", full=True)
         told = [row["group_id"] for row in rows_of(tmp_path / "w", "warnings") if row["code"] == "carried_state_differs"]
         assert summary.reading.differences == 2 and sorted(told) == ["g", "other"]
 
-    def test_after_a_gap_goes_on_and_warns(self, spark: SparkSession, tmp_path: Path) -> None:
+    def test_after_a_gap_goes_on_and_warns(self, local: LocalSession, tmp_path: Path) -> None:
         write_log(tmp_path / "logs", commits(0, 10))
-        run(spark, tmp_path / "w", tmp_path / "logs")
+        run(local, tmp_path / "w", tmp_path / "logs")
         shutil.rmtree(tmp_path / "logs")
         write_log(tmp_path / "logs", [commit(20, "h")])
-        run(spark, tmp_path / "w", tmp_path / "logs")
+        run(local, tmp_path / "w", tmp_path / "logs")
         assert [row["record_offset"] for row in rows_of(tmp_path / "w", "warnings") if row["code"] == "gap_since_last_night"] == [10]
         assert {row["group_id"] for row in rows_of(tmp_path / "w", "committed_offsets")} == {"g", "h"}
 
-    def test_without_its_latest_records_reads_the_whole_log(self, spark: SparkSession, tmp_path: Path) -> None:
+    def test_without_its_latest_records_reads_the_whole_log(self, local: LocalSession, tmp_path: Path) -> None:
         write_log(tmp_path / "logs", commits(0, 10))
-        run(spark, tmp_path / "w", tmp_path / "logs")
+        run(local, tmp_path / "w", tmp_path / "logs")
         for file in (tmp_path / "w" / "latest_records").rglob("*.parquet"):
             file.unlink()
         write_log(tmp_path / "logs", commits(0, 12))
         for records_read in (12, 0):
-            summary = run(spark, tmp_path / "w", tmp_path / "logs")
+            summary = run(local, tmp_path / "w", tmp_path / "logs")
             assert summary.records_read == records_read
         assert summary.reading.whole == {}
         assert [row["committed_offset"] for row in rows_of(tmp_path / "w", "committed_offsets")] == [9, 10, 11]
 
-    def test_under_other_rules_reads_the_whole_log(self, spark: SparkSession, tmp_path: Path) -> None:
+    def test_under_other_rules_reads_the_whole_log(self, local: LocalSession, tmp_path: Path) -> None:
         write_log(tmp_path / "logs", commits(0, 10))
-        run(spark, tmp_path / "w", tmp_path / "logs")
-        assert run(spark, tmp_path / "w", tmp_path / "logs", semantics=SCALA).records_read == 10
+        run(local, tmp_path / "w", tmp_path / "logs")
+        assert run(local, tmp_path / "w", tmp_path / "logs", semantics=SCALA).records_read == 10
 
-    def test_that_lacks_a_partition_keeps_its_groups_until_they_are_dropped(self, spark: SparkSession, tmp_path: Path) -> None:
+    def test_that_lacks_a_partition_keeps_its_groups_until_they_are_dropped(self, local: LocalSession, tmp_path: Path) -> None:
         write_log(tmp_path / "logs", [commit(0, "g")])
         write_log(tmp_path / "logs", [commit(0, "h")], offsets_partition=1)
-        run(spark, tmp_path / "w", tmp_path / "logs")
+        run(local, tmp_path / "w", tmp_path / "logs")
         for as_of_ms in (AS_OF_MS + 1, AS_OF_MS + 2):
-            summary = run(spark, tmp_path / "w", tmp_path / "logs" / "__consumer_offsets-0", as_of_ms=as_of_ms)
+            summary = run(local, tmp_path / "w", tmp_path / "logs" / "__consumer_offsets-0", as_of_ms=as_of_ms)
             assert summary.reading.stale_since_ms == {1: AS_OF_MS}
             assert {row["group_id"] for row in rows_of(tmp_path / "w", "groups")} == {"g", "h"}
             stale = {row["offsets_partition"]: row["stale_since"] for row in rows_of(tmp_path / "w", "offsets_partitions")}
             assert stale == {0: None, 1: AS_OF_MS}
-        run(spark, tmp_path / "w", tmp_path / "logs" / "__consumer_offsets-0", accepted=frozenset({"missing"}))
+        accepted = frozenset({"missing"})
+        run(local, tmp_path / "w", tmp_path / "logs" / "__consumer_offsets-0", as_of_ms=AS_OF_MS + 3, accepted=accepted)
         assert {row["group_id"] for row in rows_of(tmp_path / "w", "groups")} == {"g"}
-        summary = run(spark, tmp_path / "w", tmp_path / "logs")
+        summary = run(local, tmp_path / "w", tmp_path / "logs", as_of_ms=AS_OF_MS + 4)
         assert {row["group_id"] for row in rows_of(tmp_path / "w", "groups")} == {"g", "h"}
         assert summary.reading.whole == {"the night before kept no latest records of them": 1}
 
-    def test_writes_the_whole_history_after_one_without(self, spark: SparkSession, tmp_path: Path) -> None:
-        run(spark, tmp_path / "w", SAMPLE_LOGS, with_history=False)
+    def test_writes_the_whole_history_after_one_without(self, local: LocalSession, tmp_path: Path) -> None:
+        run(local, tmp_path / "w", SAMPLE_LOGS, with_history=False)
         assert history_places(tmp_path / "w") == []
-        run(spark, tmp_path / "w", SAMPLE_LOGS)
-        run(spark, tmp_path / "once", SAMPLE_LOGS)
+        run(local, tmp_path / "w", SAMPLE_LOGS)
+        run(local, tmp_path / "once", SAMPLE_LOGS)
         assert found_by_the_last_run(tmp_path / "w") == found_by_the_last_run(tmp_path / "once")
 
-    def test_without_history_leaves_the_history_that_is_there(self, spark: SparkSession, tmp_path: Path) -> None:
+    def test_without_history_leaves_the_history_that_is_there(self, local: LocalSession, tmp_path: Path) -> None:
         write_log(tmp_path / "logs", commits(0, 20))
-        run(spark, tmp_path / "w", tmp_path / "logs")
+        run(local, tmp_path / "w", tmp_path / "logs")
         write_log(tmp_path / "logs", commits(0, 30))
-        run(spark, tmp_path / "w", tmp_path / "logs", with_history=False)
+        run(local, tmp_path / "w", tmp_path / "logs", with_history=False)
         assert history_places(tmp_path / "w") == [(0, 0, each) for each in range(20)]
-        run(spark, tmp_path / "w", tmp_path / "logs")
+        run(local, tmp_path / "w", tmp_path / "logs")
         assert history_places(tmp_path / "w") == [(0, 0, each) for each in range(30)]
 
-    def test_over_a_longer_log_appends_what_is_new(self, spark: SparkSession, tmp_path: Path) -> None:
+    def test_over_a_longer_log_appends_what_is_new(self, local: LocalSession, tmp_path: Path) -> None:
         write_log(tmp_path / "logs", commits(0, 40), segments=2)
-        run(spark, tmp_path / "w", tmp_path / "logs")
+        run(local, tmp_path / "w", tmp_path / "logs")
         before = set((tmp_path / "w" / "offset_commits").rglob("*.parquet"))
         write_log(tmp_path / "logs", commits(0, 55), segments=2)
         (tmp_path / "logs" / "__consumer_offsets-0" / f"{20:020d}.log").unlink()
-        run(spark, tmp_path / "w", tmp_path / "logs")
+        run(local, tmp_path / "w", tmp_path / "logs")
         new = set((tmp_path / "w" / "offset_commits").rglob("*.parquet")) - before
         assert sum(duckdb.read_parquet(str(path)).count("*").fetchall()[0][0] for path in new) == 15
         assert history_places(tmp_path / "w") == [(0, 0, each) for each in range(55)]
         assert [row["committed_offset"] for row in rows_of(tmp_path / "w", "committed_offsets")] == [54, 52, 53]
 
-    def test_over_a_log_that_was_cleaned_keeps_the_history_of_what_is_gone(self, spark: SparkSession, tmp_path: Path) -> None:
+    def test_over_a_log_that_was_cleaned_keeps_the_history_of_what_is_gone(self, local: LocalSession, tmp_path: Path) -> None:
         write_log(tmp_path / "logs", commits(0, 20))
-        run(spark, tmp_path / "w", tmp_path / "logs")
+        run(local, tmp_path / "w", tmp_path / "logs")
         write_log(tmp_path / "logs", commits(17, 23), largest_batch=3)
         (tmp_path / "logs" / "__consumer_offsets-0" / f"{0:020d}.log").unlink()
-        run(spark, tmp_path / "w", tmp_path / "logs")
+        run(local, tmp_path / "w", tmp_path / "logs")
         assert history_places(tmp_path / "w") == [(0, 0, each) for each in range(23)]
 
-    def test_over_segments_before_those_read_so_far_adds_them(self, spark: SparkSession, tmp_path: Path) -> None:
+    def test_over_segments_before_those_read_so_far_adds_them(self, local: LocalSession, tmp_path: Path) -> None:
         _, second = write_log(tmp_path / "logs", commits(0, 20), segments=2)
-        run(spark, tmp_path / "w", second)
-        run(spark, tmp_path / "w", tmp_path / "logs")
+        run(local, tmp_path / "w", second)
+        run(local, tmp_path / "w", tmp_path / "logs")
         assert history_places(tmp_path / "w") == [(0, 0, each) for each in range(20)]
 
-    def test_that_lacks_a_partition_does_not_forget_its_history(self, spark: SparkSession, tmp_path: Path) -> None:
+    def test_that_lacks_a_partition_does_not_forget_its_history(self, local: LocalSession, tmp_path: Path) -> None:
         for offsets_partition in (0, 1):
             write_log(tmp_path / "logs", commits(0, 10), offsets_partition=offsets_partition)
-        run(spark, tmp_path / "w", tmp_path / "logs")
-        run(spark, tmp_path / "w", tmp_path / "logs" / "__consumer_offsets-0")
-        run(spark, tmp_path / "w", tmp_path / "logs")
+        run(local, tmp_path / "w", tmp_path / "logs")
+        run(local, tmp_path / "w", tmp_path / "logs" / "__consumer_offsets-0")
+        run(local, tmp_path / "w", tmp_path / "logs")
         assert history_places(tmp_path / "w") == [(p, 0, each) for p in (0, 1) for each in range(10)]
 
-    def test_over_a_topic_begun_anew_has_the_next_incarnation(self, spark: SparkSession, tmp_path: Path) -> None:
+    def test_over_a_topic_begun_anew_has_the_next_incarnation(self, local: LocalSession, tmp_path: Path) -> None:
         write_log(tmp_path / "logs", commits(0, 10))
         write_log(tmp_path / "logs", commits(0, 10), offsets_partition=1)
-        run(spark, tmp_path / "w", tmp_path / "logs")
+        run(local, tmp_path / "w", tmp_path / "logs")
         write_log(tmp_path / "logs", commits(0, 4), starts_at_ms=T0 + DAY_MS)
         for _ in range(2):  # what comes after the new beginning is the same incarnation still
-            run(spark, tmp_path / "w", tmp_path / "logs", accepted=frozenset({"recreated"}))
+            run(local, tmp_path / "w", tmp_path / "logs", accepted=frozenset({"recreated"}))
             assert history_places(tmp_path / "w") == [
                 *((0, 0, each) for each in range(10)),
                 *((0, 1, each) for each in range(4)),
@@ -235,14 +238,14 @@ def test_workers_of_a_local_session_share_what_they_load(spark: SparkSession) ->
     assert [tuple(row) for row in told] == [(WORKER_DAEMON, pyspark.__file__)]
 
 
-def test_two_clusters_share_a_warehouse(spark: SparkSession, tmp_path: Path) -> None:
+def test_two_clusters_share_a_warehouse(local: LocalSession, tmp_path: Path) -> None:
     write_log(tmp_path / "other", commits(0, 9))
-    run(spark, tmp_path / "alone", SAMPLE_LOGS)
-    run(spark, tmp_path / "w", SAMPLE_LOGS)
-    run(spark, tmp_path / "w", tmp_path / "other", cluster="other")
+    run(local, tmp_path / "alone", SAMPLE_LOGS)
+    run(local, tmp_path / "w", SAMPLE_LOGS)
+    run(local, tmp_path / "w", tmp_path / "other", cluster="other")
     assert tables_of(tmp_path / "w", "sample") == tables_of(tmp_path / "alone", "sample")
     assert history_places(tmp_path / "w", "other") == [(0, 0, each) for each in range(9)]
-    run(spark, tmp_path / "w", SAMPLE_LOGS)
+    run(local, tmp_path / "w", SAMPLE_LOGS)
     assert len(rows_of(tmp_path / "w", "committed_offsets", "other")) == 3
     assert {row["cluster"] for row in rows_of(tmp_path / "w", "groups")} == {"sample", "other"}
 
@@ -291,14 +294,14 @@ class TestARunThatFails:
 
 
 class TestWhatCannotBeRead:
-    def night(self, spark: SparkSession, tmp_path: Path, log: Sequence[LogRecord]) -> list[dict[str, Any]]:
+    def night(self, local: LocalSession, tmp_path: Path, log: Sequence[LogRecord]) -> list[dict[str, Any]]:
         """The quarantined records of a log in a partition of its own beside a sound one; what is read always adds up."""
         write_log(tmp_path / "logs", log, offsets_partition=0, largest_batch=1)
         write_log(tmp_path / "logs", commits(0, 7), offsets_partition=1)
-        return self.run_and_count(spark, tmp_path)
+        return self.run_and_count(local, tmp_path)
 
-    def run_and_count(self, spark: SparkSession, tmp_path: Path) -> list[dict[str, Any]]:
-        summary = run(spark, tmp_path / "w", tmp_path / "logs")
+    def run_and_count(self, local: LocalSession, tmp_path: Path) -> list[dict[str, Any]]:
+        summary = run(local, tmp_path / "w", tmp_path / "logs")
         partitions = rows_of(tmp_path / "w", "offsets_partitions")
         quarantined = rows_of(tmp_path / "w", "quarantined_records")
         lost: Counter[int] = Counter()
@@ -319,13 +322,13 @@ class TestWhatCannotBeRead:
         assert sum(row["quarantined"] for row in coverage) == summary.records_quarantined
         return quarantined
 
-    def test_a_corrupt_batch_is_quarantined_and_the_rest_is_read(self, spark: SparkSession, tmp_path: Path) -> None:
+    def test_a_corrupt_batch_is_quarantined_and_the_rest_is_read(self, local: LocalSession, tmp_path: Path) -> None:
         batches = [batch_of(commits(first, first + 5)) for first in range(0, 25, 5)]
         damaged = bytearray(batches[2])
         damaged[-3] ^= 0xFF
         (path,) = write_log(tmp_path / "logs", commits(0, 25), largest_batch=5)
         path.write_bytes(b"".join([*batches[:2], damaged, *batches[3:]]))
-        (row,) = self.run_and_count(spark, tmp_path)
+        (row,) = self.run_and_count(local, tmp_path)
         assert row["reason"] == "batch_crc_mismatch"
         assert row["source"] == str(path)
         assert row["position"] == len(batches[0]) + len(batches[1])
@@ -333,46 +336,46 @@ class TestWhatCannotBeRead:
         assert row["records"] == 5
         assert history_places(tmp_path / "w") == [(0, 0, each) for each in range(25) if not 10 <= each < 15]
 
-    def test_bytes_that_are_no_batch_are_quarantined_and_the_next_one_is_found(self, spark: SparkSession, tmp_path: Path) -> None:
+    def test_bytes_that_are_no_batch_are_quarantined_and_the_next_one_is_found(self, local: LocalSession, tmp_path: Path) -> None:
         first, second = batch_of(commits(0, 5)), batch_of(commits(5, 10))
         (path,) = write_log(tmp_path / "logs", commits(0, 10))
         path.write_bytes(first + b"\xa5" * 333 + second)
-        (row,) = self.run_and_count(spark, tmp_path)
+        (row,) = self.run_and_count(local, tmp_path)
         assert (row["position"], row["size"], row["records"]) == (len(first), 333, None)
         assert history_places(tmp_path / "w") == [(0, 0, each) for each in range(10)]
 
-    def test_a_value_that_does_not_decode_keeps_its_bytes(self, spark: SparkSession, tmp_path: Path) -> None:
+    def test_a_value_that_does_not_decode_keeps_its_bytes(self, local: LocalSession, tmp_path: Path) -> None:
         cut = commit(1).value[:9]
-        (row,) = self.night(spark, tmp_path, [commit(0), commit(1)._replace(value=cut), commit(2)])
+        (row,) = self.night(local, tmp_path, [commit(0), commit(1)._replace(value=cut), commit(2)])
         assert (row["reason"], row["record_offset"], row["key"], row["value"]) == ("value_truncated", 1, commit(1).key, cut)
         assert [row["committed_offset"] for row in rows_of(tmp_path / "w", "committed_offsets") if row["offsets_partition"] == 0] == [2]
 
-    def test_a_key_of_unknown_type_is_no_loss_but_a_record_of_its_type(self, spark: SparkSession, tmp_path: Path) -> None:
+    def test_a_key_of_unknown_type_is_no_loss_but_a_record_of_its_type(self, local: LocalSession, tmp_path: Path) -> None:
         unknown = struct.pack(">h", 99) + b"whatever"
-        assert self.night(spark, tmp_path, [LogRecord(0, unknown, b"\0\1payload"), LogRecord(1, unknown, None), commit(2)]) == []
+        assert self.night(local, tmp_path, [LogRecord(0, unknown, b"\0\1payload"), LogRecord(1, unknown, None), commit(2)]) == []
         value, tombstone = sorted(rows_of(tmp_path / "w", "group_records"), key=lambda row: row["record_offset"])
         assert value | {"key_type": 99, "key_name": None, "key": unknown, "value": b"\0\1payload", "value_version": None} == value
         assert tombstone | {"key_type": 99, "is_tombstone": True, "value": None} == tombstone
         warned = [(row["code"], row["record_offset"]) for row in rows_of(tmp_path / "w", "warnings") if row["code"].startswith("R-")]
         assert warned == [("R-1.6", 0), ("R-1.6", 1)]
 
-    def test_a_group_value_of_unknown_version_is_quarantined_and_kept_whole(self, spark: SparkSession, tmp_path: Path) -> None:
+    def test_a_group_value_of_unknown_version_is_quarantined_and_kept_whole(self, local: LocalSession, tmp_path: Path) -> None:
         value = b"\0\x2a" + classic_value(1, 1)[2:]
-        (row,) = self.night(spark, tmp_path, [LogRecord(0, classic_group_key(), value), commit(1)])
+        (row,) = self.night(local, tmp_path, [LogRecord(0, classic_group_key(), value), commit(1)])
         assert (row["reason"], row["record_offset"], row["value"]) == ("unknown_value_version", 0, value)
         (kept,) = rows_of(tmp_path / "w", "group_records")
         assert kept | {"group_id": "g", "value_version": 42, "value": value, "value_json": None} == kept
 
-    def test_an_offset_value_of_unknown_version_is_quarantined(self, spark: SparkSession, tmp_path: Path) -> None:
+    def test_an_offset_value_of_unknown_version_is_quarantined(self, local: LocalSession, tmp_path: Path) -> None:
         value = b"\0\x2a" + commit(1).value[2:]
-        (row,) = self.night(spark, tmp_path, [commit(0), commit(1)._replace(value=value)])
+        (row,) = self.night(local, tmp_path, [commit(0), commit(1)._replace(value=value)])
         assert (row["reason"], row["record_offset"], row["key"], row["value"]) == ("unknown_value_version", 1, commit(1).key, value)
 
-    def test_records_without_a_key_are_quarantined(self, spark: SparkSession, tmp_path: Path) -> None:
-        rows = self.night(spark, tmp_path, [LogRecord(0, None, b"\0\1"), LogRecord(1, b"\0", None), commit(2)])
+    def test_records_without_a_key_are_quarantined(self, local: LocalSession, tmp_path: Path) -> None:
+        rows = self.night(local, tmp_path, [LogRecord(0, None, b"\0\1"), LogRecord(1, b"\0", None), commit(2)])
         assert {row["record_offset"]: row["reason"] for row in rows} == {0: "null_key", 1: "key_too_short"}
 
-    def test_an_embedded_blob_that_does_not_decode_costs_its_own_columns_alone(self, spark: SparkSession, tmp_path: Path) -> None:
+    def test_an_embedded_blob_that_does_not_decode_costs_its_own_columns_alone(self, local: LocalSession, tmp_path: Path) -> None:
         member = {
             "member_id": "m",
             "group_instance_id": None,
@@ -391,7 +394,7 @@ class TestWhatCannotBeRead:
             "current_state_timestamp_ms": 5,
             "members": [member],
         }
-        assert self.night(spark, tmp_path, [LogRecord(0, classic_group_key(), encode_value(KeyType.GROUP_METADATA, 3, fields))]) == []
+        assert self.night(local, tmp_path, [LogRecord(0, classic_group_key(), encode_value(KeyType.GROUP_METADATA, 3, fields))]) == []
         (row,) = rows_of(tmp_path / "w", "members")
         assert row | {"client_id": "c", "subscription": b"\0\1home made", "assignment": b"\xff", "subscribed_topics": None} == row
 
@@ -414,12 +417,12 @@ class TestTopicIds:
     def topics(self, warehouse: Path) -> dict[str, str | None]:
         return {row["topic_id"]: row["topic"] for row in rows_of(warehouse, "assignments") if row["kind"] == "current"}
 
-    def test_are_named_by_what_the_log_reveals(self, spark: SparkSession, tmp_path: Path) -> None:
-        run(spark, tmp_path / "w", self.logs(tmp_path))
+    def test_are_named_by_what_the_log_reveals(self, local: LocalSession, tmp_path: Path) -> None:
+        run(local, tmp_path / "w", self.logs(tmp_path))
         assert self.topics(tmp_path / "w") == {TOPIC_ID: "orders", self.UNNAMED: None}
 
-    def test_are_named_by_what_the_user_says(self, spark: SparkSession, tmp_path: Path) -> None:
-        run(spark, tmp_path / "w", self.logs(tmp_path), topic_names={self.UNNAMED: "bills"})
+    def test_are_named_by_what_the_user_says(self, local: LocalSession, tmp_path: Path) -> None:
+        run(local, tmp_path / "w", self.logs(tmp_path), topic_names={self.UNNAMED: "bills"})
         assert self.topics(tmp_path / "w") == {TOPIC_ID: "orders", self.UNNAMED: "bills"}
 
 
@@ -471,7 +474,7 @@ class TestReaders:
             nameless.write.format("delta").mode("append").save(str(place))
 
 
-def test_a_record_counts_once_however_often_it_is_read(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_record_counts_once_however_often_it_is_read(local: LocalSession, tmp_path: Path) -> None:
     """The third dump was cleaned, so three partitions of it are read whole; the last night reads everything again."""
     sizes: dict[tuple[int, int], int] = {}
     for night, is_full in ((1, False), (2, False), (3, False), (3, True)):
@@ -479,7 +482,7 @@ def test_a_record_counts_once_however_often_it_is_read(spark: SparkSession, tmp_
         for row in raw_rows(logs).to_pylist():
             if row["control_type"] is None:
                 sizes[row["offsets_partition"], row["record_offset"]] = len(row["key"] or b"") + len(row["value"] or b"")
-        summary = run(spark, tmp_path / "w", logs, cluster="nights", full=is_full)
+        summary = run(local, tmp_path / "w", logs, cluster="nights", full=is_full)
         coverage = rows_of(tmp_path / "w", "decode_coverage")
         assert (sum(row["records"] for row in coverage), sum(row["bytes"] for row in coverage)) == (len(sizes), sum(sizes.values()))
     assert summary.reading.whole == {"--full": 4}

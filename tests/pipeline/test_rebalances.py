@@ -15,7 +15,7 @@ from tests.pipeline.segment_files import write_log
 from tests.running import rows_of, run
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from tests.local_session import LocalSession
 
 
 def generation(record_offset: int, number: int, group_id: str = "g", **partitions: tuple[int, ...]) -> LogRecord:
@@ -78,24 +78,24 @@ EXPECTED = [
 ]
 
 
-def test_every_new_generation_is_a_row_also_of_records_that_later_ones_supersede(spark: SparkSession, tmp_path: Path) -> None:
+def test_every_new_generation_is_a_row_also_of_records_that_later_ones_supersede(local: LocalSession, tmp_path: Path) -> None:
     write_log(tmp_path / "logs", LOG, segments=3, largest_batch=2)
-    run(spark, tmp_path / "w", tmp_path / "logs")
+    run(local, tmp_path / "w", tmp_path / "logs")
     assert told(tmp_path / "w") == EXPECTED
-    run(spark, tmp_path / "w", tmp_path / "logs")
+    run(local, tmp_path / "w", tmp_path / "logs")
     assert told(tmp_path / "w") == EXPECTED
 
 
-def test_a_night_goes_on_from_the_state_of_the_last_with_history_where_the_log_was_cleaned(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_night_goes_on_from_the_state_of_the_last_with_history_where_the_log_was_cleaned(local: LocalSession, tmp_path: Path) -> None:
     write_log(tmp_path / "first", LOG[:5])
-    run(spark, tmp_path / "w", tmp_path / "first")
+    run(local, tmp_path / "w", tmp_path / "first")
     write_log(tmp_path / "between", LOG[:6])
-    run(spark, tmp_path / "w", tmp_path / "between", with_history=False)
+    run(local, tmp_path / "w", tmp_path / "between", with_history=False)
     write_log(tmp_path / "cleaned", LOG[5:], largest_batch=1)
-    run(spark, tmp_path / "w", tmp_path / "cleaned")
+    run(local, tmp_path / "w", tmp_path / "cleaned")
     assert told(tmp_path / "w") == EXPECTED
 
 
-def test_a_night_without_history_writes_none(spark: SparkSession, tmp_path: Path) -> None:
-    run(spark, tmp_path / "w", SAMPLE_LOGS, with_history=False)
+def test_a_night_without_history_writes_none(local: LocalSession, tmp_path: Path) -> None:
+    run(local, tmp_path / "w", SAMPLE_LOGS, with_history=False)
     assert rebalances(tmp_path / "w") == []

@@ -36,6 +36,8 @@ from tests.sources.exports import kcat_lines, lines, of_sparks_kafka_source, raw
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from tests.local_session import LocalSession
+
 TRANSACTIONS = GOLDEN / "transactions" / "logs"
 
 
@@ -159,7 +161,9 @@ class TestRowOverview:
             self.planned(RowOverview(other_topics=2))
 
 
-def night_over(spark: SparkSession, warehouse: Path, *inputs: Path, cluster: str | None = "sample", **changed: Any) -> Summary:
+def night_over(
+    spark: SparkSession | LocalSession, warehouse: Path, *inputs: Path, cluster: str | None = "sample", **changed: Any
+) -> Summary:
     """As ``groupcoord nightly`` does it."""
     paths = tuple(map(str, inputs))
     files: FileRows = plan_files(kind_of(paths), paths)
@@ -171,9 +175,9 @@ def night_over(spark: SparkSession, warehouse: Path, *inputs: Path, cluster: str
 
 
 @pytest.fixture(scope="module")
-def of_segments(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def of_segments(local: LocalSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
     warehouse = tmp_path_factory.mktemp("segments") / "w"
-    run(spark, warehouse, TRANSACTIONS)
+    run(local, warehouse, TRANSACTIONS)
     return warehouse
 
 
@@ -187,13 +191,13 @@ def without_bytes_read(tables: dict[str, list[str]]) -> dict[str, list[str]]:
 
 
 @pytest.mark.parametrize("options", [["--bytes"], []])
-def test_a_dump_goes_in_as_it_came_out_and_gives_the_tables_of_its_segments(spark, tmp_path, of_segments, options):
+def test_a_dump_goes_in_as_it_came_out_and_gives_the_tables_of_its_segments(local, tmp_path, of_segments, options):
     told = groupcoord("dump", str(TRANSACTIONS), "--quiet", *options)
     dumped = told.stdout.splitlines(keepends=True)
     random.Random(1).shuffle(dumped)
     (tmp_path / "in.jsonl").write_text("".join(dumped))
     assert groupcoord("dump", str(tmp_path / "in.jsonl"), "--quiet", *options).stdout == told.stdout
-    summary = night_over(spark, tmp_path / "w", tmp_path / "in.jsonl")
+    summary = night_over(local, tmp_path / "w", tmp_path / "in.jsonl")
     assert (summary.records_quarantined, summary.lacks) == (0, () if options else ("leader_epochs",))
     found, expected = (without_bytes_read(tables_of(each)) for each in (tmp_path / "w", of_segments))
     if not options:
@@ -210,7 +214,7 @@ def test_the_raw_schema_in_parquet_gives_the_tables_of_its_segments(spark, tmp_p
 
 
 @pytest.mark.parametrize("by_time", [True, False])
-def test_a_look_back_over_rows_is_that_over_segments(spark, tmp_path, by_time):
+def test_a_look_back_over_rows_is_that_over_segments(local, tmp_path, by_time):
     """The history has a part of the records, the rows have the rest."""
     log = commits(0, 40)
     write_log(tmp_path / "old", log[:12])
@@ -220,9 +224,9 @@ def test_a_look_back_over_rows_is_that_over_segments(spark, tmp_path, by_time):
     (tmp_path / "in.jsonl").write_text(groupcoord("dump", str(tmp_path / "logs"), "--quiet", "--bytes").stdout)
     looked_back = {}
     for kind, inputs in (("segments", tmp_path / "logs"), ("parquet", exported), ("json", tmp_path / "in.jsonl")):
-        run(spark, tmp_path / kind, tmp_path / "old")
+        run(local, tmp_path / kind, tmp_path / "old")
         over = run if kind == "segments" else night_over
-        summary = over(spark, tmp_path / kind, inputs, until=until)
+        summary = over(local, tmp_path / kind, inputs, until=until)
         assert (summary.records_read, summary.point_in_time.records_from_history) == (16, 12)
         assert rows_of(tmp_path / kind, "runs")[-1]["kind"] == "look_back"
         looked_back[kind] = without_bytes_read(tables_of(tmp_path / kind, run_id=summary.run_id))
@@ -230,11 +234,11 @@ def test_a_look_back_over_rows_is_that_over_segments(spark, tmp_path, by_time):
     assert looked_back["parquet"] == looked_back["json"] == looked_back["segments"]
 
 
-def test_a_look_back_to_a_time_over_rows_without_timestamps_is_refused(spark, tmp_path):
+def test_a_look_back_to_a_time_over_rows_without_timestamps_is_refused(local, tmp_path):
     exported = of_sparks_kafka_source(raw_rows(TRANSACTIONS))
     without = exported.drop_columns(["timestamp"])
     with pytest.raises(UsageError, match="Name a file of end offsets with --until instead"):
-        night_over(spark, tmp_path / "w", write_parquet(tmp_path / "in", without), until=Until("then", time_ms=5))
+        night_over(local, tmp_path / "w", write_parquet(tmp_path / "in", without), until=Until("then", time_ms=5))
 
 
 def log_of_a_coordinator_that_moved(logs: Path) -> Path:
@@ -249,21 +253,21 @@ def log_of_a_coordinator_that_moved(logs: Path) -> Path:
     return logs
 
 
-def test_a_coordinator_that_moved_is_seen_in_dumps_and_in_parquet_as_in_segments(spark, tmp_path):
+def test_a_coordinator_that_moved_is_seen_in_dumps_and_in_parquet_as_in_segments(local, tmp_path):
     logs = log_of_a_coordinator_that_moved(tmp_path / "logs")
     (tmp_path / "in.jsonl").write_text(groupcoord("dump", str(logs), "--quiet", "--bytes").stdout)
-    run(spark, tmp_path / "segments", logs)
-    night_over(spark, tmp_path / "lines", tmp_path / "in.jsonl")
-    night_over(spark, tmp_path / "parquet", write_parquet(tmp_path / "in", raw_rows(logs)))
+    run(local, tmp_path / "segments", logs)
+    night_over(local, tmp_path / "lines", tmp_path / "in.jsonl")
+    night_over(local, tmp_path / "parquet", write_parquet(tmp_path / "in", raw_rows(logs)))
     causes = {name: [row["cause"] for row in rows_of(tmp_path / name, "rebalances")] for name in ("segments", "lines", "parquet")}
     assert causes["segments"][-1] == "coordinator_moved"
     assert causes["lines"] == causes["parquet"] == causes["segments"]
 
 
-def test_without_transactions_every_commit_counts_and_the_run_says_so(spark, tmp_path, of_segments):
+def test_without_transactions_every_commit_counts_and_the_run_says_so(local, tmp_path, of_segments):
     exported = of_sparks_kafka_source(raw_rows(TRANSACTIONS))
     other_topics = exported.slice(0, 2).set_column(2, "topic", pa.array(["orders"] * 2))
-    summary = night_over(spark, tmp_path / "w", write_parquet(tmp_path / "in", pa.concat_tables([exported, other_topics])))
+    summary = night_over(local, tmp_path / "w", write_parquet(tmp_path / "in", pa.concat_tables([exported, other_topics])))
     assert (summary.records_read, summary.lacks) == (exported.num_rows, ("transactions", "leader_epochs"))
     assert {each["code"] for each in rows_of(tmp_path / "w", "warnings")} >= {"transactions_unknown", "other_topic"}
     assert dict(rows_of(tmp_path / "w", "runs")[0]["settings"])["input.lacks"] == "transactions, leader_epochs"
@@ -284,11 +288,11 @@ def test_without_transactions_every_commit_counts_and_the_run_says_so(spark, tmp
         assert sorted(map(repr, ours)) == sorted(map(repr, theirs))
 
 
-def test_lines_that_are_no_records_are_quarantined_with_their_place_and_counted(spark, tmp_path):
+def test_lines_that_are_no_records_are_quarantined_with_their_place_and_counted(local, tmp_path):
     good = b"".join(kcat_lines(raw_rows(GOLDEN / "classic-modern" / "logs")))
     bad = lines([{"partition": 3, "key": "AAA=", "value": None}, {"partition": 3, "offset": 900, "key": "AAA=", "value": "no"}])
     (tmp_path / "in").write_bytes(good + b"{oops\n" + bad)
-    summary = night_over(spark, tmp_path / "w", tmp_path / "in")
+    summary = night_over(local, tmp_path / "w", tmp_path / "in")
     assert summary.records_read == summary.records_decoded + summary.records_quarantined == good.count(b"\n") + 3
     assert summary.quarantined_by_reason == {"row_malformed": 2, "row_without_place": 1}
     quarantined = sorted(rows_of(tmp_path / "w", "quarantined_records"), key=lambda each: each["position"])

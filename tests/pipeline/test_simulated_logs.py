@@ -16,7 +16,7 @@ from tests.cli.warehouse import groupcoord
 from tests.running import rows_of, run
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from tests.local_session import LocalSession
 
 GROUPS = ("shop", "audit", "mail", "search", "billing")
 MEMBERS = ("a", "b", "c")
@@ -51,7 +51,7 @@ def scenario(rng: random.Random, group_id: str) -> str:
     return yaml.safe_dump(described, sort_keys=False)
 
 
-def test_the_warehouse_holds_what_the_simulated_coordinator_knows(spark: SparkSession, tmp_path: Path) -> None:
+def test_the_warehouse_holds_what_the_simulated_coordinator_knows(local: LocalSession, tmp_path: Path) -> None:
     rng = random.Random(12)
     known: dict[str, Outcome] = {}
     for group_id in GROUPS:
@@ -59,7 +59,7 @@ def test_the_warehouse_holds_what_the_simulated_coordinator_knows(spark: SparkSe
         written = groupcoord("simulate", str(tmp_path / f"{group_id}.yaml"), "--segments", str(tmp_path / "logs"), "--quiet")
         assert written.exit_code == 0, written.output
         known[group_id] = play(read_scenario(text, group_id), release_for())
-    run(spark, tmp_path / "w", tmp_path / "logs")
+    run(local, tmp_path / "w", tmp_path / "logs")
 
     groups = {row["group_id"]: row for row in rows_of(tmp_path / "w", "groups")}
     members = rows_of(tmp_path / "w", "members")

@@ -17,7 +17,7 @@ from tests.conftest import GOLDEN
 from tests.running import run
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from tests.local_session import LocalSession
 
 GROUPS = [
     *("audit-za", "basket-us", "billing-us", "brief-us", "checkout-us", "eos-za", "export-in", "loyalty", "pricing", "pulse"),
@@ -26,10 +26,10 @@ GROUPS = [
 
 
 @pytest.fixture(scope="module")
-def warehouse(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def warehouse(local: LocalSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("nights") / "warehouse"
     for night in range(1, 6):
-        run(spark, path, GOLDEN / "nights" / str(night) / "logs")
+        run(local, path, GOLDEN / "nights" / str(night) / "logs")
     return path
 
 

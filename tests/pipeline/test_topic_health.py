@@ -18,7 +18,7 @@ from tests.doctor.copies import GOLDEN, SICK
 from tests.running import AS_OF_MS, rows_of, run
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from tests.local_session import LocalSession
 
 Findings = list[tuple[int | None, str, str, str | None, str | None, str]]
 
@@ -51,9 +51,9 @@ def of_night(warehouse: Path) -> Findings:
 
 
 @pytest.mark.parametrize("corpus", ["hanging", "hot", "uncleaned/second"])
-def test_first_night_writes_what_doctor_says(spark: SparkSession, tmp_path: Path, corpus: str) -> None:
+def test_first_night_writes_what_doctor_says(local: LocalSession, tmp_path: Path, corpus: str) -> None:
     logs = SICK / corpus / "logs"
-    run(spark, tmp_path / "warehouse", logs)
+    run(local, tmp_path / "warehouse", logs)
     assert of_night(tmp_path / "warehouse") == of_doctor(logs)
     rows = rows_of(tmp_path / "warehouse", "topic_health")
     assert {row["offsets_partition"] for row in rows} >= set(range(5))
@@ -63,10 +63,10 @@ def test_first_night_writes_what_doctor_says(spark: SparkSession, tmp_path: Path
 
 @pytest.mark.parametrize(("corpus", "with_transaction"), [("hanging", {0, 1, 2, 3, 4}), ("healthy", {3})])
 def test_night_without_anything_new_repeats_the_findings_and_since_when(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, corpus: str, with_transaction: set[int]
+    local: LocalSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, corpus: str, with_transaction: set[int]
 ) -> None:
     logs, warehouse = SICK / corpus / "logs", tmp_path / "warehouse"
-    run(spark, warehouse, logs)
+    run(local, warehouse, logs)
     opened = []
 
     def recorded(log: PartitionLog) -> FilesBeside:
@@ -74,19 +74,19 @@ def test_night_without_anything_new_repeats_the_findings_and_since_when(
         return all_files_beside(log)
 
     monkeypatch.setattr(health_rows, "all_files_beside", recorded)
-    run(spark, warehouse, logs, as_of_ms=AS_OF_MS + DAY_MS)
+    run(local, warehouse, logs, as_of_ms=AS_OF_MS + DAY_MS)
     assert of_night(warehouse) == of_doctor(logs)
     assert {row["since"] for row in rows_of(warehouse, "topic_health")} == {AS_OF_MS}
     # the files beside the segments are opened only where a transaction is judged again
     assert sorted(opened) == sorted(with_transaction)
 
 
-def test_nights_of_a_healthy_broker(spark: SparkSession, tmp_path: Path) -> None:
+def test_nights_of_a_healthy_broker(local: LocalSession, tmp_path: Path) -> None:
     """Transactions begin and end from night to night, and nothing else is found. The page shows what doctor says of the last night."""
     warehouse = tmp_path / "warehouse"
     for night in (1, 2, 3):
         logs = GOLDEN / "nights" / str(night) / "logs"
-        run(spark, warehouse, logs, as_of_ms=AS_OF_MS + night * DAY_MS)
+        run(local, warehouse, logs, as_of_ms=AS_OF_MS + night * DAY_MS)
         doctors, nights = ({each[:4] for each in findings} for findings in (of_doctor(logs), of_night(warehouse)))
         assert nights == doctors
     page = (GOLDEN.parents[1] / "docs" / "how-to" / "a-large-offsets-topic.md").read_text()

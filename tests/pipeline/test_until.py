@@ -48,7 +48,7 @@ from tests.pipeline.test_nightly import commit, commits
 from tests.running import plain_rows, rows_of, run, tables_of
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from tests.local_session import LocalSession
 
 STATE = (
     *("committed_offsets", "pending_offsets", "orphan_offsets", "groups", "members", "assignments"),
@@ -140,12 +140,12 @@ def ends_of(logs: Path) -> dict[int, int]:
     return {partition.offsets_partition: partition.end_offset for partition in plan_logs([str(logs)]).partitions}
 
 
-def test_records_of_the_history_are_those_of_the_log(spark: SparkSession, tmp_path: Path) -> None:
+def test_records_of_the_history_are_those_of_the_log(local: LocalSession, tmp_path: Path) -> None:
     rng = random.Random(5)
     logs = {offsets_partition: random_log(rng, 150) for offsets_partition in range(3)}
     for offsets_partition, log in logs.items():
         write_log(tmp_path / "logs", log, offsets_partition=offsets_partition)
-    run(spark, tmp_path / "w", tmp_path / "logs")
+    run(local, tmp_path / "w", tmp_path / "logs")
     versions = open_warehouse(str(tmp_path / "w")).run("sample").table_versions
     for offsets_partition, log in logs.items():
         held = HistoryRange(0, 0, log[-1].record_offset + 1)
@@ -172,11 +172,11 @@ NIGHTS = [GOLDEN / "nights" / str(night) / "logs" for night in range(1, 6)]
 
 
 @pytest.fixture(scope="module")
-def warehouse(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[Any]]:
+def warehouse(local: LocalSession, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[Any]]:
     """All nights in one warehouse, and the state after each."""
     path, states = tmp_path_factory.mktemp("nights") / "w", []
     for logs in NIGHTS:
-        run(spark, path, logs)
+        run(local, path, logs)
         states.append(state_of(path))
     return path, states
 
@@ -186,13 +186,13 @@ class TestNightsOfOneBroker:
 
     @pytest.mark.parametrize(("night", "by_time"), [(1, False), (3, True)])
     def test_come_out_of_the_last_log_and_the_history_as_they_were(
-        self, spark: SparkSession, warehouse: tuple[Path, list[Any]], night: int, by_time: bool
+        self, local: LocalSession, warehouse: tuple[Path, list[Any]], night: int, by_time: bool
     ) -> None:
         path, states = warehouse
         before = tables_of(path)
         ends = ends_of(NIGHTS[night - 1])
         asked = Until("then", time_ms=newest_in(NIGHTS[night - 1])) if by_time else Until("then", end_offsets=ends)
-        summary = run(spark, path, NIGHTS[-1], until=asked)
+        summary = run(local, path, NIGHTS[-1], until=asked)
         assert summary.point_in_time is not None and summary.point_in_time.records_from_history > 0 and summary.point_in_time.missing == {}
         assert state_of(path, summary.run_id) == states[night - 1]
         assert tables_of(path) == before == tables_at_newest_versions(path)
@@ -200,17 +200,17 @@ class TestNightsOfOneBroker:
         settings = dict(rows_of(path, "runs")[-1]["settings"])
         assert (settings["until"], json.loads(settings["until.end.offsets"])) == ("then", {str(p): end for p, end in ends.items()})
 
-    def test_without_history_what_compaction_has_taken_is_told(self, spark: SparkSession, tmp_path: Path) -> None:
-        summary = run(spark, tmp_path / "w", NIGHTS[-1], until=Until("then", end_offsets=ends_of(NIGHTS[0])))
+    def test_without_history_what_compaction_has_taken_is_told(self, local: LocalSession, tmp_path: Path) -> None:
+        summary = run(local, tmp_path / "w", NIGHTS[-1], until=Until("then", end_offsets=ends_of(NIGHTS[0])))
         assert summary.point_in_time is not None and summary.point_in_time.missing == {0: 8, 1: 74, 2: 64, 3: 27}
         told = [row for row in rows_of(tmp_path / "w", "warnings", run_id=summary.run_id) if row["code"] == "compacted_before_until"]
         assert sorted(row["offsets_partition"] for row in told) == [0, 1, 2, 3]
 
 
 class TestALogOfOnePartition:
-    def test_ends_before_the_first_record_later_than_the_moment(self, spark: SparkSession, tmp_path: Path) -> None:
+    def test_ends_before_the_first_record_later_than_the_moment(self, local: LocalSession, tmp_path: Path) -> None:
         write_log(tmp_path / "logs", commits(0, 40), segments=3)
-        summary = run(spark, tmp_path / "w", tmp_path / "logs", until=Until("then", time_ms=T0 + 20))
+        summary = run(local, tmp_path / "w", tmp_path / "logs", until=Until("then", time_ms=T0 + 20))
         assert summary.records_read == 21
         assert summary.point_in_time is not None and (summary.point_in_time.ended_early, summary.point_in_time.missing) == (1, {})
         assert max(row["record_offset"] for row in rows_of(tmp_path / "w", "committed_offsets", run_id=summary.run_id)) == 20
@@ -218,56 +218,56 @@ class TestALogOfOnePartition:
         assert (row["end_offset"], row["last_stable_offset"], row["history_end_offset"]) == (21, 21, None)
         assert rows_of(tmp_path / "w", "offset_commits", run_id=summary.run_id) == []
 
-    def test_is_empty_before_its_first_record_and_whole_after_its_last(self, spark: SparkSession, tmp_path: Path) -> None:
+    def test_is_empty_before_its_first_record_and_whole_after_its_last(self, local: LocalSession, tmp_path: Path) -> None:
         write_log(tmp_path / "logs", commits(0, 5))
-        summary = run(spark, tmp_path / "w", tmp_path / "logs", until=Until("then", time_ms=T0 - 1))
+        summary = run(local, tmp_path / "w", tmp_path / "logs", until=Until("then", time_ms=T0 - 1))
         assert (summary.groups, rows_of(tmp_path / "w", "committed_offsets", run_id=summary.run_id)) == (0, [])
-        summary = run(spark, tmp_path / "w", tmp_path / "logs", until=Until("then", time_ms=T0 + DAY_MS))
+        summary = run(local, tmp_path / "w", tmp_path / "logs", until=Until("then", time_ms=T0 + DAY_MS))
         assert summary.point_in_time is not None and summary.point_in_time.ended_early == 0
         newest = {row["record_offset"] for row in rows_of(tmp_path / "w", "committed_offsets", run_id=summary.run_id)}
         assert (summary.records_read, newest) == (5, {2, 3, 4})
 
-    def test_is_known_from_the_history_where_the_log_lost_its_beginning(self, spark: SparkSession, tmp_path: Path) -> None:
+    def test_is_known_from_the_history_where_the_log_lost_its_beginning(self, local: LocalSession, tmp_path: Path) -> None:
         write_log(tmp_path / "logs", commits(0, 20))
-        run(spark, tmp_path / "w", tmp_path / "logs")
+        run(local, tmp_path / "w", tmp_path / "logs")
         shutil.rmtree(tmp_path / "logs")
         write_log(tmp_path / "logs", commits(17, 30), largest_batch=3)
         # the second finds in the history what the night has read of the log, and nothing of the first
         for asked, held in ((Until("then", time_ms=T0 + 24), 20), (Until("then", end_offsets={0: 25}), 20)):
-            summary = run(spark, tmp_path / "w", tmp_path / "logs", until=asked)
+            summary = run(local, tmp_path / "w", tmp_path / "logs", until=asked)
             past = summary.point_in_time
             assert past is not None and (past.records_from_history, past.missing) == (held, {})
             offsets = rows_of(tmp_path / "w", "committed_offsets", run_id=summary.run_id)
             assert sorted(row["record_offset"] for row in offsets) == [22, 23, 24]
-        run(spark, tmp_path / "w", tmp_path / "logs")
+        run(local, tmp_path / "w", tmp_path / "logs")
         assert sorted(row["record_offset"] for row in rows_of(tmp_path / "w", "offset_commits")) == list(range(30))
 
-    def test_transactions_open_at_that_moment_stay_pending(self, spark: SparkSession, tmp_path: Path) -> None:
+    def test_transactions_open_at_that_moment_stay_pending(self, local: LocalSession, tmp_path: Path) -> None:
         staged = commit(0)._replace(producer_id=7, is_transactional=True)
         marker = LogRecord(1, None, None, 7, is_transactional=True, control_type=1)
         write_log(tmp_path / "logs", [staged, marker, commit(2, "h")])
-        run_id = run(spark, tmp_path / "w", tmp_path / "logs", until=Until("then", end_offsets={0: 1})).run_id
+        run_id = run(local, tmp_path / "w", tmp_path / "logs", until=Until("then", end_offsets={0: 1})).run_id
         assert [row["producer_id"] for row in rows_of(tmp_path / "w", "pending_offsets", run_id=run_id)] == [7]
         assert rows_of(tmp_path / "w", "committed_offsets", run_id=run_id) == []
         (row,) = rows_of(tmp_path / "w", "offsets_partitions", run_id=run_id)
         assert (row["end_offset"], row["last_stable_offset"]) == (1, 0)
 
-    def test_what_history_lacks_between_two_nights_is_told(self, spark: SparkSession, tmp_path: Path) -> None:
+    def test_what_history_lacks_between_two_nights_is_told(self, local: LocalSession, tmp_path: Path) -> None:
         write_log(tmp_path / "logs", commits(0, 10))
-        run(spark, tmp_path / "w", tmp_path / "logs")
+        run(local, tmp_path / "w", tmp_path / "logs")
         write_log(tmp_path / "logs", [*commits(0, 10), *commits(14, 20)])
-        run(spark, tmp_path / "w", tmp_path / "logs")
+        run(local, tmp_path / "w", tmp_path / "logs")
         missing = []
         for end in (10, 16):
-            summary = run(spark, tmp_path / "w", tmp_path / "logs", until=Until("then", end_offsets={0: end}))
+            summary = run(local, tmp_path / "w", tmp_path / "logs", until=Until("then", end_offsets={0: end}))
             assert summary.point_in_time is not None
             missing.append(summary.point_in_time.missing)
         assert missing == [{}, {0: 4}]
 
     @pytest.mark.parametrize(("ends", "told"), [({3: 1}, "partition 3, which the input does not have"), ({0: 9}, "its log ends at 5")])
     def test_end_offsets_that_the_log_does_not_have_are_refused(
-        self, spark: SparkSession, tmp_path: Path, ends: dict[int, int], told: str
+        self, local: LocalSession, tmp_path: Path, ends: dict[int, int], told: str
     ) -> None:
         write_log(tmp_path / "logs", commits(0, 5))
         with pytest.raises(UsageError, match=told):
-            run(spark, tmp_path / "w", tmp_path / "logs", until=Until("ends.json", end_offsets=ends))
+            run(local, tmp_path / "w", tmp_path / "logs", until=Until("ends.json", end_offsets=ends))

@@ -18,7 +18,7 @@ from tests.conftest import GOLDEN
 from tests.running import rows_of, run, tables_of
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from tests.local_session import LocalSession
 
 AS_OF_MS = {1: 1795231254570, 2: 1795231276109, 3: 1795231315838, 4: 1795231342658, 5: 1795231377976}
 # The first night after the upgrade reads the log from its beginning, so decode_coverage counts from there. The first release had no
@@ -41,8 +41,8 @@ def contents(directory: Path) -> dict[str, str]:
     return {str(path.relative_to(directory)): hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
 
 
-def run_night(spark: SparkSession, warehouse: Path, night: int) -> None:
-    run(spark, warehouse, GOLDEN / "nights" / str(night) / "logs", cluster="nights", as_of_ms=AS_OF_MS[night])
+def run_night(local: LocalSession, warehouse: Path, night: int) -> None:
+    run(local, warehouse, GOLDEN / "nights" / str(night) / "logs", cluster="nights", as_of_ms=AS_OF_MS[night])
 
 
 def findings_of(warehouse: Path) -> list[str]:
@@ -70,7 +70,7 @@ def test_reading_commands_read_it_as_it_is(old: Path) -> None:
     assert contents(old) == before
 
 
-def test_nights_go_on_after_the_upgrade_as_if_this_release_had_written_them_all(spark: SparkSession, tmp_path: Path, old: Path) -> None:
+def test_nights_go_on_after_the_upgrade_as_if_this_release_had_written_them_all(local: LocalSession, tmp_path: Path, old: Path) -> None:
     of_night_3 = tables_of(old)
     begin_run(str(old), "nights")
     for name, table in TABLES.items():
@@ -79,9 +79,9 @@ def test_nights_go_on_after_the_upgrade_as_if_this_release_had_written_them_all(
         assert [field.name for field in opened.schema().fields] == list(table.by_name)
     assert tables_of(old) == of_night_3
     for night in (4, 5):
-        run_night(spark, old, night)
+        run_night(local, old, night)
     for night in AS_OF_MS:
-        run_night(spark, tmp_path / "new", night)
+        run_night(local, tmp_path / "new", night)
     upgraded, expected = tables_of(old), tables_of(tmp_path / "new")
     assert {name: upgraded[name] for name in STATE} == {name: expected[name] for name in STATE}
     assert findings_of(old) == findings_of(tmp_path / "new")

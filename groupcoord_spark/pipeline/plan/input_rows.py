@@ -74,13 +74,10 @@ class RowPlan:
 
     def complete_from(self, offsets: Mapping[int, int]) -> set[int]:
         """The offsets partitions of which the input has a row for each record offset from the given one to the end of the log."""
-        from pyspark.sql import functions as f
-
         if not offsets:
             return set()
-        places = self.places_from(offsets).select("offsets_partition", "record_offset").distinct()
-        counted = places.groupBy("offsets_partition").agg(f.count("record_offset").alias("rows")).collect()
-        counts = {row.offsets_partition: row.rows for row in counted}
+        places = self.places_from(offsets).where("record_offset IS NOT NULL").select("offsets_partition", "record_offset").distinct()
+        counts: dict[int, int] = dict(places.groupBy("offsets_partition").count().collect())
         ends = {log.offsets_partition: log.end_offset for log in self.log.partitions}
         return {number for number, offset in offsets.items() if counts.get(number, 0) == ends[number] - offset}
 

@@ -108,10 +108,8 @@ def file_frame(spark: SparkSession, files: FileRows, end_offsets: Mapping[int, i
 
 def sorted_rows(frame: DataFrame) -> DataFrame:
     """The same rows; each offsets partition is in one partition of the frame, in the order ORDER."""
-    from pyspark.sql import functions as f
-
-    order = [f.col(name.removesuffix(" DESC")).desc() if name.endswith(" DESC") else f.col(name) for name in ORDER]
-    return frame.repartition("offsets_partition").sortWithinPartitions(*order)
+    names, ascending = [name.removesuffix(" DESC") for name in ORDER], [not name.endswith(" DESC") for name in ORDER]
+    return frame.repartition("offsets_partition").sortWithinPartitions(*names, ascending=ascending)
 
 
 def sorted_table(files: FileRows, most_bytes: int) -> pa.Table | None:

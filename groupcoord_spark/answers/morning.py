@@ -144,11 +144,17 @@ class News(NamedTuple):
     @property
     def sentence(self) -> str:
         """``3 committed offsets lower than before (seek): a, b and 1 more``."""
-        kind = KINDS[self.kind]
         named = self.groups[:3]
         more = [f"{self.group_count - len(named)} more"] if self.group_count > len(named) else []
         of_groups = f": {', '.join(named)}{' and '.join(['', *more])}" if named else ""
-        return f"{counted(self.number, kind.noun)} {kind.sentence}{f' ({self.reason})' if self.reason else ''}{of_groups}"
+        return f"{self.number:,} {self.what}{of_groups}"
+
+    @property
+    def what(self) -> str:
+        """The sentence without the number and the groups."""
+        kind = KINDS[self.kind]
+        noun = counted(self.number, kind.noun).partition(" ")[2]
+        return f"{noun} {kind.sentence}{f' ({self.reason})' if self.reason else ''}"
 
     @property
     def command(self) -> str:

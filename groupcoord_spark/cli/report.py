@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from urllib.parse import quote
 
 import click
 
@@ -19,7 +20,8 @@ from groupcoord_spark.cli.options import (
     shown_run_options,
 )
 from groupcoord_spark.cli.render import say
-from groupcoord_spark.errors import GroupcoordError
+from groupcoord_spark.errors import GroupcoordError, UsageError
+from groupcoord_spark.wording import counted
 
 
 @command(epilog="Example: groupcoord report --out report.html")
@@ -30,18 +32,33 @@ from groupcoord_spark.errors import GroupcoordError
     metavar="FILE",
     help="The page to write; a file of that name is replaced.",
 )
-@groups_option("Show the owners of this group's partitions over time, not of the 50 groups with most problems: the group")
+@groups_option("Draw who had which partition of this group, not of the 50 groups with most problems: its name")
+@click.option("--all-clusters", is_flag=True, help="A page for each cluster of the warehouse, FILE-CLUSTER.html, and FILE as their index.")
 @shown_run_options
 @common_options_of_a_writer
-def report(common: Common, out: Path, groups: tuple[str, ...], shown_run: ShownRun) -> None:
-    """One page about one night: what is worst first, what expires when, who had which partition, lag, commits, and every table behind it.
+def report(common: Common, out: Path, groups: tuple[str, ...], all_clusters: bool, shown_run: ShownRun) -> None:
+    """One page about one night: what is new since last night, what is worst, what expires when, who had which partition, lag, commits, a
+    page for each group, and every table behind it.
 
     The page is one file that any browser shows without a network, on a phone too. Its tables can be sorted, filtered and saved as CSV.
     """
-    from groupcoord_spark.report import gather, page
+    from groupcoord_spark.report import gather, index, page
     from groupcoord_spark.warehouse.read import open_warehouse
 
     warehouse = open_warehouse(common.warehouse)
+    if all_clusters:
+        if groups or shown_run.run_id is not None:
+            raise UsageError("--all-clusters shows every cluster: leave --group and --run out.")
+        entries = []
+        for cluster in warehouse.clusters_with_nights():
+            of_cluster = gather(warehouse, shown_run.of(warehouse, cluster))
+            beside = out.with_name(f"{out.stem}-{quote(cluster, safe='')}{out.suffix or '.html'}")
+            _write(beside, page(of_cluster))
+            entries.append((beside.name, of_cluster))
+        _write(out, index(entries))
+        if not common.quiet:
+            say(f"{out}: the index of {counted(len(entries), 'page')}. Open it in a browser.")
+        return
     cluster = cluster_to_read(warehouse, common.cluster)
     run = shown_run.of(warehouse, cluster)
     say_which_night(common, warehouse, run)

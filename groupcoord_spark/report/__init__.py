@@ -7,6 +7,6 @@ topic travel as packed data and become text nodes, never HTML.
 from __future__ import annotations
 
 from groupcoord_spark.report.gather import gather
-from groupcoord_spark.report.page import page
+from groupcoord_spark.report.page import index, page
 
-__all__ = ["gather", "page"]
+__all__ = ["gather", "index", "page"]

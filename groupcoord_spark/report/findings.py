@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Literal
 
+from groupcoord_spark.wording import counted
+
 if TYPE_CHECKING:
     import pyarrow as pa
     from duckdb import DuckDBPyConnection
@@ -192,6 +194,9 @@ class Finding:
     """Rows of the table that meet the conditions."""
     sentence: str
     """What follows the number."""
+    groups: Sequence[str]
+    """The first of the groups that it is about, in the order of the table."""
+    group_count: int
 
 
 def findings_of(connection: DuckDBPyConnection, tables: Mapping[str, pa.Table]) -> list[Finding]:
@@ -201,10 +206,11 @@ def findings_of(connection: DuckDBPyConnection, tables: Mapping[str, pa.Table]) 
 
 def _finding(connection: DuckDBPyConnection, check: Check, columns: Sequence[str]) -> Finding:
     number = f"COALESCE(SUM({check.sums}), 0)" if check.sums else "COUNT(*)"
-    group_ids = "COUNT(DISTINCT group_id)" if "group_id" in columns else "0"
+    has_groups = "group_id" in columns
+    group_ids = "COUNT(DISTINCT group_id), list_slice(list_sort(list(DISTINCT group_id)), 1, 3)" if has_groups else "0, []"
     where = " AND ".join(f"{column} {comparison} ?" for column, comparison, _ in check.where) or "TRUE"
     query = f"SELECT CAST({number} AS BIGINT), {group_ids}, COUNT(*) FROM shown_{check.table} WHERE {where}"
     found = connection.execute(query, [value for _, _, value in check.where]).fetchone()
     assert found is not None  # an aggregate has one row
-    groups = f"{found[1]:,} {'group' if found[1] == 1 else 'groups'}"
-    return Finding(check, found[0], found[2], (check.one if found[0] == 1 else check.many).format(groups=groups))
+    sentence = (check.one if found[0] == 1 else check.many).format(groups=counted(found[1], "group"))
+    return Finding(check, found[0], found[3], sentence, found[2] or [], found[1])

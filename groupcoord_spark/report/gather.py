@@ -9,13 +9,22 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from groupcoord_spark.answers.morning import Morning, morning
 from groupcoord_spark.report.findings import Finding, findings_of
 from groupcoord_spark.report.ownership import TIMELINES, ownership
 from groupcoord_spark.report.tables import BY_NAME, TABLES
 from groupcoord_spark.warehouse.read import Run, Warehouse
 from groupcoord_spark.warehouse.sql import NightInDuckDB
+from groupcoord_spark.warehouse.tables import NIGHT
 
-_AT_THE_END: Final = ("groups", "group_days", "owners", "owner_commits")
+DAY_MS: Final = 86_400_000
+HORIZON_MS: Final = 2 * DAY_MS
+"""How long before its expiration an offset is news, as `groupcoord morning` takes it."""
+MOST_NIGHTS: Final = 14
+"""The trends are those of up to this many nights."""
+
+_AFTER_GROUPS: Final = ("group_days", "members", "offsets", "events")
+_AT_THE_END: Final = ("groups", *_AFTER_GROUPS, "owners", "owner_commits")
 """Tables that rest on other tables of the report, in this order."""
 
 
@@ -37,6 +46,10 @@ class Report:
     """State -> groups."""
     chosen_groups: Sequence[str]
     """Groups with a timeline."""
+    morning: Morning | None
+    """What is new since the last night that differs; None for a look-back."""
+    trends: Mapping[str, Sequence[float | None]]
+    """Figure -> its value in each of the last nights, the oldest first."""
 
     def lacks(self, name: str) -> str | None:
         """Why a table cannot have rows, in a sentence; None: it can."""
@@ -74,7 +87,8 @@ def gather(warehouse: Warehouse, run: Run, group_ids: Sequence[str] = ()) -> Rep
         if table.name not in _AT_THE_END:
             show(table.name, _rows(night, table.query))
     show("groups", _rows(night, BY_NAME["groups"].query))
-    show("group_days", _rows(night, BY_NAME["group_days"].query))
+    for name in _AFTER_GROUPS:
+        show(name, _rows(night, BY_NAME[name].query))
     chosen = list(group_ids) or tables["groups"]["group_id"].slice(0, TIMELINES).to_pylist()
     night.connection.register("chosen_groups", pa.table({"group_id": pa.array(chosen, pa.string())}))
     show("owners", ownership(night, chosen))
@@ -93,7 +107,26 @@ def gather(warehouse: Warehouse, run: Run, group_ids: Sequence[str] = ()) -> Rep
         tables["lag"].num_rows > 0 or tables["lag_history"].num_rows > 0,
         {state["values"]: state["counts"] for state in sorted(states, key=lambda state: -state["counts"])},
         chosen,
+        morning(warehouse, run, HORIZON_MS) if run.kind == NIGHT else None,
+        _trends(warehouse, run, tables["lag_history"]),
     )
+
+
+def _trends(warehouse: Warehouse, run: Run, lag_history: pa.Table) -> dict[str, list[float | None]]:
+    """Figure -> its value in each of the last nights up to a run, the oldest first."""
+    nights = [night for night in warehouse.finished_runs(run.cluster) if night.kind == NIGHT and night.is_kept]
+    nights = [night for night in nights if night.finished_at_ms <= run.finished_at_ms][-MOST_NIGHTS:]
+    trends: dict[str, list[float | None]] = {name: [] for name in ("groups", "offsets", "expiring", "bytes")}
+    samples = lag_history.group_by("sampled_at").aggregate([("lag", "sum")]).sort_by("sampled_at")
+    trends["lag"] = samples["lag_sum"].to_pylist()[-MOST_NIGHTS:]
+    for night in nights:
+        expiries = warehouse.read("offset_expirations", columns=["expires_at"], run=night)["expires_at"]
+        soon = pa.scalar((night.as_of_ms + 7 * DAY_MS) * 1000, pa.timestamp("us", "UTC"))
+        trends["groups"].append(night.row["groups"][0].as_py())
+        trends["offsets"].append(len(expiries))
+        trends["expiring"].append(pc.sum(pc.less_equal(expiries.cast(soon.type), soon)).as_py() or 0)
+        trends["bytes"].append(pc.sum(warehouse.read("offsets_partitions", columns=["bytes"], run=night)["bytes"]).as_py() or 0)
+    return trends
 
 
 def _rows(night: NightInDuckDB, query: str) -> pa.Table:

@@ -9,6 +9,7 @@ from html import escape
 from importlib.resources import files
 from string import Template
 from typing import Final
+from urllib.parse import quote
 
 import pyarrow.compute as pc
 
@@ -16,6 +17,7 @@ from groupcoord_spark.report.findings import LEVELS, Finding
 from groupcoord_spark.report.gather import Report
 from groupcoord_spark.report.packing import as_json, packed, packed_tables
 from groupcoord_spark.report.tables import BY_NAME, TABLES
+from groupcoord_spark.wording import counted
 
 CHARTS: Final = ("calendar", "group_days", "ownership", "lag", "lag_history", "commit_hours", "group_templates")
 """The specifications in the folder charts."""
@@ -26,6 +28,7 @@ def page(report: Report) -> str:
     lacks = {table.name: why for table in TABLES if (why := report.lacks(table.name)) is not None}
     facts = {
         "as_of": report.run.as_of_ms,
+        "cluster": report.run.cluster,
         "chosen_groups": list(report.chosen_groups),
         "charts": {name: json.loads(_file("charts", f"{name}.json")) for name in CHARTS},
         **packed_tables(report.tables, lacks),
@@ -38,6 +41,7 @@ def page(report: Report) -> str:
         when_iso=datetime.fromtimestamp(report.run.as_of_ms / 1000, UTC).isoformat(timespec="seconds"),
         kind="Night" if report.run.kind == "night" else "Look-back",
         remarks="".join(f'<li class="remark">{escape(remark)}</li>' for remark in _remarks(report)),
+        news=_news(report),
         findings="".join(_findings(report)),
         nothing=_nothing(report.findings, lacks),
         figures="".join(_figures(report)),
@@ -47,6 +51,28 @@ def page(report: Report) -> str:
         data=packed(as_json(facts)),
         library=packed(_file("browser", "vega.js")),
         licences=packed(_file("browser", "vega-licences.txt")),
+    )
+
+
+def index(entries: Sequence[tuple[str, Report]]) -> str:
+    """The index of the pages of several clusters: those with the worst news first. entries: file name of each page, and its report."""
+    order: dict[str, int] = {level: number for number, level in enumerate(LEVELS)}
+    rows = []
+    for name, report in entries:
+        news = report.morning.news if report.morning is not None else ()
+        worst = f'<span class="{news[0].level}">{escape(news[0].sentence)}</span>' if news else "nothing new"
+        cells = [
+            f'<a href="{quote(name)}"><bdi>{shown(report.run.cluster)}</bdi></a>',
+            _moment(report.run.as_of_ms),
+            f"{report.tables['groups'].num_rows:,}",
+            _sum(report.tables["lag_by_group"], "lag") if report.has_log_ends else "-",
+            f"{len(news):,}",
+            worst,
+        ]
+        place = order[news[0].level] if news else len(order)
+        rows.append((place, report.run.cluster, f"<tr>{''.join(f'<td>{cell}</td>' for cell in cells)}</tr>"))
+    return Template(_file("browser", "index.html")).substitute(
+        style=_file("browser", "page.css"), rows="".join(row for *_, row in sorted(rows)), clusters=counted(len(rows), "cluster")
     )
 
 
@@ -99,8 +125,51 @@ def _findings(report: Report) -> Iterator[str]:
             is_least = table.needs == "history" and report.completeness is not None and report.completeness < 1
             number = _link(table.name, f"{'≥ ' if is_least else ''}{finding.number:,}", finding.check.where, "number")
             because = f'<span class="because">{escape(finding.check.because)}</span>' if finding.check.because else ""
-            yield f'<li>{number}<span class="sentence">{escape(finding.sentence)}{because}</span></li>'
+            groups = _groups(finding.groups, finding.group_count)
+            yield f'<li>{number}<span class="sentence">{escape(finding.sentence)}{groups}{because}</span></li>'
         yield "</ul>"
+
+
+def _groups(names: Sequence[str], number: int) -> str:
+    """Links to the pages of up to three groups, and how many there are besides."""
+    links = [f'<a href="#group/{quote(name, safe="")}"><bdi>{shown(_short(name))}</bdi></a>' for name in names[:3]]
+    more = [f"{number - len(links):,} more"] if number > len(links) else []
+    return f'<span class="groups">{", ".join([*links, *more])}</span>' if links else ""
+
+
+def _short(name: str) -> str:
+    return "(empty)" if name == "" else name if len(name) <= 60 else f"{name[:40]}…{name[-19:]}"
+
+
+def _news(report: Report) -> str:
+    """What is new since the last night that differs, the worst first, with the commands that show more."""
+    if report.morning is None:
+        return "<p>A look-back is compared with no night.</p>"
+    since, news = report.morning.since, report.morning.news
+    begin = "In the first night" if since is None else f"Since the night of {_moment(since.as_of_ms)}"
+    if not news:
+        return f"<p>{begin}, nothing is new that someone must look at.</p>"
+    items = "".join(
+        f'<li class="{one.level}"><a class="number">{one.number:,}</a><span class="sentence">{escape(one.what)}'
+        f"{_groups(one.groups, one.group_count)}<code>groupcoord {shown(_short(one.command))}</code></span></li>"
+        for one in news
+    )
+    return f'<p>{begin}, the worst first:</p><ul class="findings">{items}</ul>'
+
+
+def _trend(values: Sequence[float | None]) -> str:
+    """The values of the last nights as a small line; empty for fewer than two."""
+    points = [(number, value) for number, value in enumerate(values) if value is not None]
+    if len(points) < 2:
+        return ""
+    least, most = min(value for _, value in points), max(value for _, value in points)
+    scale = 22 / (most - least) if most > least else 0
+    line = " ".join(f"{100 * number / (len(values) - 1):.1f},{24 - (value - least) * scale:.1f}" for number, value in points)
+    said = f"{counted(len(points), 'night')}: {', '.join(f'{value:,.0f}' for _, value in points)}"
+    return (
+        f'<svg class="trend" viewBox="-2 0 104 26" preserveAspectRatio="none" role="img" aria-label="{said}"><title>{said}</title>'
+        f'<polyline points="{line}"/></svg>'
+    )
 
 
 def _nothing(findings: Sequence[Finding], lacks: Mapping[str, str]) -> str:
@@ -122,9 +191,25 @@ def _nothing(findings: Sequence[Finding], lacks: Mapping[str, str]) -> str:
 def _figures(report: Report) -> Iterator[str]:
     groups = report.tables["groups"]
     states = ", ".join(_link("groups", f"{count:,} {state}", (("state", "=", state),)) for state, count in report.states.items())
-    yield _figure("Groups", _link("groups", f"{groups.num_rows:,}"), states or "none")
+    trends = report.trends
+    yield _figure("Groups", _link("groups", f"{groups.num_rows:,}"), states or "none", trends["groups"])
     yield _figure("Members", _link("groups", _sum(groups, "members"), (("members", ">=", 1),)), "of live groups")
-    yield _figure("Committed offsets", _link("groups", _sum(groups, "offsets"), (("offsets", ">=", 1),)), "in the present state")
+    yield _figure(
+        "Committed offsets", _link("groups", _sum(groups, "offsets"), (("offsets", ">=", 1),)), "in the present state", trends["offsets"]
+    )
+    yield _figure(
+        "Expire within 7 days", _link("expiring", f"{(trends['expiring'] or [0])[-1] or 0:,}"), "committed offsets", trends["expiring"]
+    )
+    if report.has_log_ends:
+        yield _figure(
+            "Lag", _link("lag_by_group", _sum(report.tables["lag_by_group"], "lag")), "records, by the newest log ends", trends["lag"]
+        )
+    yield _figure(
+        "Bytes of the log",
+        _link("completeness", f"{_sum(report.tables['completeness'], 'bytes')}"),
+        "of the offsets topic, as read",
+        trends["bytes"],
+    )
     records, quarantined = (report.run.row[name][0].as_py() for name in ("records_read", "records_quarantined"))
     below = f"{quarantined:,} of them unreadable" if records else "nothing was new since the night before"
     yield _figure("Records that this run read", _link("nights", f"{records:,}"), below)
@@ -132,8 +217,8 @@ def _figures(report: Report) -> Iterator[str]:
     yield _figure("Completeness of the history", _link("completeness", complete), "of all records ever written")
 
 
-def _figure(name: str, number: str, below: str) -> str:
-    return f"<div><dt>{escape(name)}</dt><dd>{number}<small>{below}</small></dd></div>"
+def _figure(name: str, number: str, below: str, nights: Sequence[float | None] = ()) -> str:
+    return f"<div><dt>{escape(name)}</dt><dd>{number}<small>{below}</small>{_trend(nights)}</dd></div>"
 
 
 def _sum(rows: object, column: str) -> str:

@@ -98,6 +98,17 @@ TABLES: Final = (
         "Groups have committed offsets of them, and no group with members reads them now.",
     ),
     ReportTable("groups", "groups", "Groups", "Every group, those with most problems first. completeness is that of bytes."),
+    ReportTable("members", "groups", "Members", "partitions counts what a member has now: partitions, active or standby tasks."),
+    ReportTable(
+        "offsets", "groups", "Committed offsets", "lag is known where the night has log ends. stays because: why no cleanup takes it."
+    ),
+    ReportTable(
+        "events",
+        "groups",
+        "What happened",
+        "Rebalances, offsets that went back, and what was removed and by what. Causes are inferred: `groupcoord why` has the evidence.",
+        "history",
+    ),
     ReportTable(
         "idle_groups", "groups", "Groups without members", "A simple group (offsets only) may well have a reader, which no record shows."
     ),

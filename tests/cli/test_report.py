@@ -48,3 +48,7 @@ def test_several_clusters_ask_for_one(tmp_path):
     result = groupcoord("report", "--out", str(tmp_path / "r.html"), "--warehouse", str(tmp_path / "w"))
     assert result.exit_code == 2
     assert "Name one with --cluster." in result.stderr
+    result = groupcoord("report", "--all-clusters", "--out", str(tmp_path / "r.html"), "--warehouse", str(tmp_path / "w"))
+    assert result.stderr == f"{tmp_path / 'r.html'}: the index of 2 pages. Open it in a browser.\n"
+    assert {file.name for file in tmp_path.glob("*.html")} == {"r.html", "r-east.html", "r-west.html"}
+    assert 'href="r-west.html"' in (tmp_path / "r.html").read_text(encoding="utf-8")

@@ -7,12 +7,13 @@ import gzip
 import json
 import re
 from datetime import UTC, date, datetime
+from html import escape
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
-from groupcoord_spark.report import gather, page
+from groupcoord_spark.report import gather, index, page
 from groupcoord_spark.report.gather import Report
 from groupcoord_spark.report.ownership import stretches
 from groupcoord_spark.report.packing import packed_tables
@@ -131,7 +132,6 @@ class TestDaysOfGroups:
             (date(2025, 12, 31), "members", 1, 2),
         ]
 
-
     def test_a_group_that_the_night_does_not_have_is_gone(self, tmp_path: Path) -> None:
         """A group that had vanished was painted as one with members up to the day of the night."""
         commits = [commit(1, committed_offset=9, group_id="vanished"), commit(2, committed_offset=3, group_id="there")]
@@ -171,7 +171,7 @@ class TestPage:
     def test_no_text_of_the_topic_is_html(self, eventful_report: Report) -> None:
         html = page(eventful_report)
         for text in HOSTILE:
-            assert not text or text not in html
+            assert escape(text) == text or text not in html
         assert "<title>prod &lt;/title&gt;, 2026-01-01 00:00 UTC: consumer groups</title>" in html
 
     def test_the_same_report_gives_the_same_page(self, eventful_report: Report) -> None:
@@ -227,3 +227,24 @@ class TestWhatANightLacks:
         assert report.tables["groups"]["group_id"].to_pylist() == ["early"]
         assert report.tables["nights"].num_rows == 1
         assert datetime.fromtimestamp(AS_OF_MS / 1000, UTC).strftime("%Y-%m-%d") in page(report)
+
+
+def test_what_is_new_comes_first_and_gone_groups_are_named(tmp_path: Path) -> None:
+    night(tmp_path / "w", "prod", {"groups": [group("stays"), group("goes")]}, as_of_ms=AS_OF_MS)
+    run = night(tmp_path / "w", "prod", {"groups": [group("stays")]}, as_of_ms=AS_OF_MS + DAY_MS)
+    report = gather(open_warehouse(str(tmp_path / "w")), run)
+    assert report.morning is not None and [one.groups for one in report.morning.news] == [["goes"]]
+    assert report.trends["groups"] == [2, 1]
+    text = page(report)
+    assert text.index('id="news"') < text.index('id="worst"')
+    assert '<a href="#group/goes"><bdi>goes</bdi></a>' in text and "groupcoord why --group goes" in text
+    assert 'aria-label="2 nights: 2, 1"' in text
+
+
+def test_the_index_names_every_cluster_the_worst_first(tmp_path: Path) -> None:
+    night(tmp_path / "w", "b<c>", {"groups": [group("goes")]}, as_of_ms=AS_OF_MS)
+    for cluster in ("a", "b<c>"):
+        night(tmp_path / "w", cluster, {}, as_of_ms=AS_OF_MS + DAY_MS)
+    warehouse = open_warehouse(str(tmp_path / "w"))
+    text = index([(f"{cluster}.html", gather(warehouse, warehouse.run(cluster))) for cluster in ("a", "b<c>")])
+    assert text.index("b&lt;c&gt;") < text.index('href="a.html"') and "b%3Cc%3E.html" in text

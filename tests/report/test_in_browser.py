@@ -81,7 +81,7 @@ def test_each_number_of_the_findings_opens_as_many_rows(browser: BrowserPage, ev
     browser.open(eventful_page)
     expected = [finding.rows for finding in eventful_report.findings if finding.number]
     shown = browser.run(
-        "[...document.querySelectorAll('a.number')].map((link) => { link.click();"
+        "[...document.querySelectorAll('#worst a.number')].map((link) => { link.click();"
         " return document.querySelectorAll(`${link.getAttribute('href')} tbody tr`).length; })"
     )
     assert shown == expected
@@ -138,6 +138,62 @@ def test_another_group_is_chosen_for_the_owners(browser: BrowserPage, eventful_p
     assert (marks(browser, "ownership", "owned"), marks(browser, "ownership", "commits")) == (0, 1)
     assert "only commits are known" in browser.run("document.querySelector('[data-chart=ownership] .said').textContent")
     nothing_is_wrong(browser)
+
+
+@SIZES
+def test_a_group_has_a_page_of_its_own(browser: BrowserPage, eventful_page: Path, width: int, scheme: str) -> None:
+    browser.look_like(width, 900, scheme)
+    browser.open(eventful_page, "#group/moves")
+    nothing_is_wrong(browser)
+    assert browser.run("document.documentElement.scrollWidth") == width
+    said = browser.run("document.getElementById('group').innerText")
+    assert "Group moves" in said and "2 members" in said and "groupcoord why --group moves --cluster 'prod </title>'" in said
+    shown = browser.run(
+        "Object.fromEntries([...document.querySelectorAll('#group details')].map((d) => [d.id, d.querySelectorAll('tbody tr').length]))"
+    )
+    assert (shown["group-members"], shown["group-offsets"], shown["group-events"]) == (2, 2, 4)
+    assert not browser.run("document.getElementById('news').getClientRects().length")
+    browser.run("location.hash = '#news', new Promise((resolve) => setTimeout(resolve, 300))")
+    assert browser.run("document.getElementById('group').hidden && document.getElementById('news').getClientRects().length")
+
+
+@pytest.mark.parametrize("group_id", HOSTILE)
+def test_a_group_with_a_hostile_name_has_a_page_too(browser: BrowserPage, eventful_page: Path, group_id: str) -> None:
+    browser.open(eventful_page)
+    browser.run(
+        f"location.hash = '#group/' + encodeURIComponent({json.dumps(group_id)}), new Promise((resolve) => setTimeout(resolve, 300))"
+    )
+    assert browser.run("document.querySelectorAll('#group-offsets tbody tr').length") == 1
+    assert browser.run("document.documentElement.scrollWidth") == browser.run("document.documentElement.clientWidth")
+    nothing_is_wrong(browser)
+
+
+def test_one_field_finds_groups_topics_clients_and_hosts(browser: BrowserPage, eventful_page: Path) -> None:
+    browser.look_like(390, 900)
+    browser.open(eventful_page)
+
+    def found(text: str) -> list[str]:
+        script = (
+            f"(() => {{ const i = document.querySelector('#find input'); i.value = {json.dumps(text)}; i.dispatchEvent(new Event('input'));"
+        )
+        names: list[str] = browser.run(script + " return [...document.querySelectorAll('#find li')].map((li) => li.innerText); })()")
+        return names
+
+    assert found("MOV")[0] == "movesgroup"
+    assert found("orders")[0] == "orderstopic"
+    assert found("no such")[0] == "Nothing on this page has these letters."
+    found("orders")
+    browser.run("document.querySelector('#find li button').click()")
+    assert table_texts(browser, "topic_readers") != []
+
+
+def test_a_wide_table_says_that_it_scrolls(browser: BrowserPage, eventful_page: Path) -> None:
+    browser.look_like(390, 900)
+    browser.open(eventful_page)
+    browser.run("groupcoordReport.openTable('groups'), new Promise((resolve) => setTimeout(resolve, 300))")
+    assert browser.run("document.querySelector('#table-groups .scroll').classList.contains('more')")
+    browser.run("(document.querySelector('#table-groups .scroll').scrollLeft = 1e6, new Promise((resolve) => setTimeout(resolve, 300)))")
+    assert not browser.run("document.querySelector('#table-groups .scroll').classList.contains('more')")
 
 
 def test_a_link_to_a_table_opens_it(browser: BrowserPage, eventful_page: Path) -> None:

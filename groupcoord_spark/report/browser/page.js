@@ -7,6 +7,9 @@ const MOST_BARS = 15;
 const GROUPS_AT_FIRST = 25;
 const MOST_PARTITIONS = 40;
 const MOST_WEEKS = 10;
+const MOST_FOUND = 12;
+const OF_GROUP = ["members", "offsets", "events", "expiring"];
+const NOT_OF_GROUP = ["groups", "owner_commits", "idle_groups", "client_inventory"];
 const ERRORS_ALONE = 1;
 const SPANS = { narrow: 10, wide: 35 };
 
@@ -154,9 +157,10 @@ const COMPARISONS = {
 };
 
 class TableView {
-  constructor(rows, showOwners) {
+  /** id: of the element. without: columns that are not shown. */
+  constructor(rows, id = `table-${rows.name}`, without = []) {
     this.rows = rows;
-    this.showOwners = showOwners;
+    this.columns = rows.columns.filter((column) => !without.includes(column.name));
     this.where = [];
     this.search = "";
     this.sorted = null;
@@ -164,7 +168,7 @@ class TableView {
     const numbers = rows.lacks ? "not known" : counted(rows.all_rows, "row");
     this.details = element(
       "details",
-      { className: "table", id: `table-${rows.name}` },
+      { className: "table", id },
       element("summary", {}, element("strong", { textContent: rows.title }), element("span", { className: "rows", textContent: numbers })),
     );
     this.details.addEventListener("toggle", () => this.details.open && this.build());
@@ -203,7 +207,7 @@ class TableView {
     const csv = element("button", { type: "button", className: "push", textContent: "Save as CSV" });
     csv.addEventListener("click", () => this.save());
     this.body = element("tbody");
-    this.heads = rows.columns.map((column, at) => {
+    this.heads = this.columns.map((column, at) => {
       const button = element("button", { type: "button", textContent: words(column.name) });
       button.addEventListener("click", () => this.sortBy(at));
       return element("th", { scope: "col", className: isRight(column.kind) ? "right" : "" }, button);
@@ -214,14 +218,24 @@ class TableView {
       this.draw();
     });
     const table = element("table", { "aria-label": rows.title }, element("thead", {}, element("tr", {}, ...this.heads)), this.body);
-    const scroll = element("div", { className: "scroll", tabIndex: 0, role: "region", "aria-label": rows.title }, table);
-    this.details.append(element("div", { className: "controls" }, this.input, this.chips, this.count, csv), scroll, element("p", {}, this.more));
+    this.scroll = element("div", { className: "scroll", tabIndex: 0, role: "region", "aria-label": rows.title }, table);
+    this.scroll.addEventListener("scroll", () => this.sayIfWide());
+    new ResizeObserver(() => this.sayIfWide()).observe(this.scroll);
+    this.wide = element("span", { className: "count", textContent: "More columns on the right: scroll →" });
+    this.details.append(element("div", { className: "controls" }, this.input, this.chips, this.count, this.wide, csv), this.scroll, element("p", {}, this.more));
     this.draw();
+  }
+
+  /** The right edge fades, and a line says so, while there are columns beyond it. */
+  sayIfWide() {
+    const hidden = this.scroll.scrollWidth - this.scroll.clientWidth - this.scroll.scrollLeft;
+    this.scroll.classList.toggle("more", hidden > 4);
+    this.wide.hidden = hidden <= 4;
   }
 
   sortBy(at) {
     const [before, falling] = this.sorted ?? [];
-    this.sorted = before !== at ? [at, this.rows.columns[at].kind !== "text"] : falling === (this.rows.columns[at].kind !== "text") ? [at, !falling] : null;
+    this.sorted = before !== at ? [at, this.columns[at].kind !== "text"] : falling === (this.columns[at].kind !== "text") ? [at, !falling] : null;
     this.draw();
   }
 
@@ -237,7 +251,7 @@ class TableView {
     for (let row = 0; row < rows.size; row++) if (meets(row) && (!this.search || rows.searchable(row).includes(this.search))) found.push(row);
     if (!this.sorted) return found;
     const [at, falling] = this.sorted;
-    const column = rows.columns[at];
+    const column = this.columns[at];
     const sign = falling ? -1 : 1;
     const order = column.kind === "text" ? new Intl.Collator("en", { numeric: true }).compare : (one, other) => Number(one) - Number(other);
     return found
@@ -250,7 +264,7 @@ class TableView {
     if (!this.body) return;
     const { rows } = this;
     const found = this.shownRows();
-    this.body.replaceChildren(...found.slice(0, this.most).map((row) => element("tr", {}, ...rows.columns.map((column) => this.cell(column, row)))));
+    this.body.replaceChildren(...found.slice(0, this.most).map((row) => element("tr", { className: isDead(rows, row) ? "dead" : "" }, ...this.columns.map((column) => this.cell(column, row)))));
     this.more.parentElement.hidden = found.length <= this.most;
     const carried = rows.size < rows.all_rows ? `; the page carries the first ${counted(rows.size, "row")} of ${wholeNumbers.format(rows.all_rows)}` : "";
     this.count.textContent = `${wholeNumbers.format(found.length)} of ${counted(rows.size, "row")}${carried}`;
@@ -289,10 +303,8 @@ class TableView {
     const text = label(value, isSentence ? 300 : isNarrow ? 20 : 48);
     cell.classList.toggle("wrap", isSentence && text.length > 30);
     if (text !== value) cell.title = short(seen(value), 2000);
-    if (name === "group_id" && this.showOwners(value, false)) {
-      const button = element("button", { type: "button", className: "link", title: "Show who had which partition" }, element("bdi", { textContent: text }));
-      button.addEventListener("click", () => this.showOwners(value, true));
-      cell.append(button);
+    if (name === "group_id") {
+      cell.append(groupLink(value, text));
     } else {
       cell.append(element("bdi", { textContent: text, className: value === "" ? "none" : "" }));
     }
@@ -309,6 +321,20 @@ class TableView {
     link.click();
     setTimeout(() => URL.revokeObjectURL(link.href), 10000);
   }
+}
+
+let livingGroups = null;
+
+/** A link to the page of a group; one that the night does not have looks dead. */
+function groupLink(group, text) {
+  const isGone = livingGroups !== null && !livingGroups.has(group);
+  return element("a", { href: `#group/${encodeURIComponent(group)}`, title: isGone ? "This night does not have the group" : "All about the group", className: isGone ? "dead" : "" }, element("bdi", { textContent: text }));
+}
+
+/** Whether the row is about something that is no longer there: a group that is gone, a topic that was deleted. */
+function isDead(rows, row) {
+  const value = (name) => (rows.byName.has(name) ? rows.of(name, row) : null);
+  return ["Dead", "gone"].includes(value("state")) || ["topic_gone", "deleted"].includes(value("remark") ?? value("topic_state"));
 }
 
 const isRight = (kind) => ["number", "bytes", "share"].includes(kind);
@@ -569,6 +595,7 @@ function statesOf(days, first, last) {
 class Page {
   constructor(data) {
     this.asOf = data.as_of;
+    this.cluster = data.cluster;
     this.tables = new Map(data.tables.map((packed) => [packed.name, new Rows(packed, data.texts)]));
     this.views = new Map();
     const known = new Set([...this.groupsIn("owners"), ...this.groupsIn("owner_commits")]);
@@ -576,7 +603,7 @@ class Page {
     const withOwners = new Set(this.groupsIn("owners"));
     this.shownGroup = this.timelines.find((group) => withOwners.has(group)) ?? this.timelines[0] ?? null;
     for (const rows of this.tables.values()) {
-      const view = new TableView(rows, (group, show) => this.showOwners(group, show));
+      const view = new TableView(rows);
       this.views.set(rows.name, view);
       document.querySelector(`#${rows.section} .tables`).append(view.details);
     }
@@ -593,7 +620,93 @@ class Page {
         return [name, new Picture(figure, data.charts[name], () => pictures[ROWS[name]](), clicked[name])];
       }),
     );
+    const groups = this.tables.get("groups");
+    if (groups.size === groups.all_rows) livingGroups = new Set(this.groupsIn("groups"));
+    for (const link of document.querySelectorAll("a[href^='#group/']")) link.classList.toggle("dead", livingGroups !== null && !livingGroups.has(decodeURIComponent(link.getAttribute("href").slice("#group/".length))));
     this.addControls(pictures);
+    this.addFinder();
+  }
+
+  /** One field for every group, topic, client and host of the page. */
+  addFinder() {
+    const KINDS = { group_id: "group", topic: "topic", client_id: "client", client_host: "host", member_id: "member" };
+    const TABLES = { topic: ["topic_readers", "offsets"], client_id: ["members"], client_host: ["members"], member_id: ["members"] };
+    const input = element("input", { type: "search", placeholder: "Find a group, topic, client or host", "aria-label": "Find a group, topic, client or host" });
+    const list = element("ul", { hidden: true, "aria-label": "What has these letters" });
+    document.getElementById("find").append(input, list);
+    const read = () => {
+      const names = new Map();
+      for (const rows of this.tables.values())
+        for (const [column, kind] of Object.entries(KINDS))
+          for (const number of new Set(rows.byName.get(column)?.cells ?? [])) if (number !== null) names.set(`${column} ${number}`, { column, kind, text: rows.texts[number] });
+      const order = Object.keys(KINDS);
+      return [...names.values()].map((name) => ({ ...name, lower: seen(name.text).toLowerCase() })).sort((one, other) => order.indexOf(one.column) - order.indexOf(other.column));
+    };
+    const show = ({ column, text }) => {
+      const table = TABLES[column].find((name) => this.tables.get(name).byName.get(column)?.cells.some((number) => this.tables.get(name).texts[number] === text));
+      this.leaveGroup();
+      if (table) this.openTable(table, [[column, "=", text]]);
+    };
+    input.addEventListener("input", () => {
+      this.names ??= read();
+      const wanted = input.value.toLowerCase();
+      const found = wanted ? this.names.filter((name) => name.lower.includes(wanted)) : [];
+      const rank = ({ lower }) => (lower === wanted ? 0 : lower.startsWith(wanted) ? 1 : 2);
+      const first = found.sort((one, other) => rank(one) - rank(other)).slice(0, MOST_FOUND);
+      list.hidden = !wanted;
+      list.replaceChildren(
+        ...first.map((name) => {
+          const text = label(name.text, 60);
+          const link = name.column === "group_id" ? groupLink(name.text, text) : linkButton(text, () => show(name));
+          link.addEventListener("click", () => (list.hidden = true));
+          return element("li", {}, link, element("small", { textContent: name.kind }));
+        }),
+        element("li", { className: "count", textContent: first.length < found.length ? `${wholeNumbers.format(found.length - first.length)} more` : found.length ? "" : "Nothing on this page has these letters." }),
+      );
+    });
+  }
+
+  /** The page of one group: what every table has about it, instead of the other parts. */
+  showGroup(group) {
+    const section = document.getElementById("group");
+    const groups = this.tables.get("groups");
+    const at = groups.size ? groups.byName.get("group_id").cells.findIndex((number) => groups.texts[number] === group) : -1;
+    const row = at < 0 ? null : groups.object(at);
+    const value = (name, text) => (row[name] ? [text(plain(row[name], groups.byName.get(name).kind))] : []);
+    const said = row
+      ? [`${row.state}, ${row.is_simple ? "simple" : row.group_type}`, counted(row.members, "member"), counted(row.offsets, "committed offset"), ...value("lag", (lag) => `lag ${lag}`), ...value("next_expiry", (time) => `next offset goes ${time}`), ...value("removed_at", (time) => `the group goes ${time}`)].join(", ") + "."
+      : "This night does not have the group. What the other tables of the page have about it is below; the command says why it is gone.";
+    const quoted = /^[\w.-]+$/.test(group) ? group : `'${group.replaceAll("'", "'\\''")}'`;
+    const ask = (command) => {
+      const copy = element("button", { type: "button", textContent: "Copy", "aria-label": `Copy ${command}` });
+      const text = `groupcoord ${command} --group ${quoted} --cluster ${/^[\w.-]+$/.test(this.cluster) ? this.cluster : `'${this.cluster.replaceAll("'", "'\\''")}'`}`;
+      copy.addEventListener("click", () => navigator.clipboard?.writeText(text).then(() => (copy.textContent = "Copied")));
+      return element("div", { className: "ask" }, element("code", { textContent: short(seen(text), 300) }), copy);
+    };
+    const links = [element("a", { href: "#news", textContent: "← All groups" })];
+    if (this.showOwners(group, false)) links.push("  ", linkButton("Who had which partition, as a picture", () => (this.leaveGroup(), this.showOwners(group, true))));
+    section.replaceChildren(element("p", {}, ...links), element("h2", { id: "group-title" }, "Group ", element("bdi", { textContent: label(group, 200) })));
+    section.append(element("p", { className: row && !["Empty", "Dead"].includes(row.state) ? "" : "dead", textContent: said }));
+    if (row?.problems) section.append(element("p", { className: "remark", textContent: row.problems }));
+    section.append(ask("why"), ask("timeline"));
+    for (const name of [...OF_GROUP, ...[...this.tables.keys()].filter((name) => !OF_GROUP.includes(name) && !NOT_OF_GROUP.includes(name))]) {
+      const rows = this.tables.get(name);
+      const number = rows.size ? rows.texts.indexOf(group) : -1;
+      if (number < 0 || !rows.byName.get("group_id")?.cells.includes(number)) continue;
+      const view = new TableView(rows, `group-${name}`, ["group_id"]);
+      section.append(view.details);
+      view.where = [["group_id", "=", group]];
+      view.details.querySelector(".rows").textContent = counted(view.shownRows().length, "row");
+      view.details.open = OF_GROUP.includes(name);
+    }
+    section.hidden = false;
+    document.querySelector("main").classList.add("one-group");
+    scrollTo(0, 0);
+  }
+
+  leaveGroup() {
+    document.getElementById("group").hidden = true;
+    document.querySelector("main").classList.remove("one-group");
   }
 
   groupsIn(name) {
@@ -646,6 +759,11 @@ class Page {
   }
 
   follow(hash, where) {
+    if (hash.startsWith("#group/")) {
+      this.showGroup(decodeURIComponent(hash.slice("#group/".length)));
+      return true;
+    }
+    this.leaveGroup();
     const name = hash.replace(/^#table-/, "");
     if (name === hash || !this.views.has(name)) return false;
     this.openTable(name, where);
@@ -664,7 +782,7 @@ async function start() {
   document.body.append(element("script", { textContent: await unpacked("library") }));
   await page.drawAll();
   page.follow(location.hash, []);
-  addEventListener("hashchange", () => page.follow(location.hash, []));
+  addEventListener("hashchange", () => !page.follow(location.hash, []) && document.querySelector(location.hash || "body")?.scrollIntoView());
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => page.drawAll());
   let width = document.documentElement.clientWidth;
   let waiting;

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from groupcoord_spark.cli.doctor_changes import report_matrix, report_partitions, report_upgrade
+from groupcoord_spark.cli.doctor_changes import report_cleaning, report_matrix, report_partitions, report_upgrade
 from groupcoord_spark.cli.doctor_report import write_diagnosis, write_night
 from groupcoord_spark.cli.options import (
     Common,
@@ -29,11 +29,12 @@ if TYPE_CHECKING:
     from groupcoord_spark.doctor import CopyFacts, Finding
 
 REFUSED: Final = "refused"
-"""What --fail-on takes for --upgrade-to: the release refuses a record."""
+"""What --fail-on takes for --after-cleaning and --upgrade-to: the release refuses a record."""
 OF_INPUT: Final = {
     "as_of_ms": "--as-of",
     "settings_file": "--settings",
     "transaction_state": "--transaction-state",
+    "after_cleaning": "--after-cleaning",
     "upgrade_to": "--upgrade-to",
     "matrix": "--matrix",
     "broker_version": "--broker-version",
@@ -83,9 +84,14 @@ class FindingNames(click.ParamType):  # type: ignore[type-arg]
     metavar="DIR",
     help="A copy of __transaction_state-N, or of a directory with it: the coordinator's own log, which knows its transactions.",
 )
+@click.option(
+    "--after-cleaning",
+    is_flag=True,
+    help="Would the log still load, to the same state, after the log cleaner has passed up to any place? Also for --upgrade-to.",
+)
 @click.option("--upgrade-to", metavar="V", help="Would the coordinator of that release load the log, and what would it read differently?")
 @click.option("--matrix", is_flag=True, help="The same for every release from 0.8.2 on.")
-@click.option("--broker-version", metavar="V", help="The release in use, for --upgrade-to and --matrix. [default: 4.3]")
+@click.option("--broker-version", metavar="V", help="The release in use, for the three options above. [default: 4.3]")
 @click.option("--partitions", type=click.IntRange(1), metavar="N", help="What N partitions of __consumer_offsets would do to the groups.")
 @click.option(
     "--warehouse",
@@ -112,6 +118,7 @@ def doctor(
     as_of_ms: int | None,
     settings_file: str | None,
     transaction_state: str | None,
+    after_cleaning: bool,
     upgrade_to: str | None,
     matrix: bool,
     broker_version: str | None,
@@ -133,12 +140,12 @@ def doctor(
 
     if not inputs:
         return _night(common, shown_run, fail_on, [option for name, option in OF_INPUT.items() if ctx.params[name]])
-    if (upgrade_to is not None) + matrix + (partitions is not None) > 1:
-        raise UsageError("--upgrade-to, --matrix and --partitions are different questions. Ask one at a time.")
-    if broker_version is not None and upgrade_to is None and not matrix:
-        raise UsageError("--broker-version is the release that --upgrade-to and --matrix compare with. Add one of them, or leave it out.")
-    if upgrade_to is not None or matrix:
-        return _change_of_release(common, inputs, fail_on, upgrade_to, broker_version)
+    if (upgrade_to is not None) + matrix + (partitions is not None) > 1 or (after_cleaning and (matrix or partitions is not None)):
+        raise UsageError("--upgrade-to, --matrix and --partitions are different questions, and only the first goes with --after-cleaning.")
+    if broker_version is not None and upgrade_to is None and not matrix and not after_cleaning:
+        raise UsageError("--broker-version is for --after-cleaning, --upgrade-to and --matrix. Add one of them, or leave it out.")
+    if upgrade_to is not None or matrix or after_cleaning:
+        return _change_of_release(common, inputs, fail_on, after_cleaning, upgrade_to, broker_version)
     history = _history(common, common.warehouse, shown_run) if common.warehouse else None
     if history is None and shown_run != ShownRun():
         raise UsageError("--at, --run and --look-back choose a night of a warehouse: add --warehouse.")
@@ -188,16 +195,22 @@ def _exit_code(findings: Iterable[Finding], fail_on: frozenset[str] | None) -> i
 
 
 def _change_of_release(
-    common: Common, inputs: tuple[str, ...], fail_on: frozenset[str] | None, upgrade_to: str | None, broker_version: str | None
+    common: Common,
+    inputs: tuple[str, ...],
+    fail_on: frozenset[str] | None,
+    after_cleaning: bool,
+    upgrade_to: str | None,
+    broker_version: str | None,
 ) -> int:
     from groupcoord_spark.coordinator.semantics import semantics_for
 
     _refuse_other_inputs(inputs)
     in_use = semantics_for(broker_version=broker_version)
-    if upgrade_to is None:
+    if upgrade_to is None and not after_cleaning:
         return int(report_matrix(common, inputs, in_use))
-    is_refused = report_upgrade(common, inputs, in_use, semantics_for(broker_version=upgrade_to))
-    return alert("the release refuses a record" if is_refused and REFUSED in (fail_on or ()) else "")
+    target = [] if upgrade_to is None else [semantics_for(broker_version=upgrade_to)]
+    report = report_cleaning(common, inputs, [in_use, *target]) if after_cleaning else report_upgrade(common, inputs, in_use, *target)
+    return int(report and REFUSED in (fail_on or ()))
 
 
 def _partition_count(inputs: tuple[str, ...], settings_file: str | None) -> int:

@@ -1,26 +1,33 @@
-"""The reports of ``groupcoord doctor`` about changes: another release, or another number of offsets partitions."""
+"""The reports of ``groupcoord doctor`` about changes: the log cleaner, another release, or another number of offsets partitions."""
 
 from __future__ import annotations
 
 import shlex
 import textwrap
-from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from groupcoord_spark.cli.options import Common
-from groupcoord_spark.cli.render import lines, printable, say, write_lines, write_records
+from groupcoord_spark.cli.render import lines, moment, printable, say, write_lines, write_records
 from groupcoord_spark.errors import InputError
 from groupcoord_spark.wording import counted
 
 if TYPE_CHECKING:
     from groupcoord_spark.coordinator.semantics import Semantics
     from groupcoord_spark.doctor import CopyFacts
+    from groupcoord_spark.pipeline.after_cleaning import AfterCleaning, Exposure
     from groupcoord_spark.pipeline.load_check import LoadOutcome
+
+Outcome = TypeVar("Outcome")
 
 WIDTH: Final = 80
 LOAD_COLUMNS: Final = (
     "release", "offsets_partition", "loads", "refused_offset", "rule", "detail", "refused", "skipped", "groups", "offsets",
     "different_groups", "different_offsets",
+)  # fmt: skip
+CLEANING_COLUMNS: Final = (
+    "release", "offsets_partition", "answer", "group_id", "cleaned_to", "tombstones", "read_before", "refused_offset", "rule", "detail",
+    "differences", "since", "kafka_issue", "remedy",
 )  # fmt: skip
 MOVED_COLUMNS: Final = ("group_id", "offsets_partition", "new_offsets_partition", "offsets", "other_records")
 MOST_GROUPS_IN_COMMAND: Final = 10
@@ -36,6 +43,81 @@ def report_upgrade(common: Common, inputs: tuple[str, ...], in_use: Semantics, t
         return bool(failing)
     write_lines(_upgrade_lines(outcomes, in_use, target))
     return bool(failing)
+
+
+def report_cleaning(common: Common, inputs: tuple[str, ...], releases: Sequence[Semantics]) -> bool:
+    """Print whether each release still loads the log, to the same state, after the log cleaner. Returns whether one refuses a record."""
+    from groupcoord_spark.pipeline.after_cleaning import check_after_cleaning
+
+    outcomes = [of_release for of_log in _of_partitions(check_after_cleaning, inputs, releases) for of_release in of_log]
+    if common.output != "table":
+        write_records(common.output, CLEANING_COLUMNS, [row for outcome in outcomes for row in _cleaning_rows(outcome)])
+    else:
+        for semantics in releases:
+            release = semantics.broker_version
+            write_lines(_cleaning_lines(release, [outcome for outcome in outcomes if outcome.now.release == release]))
+    return any(not outcome.now.loads or any(found.refusal for found in outcome.exposures) for outcome in outcomes)
+
+
+def _cleaning_rows(outcome: AfterCleaning) -> Iterator[tuple[Any, ...]]:
+    now = outcome.now
+    if now.refusal is not None:
+        of_now = (now.refusal.record_offset, now.refusal.rule, now.refusal.detail)
+        yield (now.release, now.offsets_partition, "refused_now", *[None] * 4, *of_now, *[None] * 4)
+    elif not outcome.exposures:
+        yield (now.release, now.offsets_partition, "loads", *[None] * 11)
+    for found in outcome.exposures:
+        cleaning, refused = found.cleaning, found.refusal
+        refusal = (None, None, None) if refused is None else (refused.record_offset, refused.rule, refused.detail)
+        yield (
+            found.release, found.offsets_partition, found.answer, found.group_id, cleaning.cleaned_to,
+            "dropped" if cleaning.drops_tombstones else "kept", cleaning.read_before if cleaning.read_before >= 0 else None, *refusal,
+            list(found.differences), moment(found.since_ms), found.issue, found.remedy,
+        )  # fmt: skip
+
+
+def _cleaning_lines(release: str, outcomes: Sequence[AfterCleaning]) -> Iterator[str]:
+    exposures = [found for outcome in outcomes for found in outcome.exposures]
+    failing_now = [outcome.now for outcome in outcomes if not outcome.now.loads]
+    everything = counted(len(outcomes), "offsets partition")
+    if failing_now:
+        yield f"Kafka {release} does not load {len(failing_now)} of {everything} now:"
+    for now in failing_now:
+        assert now.refusal is not None
+        yield from _paragraph(f"partition {now.offsets_partition} ({now.refusal.rule}): {now.refusal.detail}")
+    if not exposures and not failing_now:
+        yield f"Kafka {release} loads all {everything} to the same state wherever the log cleaner stops."
+    titles = {
+        "refused": "would not load {} after the log cleaner",
+        "refused_while_cleaning": "may not load {} while the log cleaner works on the partition; the next load succeeds",
+        "other_state": "would load {} to another state after the log cleaner",
+    }
+    for answer, title in titles.items():
+        of_answer = [found for found in exposures if found.answer == answer]
+        if of_answer:
+            partitions = len({found.offsets_partition for found in of_answer})
+            yield from textwrap.wrap(f"Kafka {release} {title.format(f'{partitions} of {everything}')}:", WIDTH)
+        for found in of_answer:
+            yield from _paragraph(_exposure_text(found))
+
+
+def _exposure_text(found: Exposure) -> str:
+    cleaning = found.cleaning
+    tombstones = "without its old tombstones" if cleaning.drops_tombstones else "with its tombstones"
+    text = f"partition {found.offsets_partition}, group {found.group_id!r}, cleaned up to offset {cleaning.cleaned_to} {tombstones}"
+    if cleaning.read_before >= 0:
+        text += f", by a load that has read up to offset {cleaning.read_before}"
+    if found.refusal is not None:
+        at = "the end of the log" if found.refusal.record_offset is None else f"offset {found.refusal.record_offset}"
+        issue = "" if found.issue is None else f", {found.issue}"
+        text += f": {at} is refused ({found.refusal.rule}{issue}). {found.refusal.detail}"
+    else:
+        text += f": {'; '.join(found.differences)}."
+    return f"{text} So since {moment(found.since_ms)}. Remedy: {found.remedy}"
+
+
+def _paragraph(text: str) -> list[str]:
+    return textwrap.wrap(printable(text), WIDTH, initial_indent="  ", subsequent_indent="    ", break_on_hyphens=False)
 
 
 def report_matrix(common: Common, inputs: tuple[str, ...], in_use: Semantics) -> bool:
@@ -77,14 +159,20 @@ def _explained(partitions: int, in_use: Semantics) -> list[str]:
 
 
 def _outcomes(inputs: tuple[str, ...], releases: Sequence[Semantics]) -> list[list[LoadOutcome]]:
+    from groupcoord_spark.pipeline.load_check import check_load
+
+    return _of_partitions(check_load, inputs, releases)
+
+
+def _of_partitions(check: Callable[..., list[Outcome]], inputs: tuple[str, ...], releases: Sequence[Semantics]) -> list[list[Outcome]]:
+    """For each offsets partition what ``check`` says of the releases."""
     from groupcoord_spark.doctor.processes import map_partitions
     from groupcoord_spark.log import plan_logs
-    from groupcoord_spark.pipeline.load_check import check_load
 
     plan = plan_logs(inputs)
     if not plan.partitions:
         raise InputError("The input has no partition of __consumer_offsets.")
-    return map_partitions(check_load, [(partition, releases) for partition in plan.partitions])
+    return map_partitions(check, [(partition, releases) for partition in plan.partitions])
 
 
 def _rows(pairs: Sequence[tuple[LoadOutcome, LoadOutcome]]) -> Iterator[tuple[Any, ...]]:
@@ -109,8 +197,7 @@ def _upgrade_lines(outcomes: Sequence[list[LoadOutcome]], in_use: Semantics, tar
         for outcome in failing:
             assert outcome.refusal is not None
             at = "at the end" if outcome.refusal.record_offset is None else f"at offset {outcome.refusal.record_offset}"
-            text = f"partition {outcome.offsets_partition}, {at} ({outcome.refusal.rule}): {outcome.refusal.detail}"
-            yield from textwrap.wrap(printable(text), WIDTH, initial_indent="  ", subsequent_indent="    ", break_on_hyphens=False)
+            yield from _paragraph(f"partition {outcome.offsets_partition}, {at} ({outcome.refusal.rule}): {outcome.refusal.detail}")
     else:
         yield f"Kafka {target.broker_version} loads all {everything}."
     skipped = sum(of_target.skipped.total() for _, of_target in outcomes)

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 import numpy as np
+import pyarrow as pa
 
 from groupcoord_spark.coordinator.releases import LAST_PATCHES, Release, version_text
 from groupcoord_spark.coordinator.semantics import JAVA, Semantics, semantics_for
@@ -34,6 +35,11 @@ class Refusal:
     record_offset: int | None
     rule: str
     detail: str
+
+    @staticmethod
+    def of(warning: LoadWarning) -> Refusal:
+        """The refusal that a warning tells."""
+        return Refusal(warning.record_offset, warning.code, warning.detail.removesuffix(LOAD_FAILS).strip())
 
 
 @dataclass(slots=True)
@@ -114,19 +120,30 @@ def _loading_rules(semantics: Semantics) -> Semantics:
 
 def check_load(log: PartitionLog, releases: Sequence[Semantics]) -> list[LoadOutcome]:
     """What the coordinator of each release makes of the log of one offsets partition; the log is read once."""
-    loads = [_Load(log.offsets_partition, semantics) for semantics in releases]
+    return [load.finish() for load in _loads(log, releases)]
+
+
+def check_load_and_keep(log: PartitionLog, releases: Sequence[Semantics]) -> list[tuple[LoadOutcome, list[pa.RecordBatch]]]:
+    """As ``check_load``, with the batches of KEPT that each load needed, in the order of the log."""
+    return [(load.finish(), load.kept) for load in _loads(log, releases, keep=True)]
+
+
+def _loads(log: PartitionLog, releases: Sequence[Semantics], *, keep: bool = False) -> list[_Load]:
+    loads = [_Load(log.offsets_partition, semantics, keep) for semantics in releases]
     for segment in log.segments:
         for chunk in read_segment(segment, chunk_bytes=CHUNK_BYTES):
             if len(chunk.records):
                 for load in loads:
                     load.add(chunk.records)
-    return [load.finish() for load in loads]
+    return loads
 
 
 class _Load:
     """The load of one offsets partition by the coordinator of one release."""
 
-    def __init__(self, offsets_partition: int, semantics: Semantics) -> None:
+    def __init__(self, offsets_partition: int, semantics: Semantics, keep: bool) -> None:
+        self._keep = keep
+        self.kept: list[pa.RecordBatch] = []
         self._semantics = semantics
         self._outcome = LoadOutcome(offsets_partition, semantics.broker_version)
         self._buffer = SupersedeBuffer()
@@ -143,13 +160,17 @@ class _Load:
         )
         rows = np.flatnonzero(superseded.needed_for_replay(decoded.kinds))
         kept = kept_records(records, rows, decoded.decodes)
-        for batch in self._buffer.add(kept, decoded.kinds.take(rows), decoded.names):
+        self._apply(self._buffer.add(kept, decoded.kinds.take(rows), decoded.names))
+
+    def _apply(self, batches: Iterable[pa.RecordBatch]) -> None:
+        for batch in batches:
             self._replay.apply(batch)
+            if self._keep:
+                self.kept.append(batch)
 
     def finish(self) -> LoadOutcome:
         """The outcome, after the last record."""
-        for batch in self._buffer.flush():
-            self._replay.apply(batch)
+        self._apply(self._buffer.flush())
         state, outcome = self._replay.coordinator.finish(), self._outcome
         self._count(state.warnings())
         outcome.groups = {group.group_id: (group.group_type, group.state, group.member_count) for group in state.groups()}
@@ -165,7 +186,7 @@ class _Load:
                 outcome.skipped[warning.code] += 1
             elif self._makes_load_fail(warning):
                 outcome.refused += 1
-                refusal = Refusal(warning.record_offset, warning.code, warning.detail.removesuffix(LOAD_FAILS).strip())
+                refusal = Refusal.of(warning)
                 if outcome.refusal is None or _place(refusal) < _place(outcome.refusal):
                     outcome.refusal = refusal
 

@@ -153,6 +153,17 @@ STREAMS = SICK.parent / "streams" / "logs"
 FUZZ = SICK.parent / "fuzz-1" / "logs"
 
 
+def test_cleaning_that_a_load_does_not_survive_is_said_with_group_record_and_issue() -> None:
+    corpus = SICK.parent / "convert" / "logs"
+    result = doctor(corpus, "--after-cleaning", "--upgrade-to", "4.4.0", "--output", "json")
+    rows = [json.loads(line) for line in result.stdout.splitlines()]
+    assert {(row["release"], row["answer"]) for row in rows} >= {("4.3", "loads"), ("4.3", "refused_while_cleaning")}
+    (found,) = [row for row in rows if row["release"] == "4.3" and row["answer"] != "loads"]
+    assert (found["group_id"], found["refused_offset"], found["kafka_issue"]) == ("mig-back-and-forth", 68, "KAFKA-21117")
+    assert doctor(corpus, "--after-cleaning", "--fail-on", "refused").exit_code == 1
+    assert "loads all 2 offsets partitions to the same state" in doctor(STREAMS, "--after-cleaning", "--fail-on", "refused").stdout
+
+
 def test_upgrade_says_which_records_are_skipped_and_what_becomes_of_the_groups() -> None:
     result = doctor(STREAMS, "--upgrade-to", "3.9")
     assert result.exit_code == 0
@@ -189,7 +200,7 @@ def test_partitions_names_the_groups_that_lose_offsets_and_the_commands_that_sav
     ("arguments", "sentence"),
     [
         (("--upgrade-to", "4.4", "--matrix"), "are different questions"),
-        (("--broker-version", "3.9"), "--broker-version is the release that"),
+        (("--broker-version", "3.9"), "--broker-version is for --after-cleaning"),
         (("--upgrade-to", "9.9"), "'9.9' is not a release of Kafka"),
         (("--partitions", "4"), "Kafka takes none away"),
     ],

@@ -1,0 +1,529 @@
+"""Whether a log still loads, and to the same state, after Kafka's log cleaner: which cleanings may change that, and a replay of each.
+
+The cleaner takes a prefix of the log, keeps the last record of each key in it, compared by the bytes of the keys, and drops tombstones once
+delete.retention.ms has passed. What is left of a key is its last record, so a cleaned prefix shows at each of its records only keys that
+change no more. Few orders of records are refused, or load otherwise, because of that:
+
+- a tombstone is gone and a later record rests on it: the tombstones of one deletion on both sides of the cleaner's end, a tombstone under
+  key type 0 of an offset under key type 1, a tombstone of a group whose offsets stay;
+- a tombstone stays and what it rests on is gone, because the group or the member came back and its key has a newer record;
+- a tombstone or a marker counted where the cleaner's rules for transactions see it otherwise;
+- a load that has begun on the old segments goes on with the cleaned ones (KAFKA-19862, KAFKA-21117): a group, a member or an owner of a
+  partition that the old records left stays until its last record, and a record between is refused.
+
+``cleanings_to_try`` finds these orders; the loader of ``load_check`` replays what each such cleaning leaves of the group.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from groupcoord_spark.coordinator.semantics import Semantics
+from groupcoord_spark.coordinator.state import LoadWarning, PartitionState
+from groupcoord_spark.log import PartitionLog, read_segment
+from groupcoord_spark.pipeline.exchange.kept_records import as_one, kept_records
+from groupcoord_spark.pipeline.load_check import CHUNK_BYTES, LoadOutcome, Refusal, check_load_and_keep
+from groupcoord_spark.pipeline.read.decode import decode_chunk
+from groupcoord_spark.pipeline.read.superseded import needed_for_replay
+from groupcoord_spark.pipeline.replay.kept_records_replay import KeptRecordsReplay
+from groupcoord_spark.protocol import DecodeError, decode_value
+from groupcoord_spark.protocol.columnar import KeyColumns, decode_key_columns
+from groupcoord_spark.protocol.record_types import MODERN_KEY_TYPES, NO_PRODUCER_ID, NOT_A_CONTROL_RECORD, KeyType, MarkerType
+from groupcoord_spark.protocol.slices import Slices
+
+Ints = npt.NDArray[np.int64]
+Mask = npt.NDArray[np.bool_]
+
+NONE: Final = -1
+_METADATA_OF_EPOCH: Final = {
+    KeyType.CONSUMER_GROUP_CURRENT_MEMBER_ASSIGNMENT: KeyType.CONSUMER_GROUP_MEMBER_METADATA,
+    KeyType.SHARE_GROUP_CURRENT_MEMBER_ASSIGNMENT: KeyType.SHARE_GROUP_MEMBER_METADATA,
+    KeyType.STREAMS_GROUP_CURRENT_MEMBER_ASSIGNMENT: KeyType.STREAMS_GROUP_MEMBER_METADATA,
+}
+"""A member's tombstone of the second type is refused without one of the first type before it (R-3.10, R-3.16, R-3.24)."""
+_ISSUES: Final = {"R-3.14": "KAFKA-19862", "R-3.4": "KAFKA-21117", "R-3.5": "KAFKA-20254"}
+"""Rule of a refusal -> the issue of Kafka about it."""
+_MENDED_BY: Final = {"KAFKA-19862": "4.0.2, 4.1.2 and 4.2.0", "KAFKA-20254": "4.2.1"}
+"""Issue -> the releases that load such logs, or more of them."""
+MOST_DIFFERENCES: Final = 3
+
+
+class Cleaning(NamedTuple):
+    """What the cleaner and a load may do.
+
+    cleaned_to: records below this offset are cleaned. drops_tombstones: they are older than delete.retention.ms.
+    read_before: the load has read the old records below this offset, before the cleaned segments took the place of the old ones; -1: the
+    load begins after the cleaning.
+    """
+
+    cleaned_to: int
+    drops_tombstones: bool
+    read_before: int = NONE
+
+
+@dataclass(frozen=True, slots=True)
+class Exposure:
+    """A cleaning after which one group makes the load fail, or loads otherwise.
+
+    Attributes:
+        refusal: the record that is refused; None: the group loads with another state.
+        differences: what differs, in clauses; at most MOST_DIFFERENCES.
+        since_ms: timestamp of the last record below the cleaner's end: since then the cleaner may leave the log so.
+    """
+
+    offsets_partition: int
+    release: str
+    group_id: str
+    cleaning: Cleaning
+    refusal: Refusal | None
+    differences: tuple[str, ...]
+    since_ms: int
+
+    @property
+    def answer(self) -> str:
+        """``refused``, ``refused_while_cleaning`` or ``other_state``."""
+        if self.refusal is None:
+            return "other_state"
+        return "refused" if self.cleaning.read_before < 0 else "refused_while_cleaning"
+
+    @property
+    def issue(self) -> str | None:
+        """The issue of Kafka; None where there is none."""
+        return None if self.refusal is None else _ISSUES.get(self.refusal.rule)
+
+    @property
+    def remedy(self) -> str:
+        """What mends it, in one sentence."""
+        mended = _MENDED_BY.get(self.issue or "")
+        upgrade = f" Kafka {mended} accept more such records." if mended else ""
+        if self.answer == "refused_while_cleaning":
+            return f"Load the partition once more (restart the broker, or move the leader): by then the cleaning is over.{upgrade}"
+        if self.answer == "refused":
+            return f"Stop the clients of the group and delete it with kafka-consumer-groups.sh --delete, or keep it in use.{upgrade}"
+        return "Commit the offsets of the group once more, or delete them with kafka-consumer-groups.sh --delete-offsets."
+
+
+@dataclass(frozen=True, slots=True)
+class AfterCleaning:
+    """What one release makes of an offsets partition now, and after the cleaner. tried: how many cleanings were replayed."""
+
+    now: LoadOutcome
+    exposures: tuple[Exposure, ...]
+    tried: int
+
+
+def check_after_cleaning(log: PartitionLog, releases: Sequence[Semantics]) -> list[AfterCleaning]:
+    """What the loader of each release makes of the log of one offsets partition, now and after the cleaner.
+
+    The log is read once, and a second time where a group is at risk.
+    """
+    loads = check_load_and_keep(log, releases)
+    of_releases = [_Kept(as_one(kept)) if kept else None for _, kept in loads]
+    at_risk = [set() if kept is None else kept.groups_at_risk(semantics) for kept, semantics in zip(of_releases, releases, strict=True)]
+    del of_releases
+    group_ids = set().union(*at_risk)
+    checked = []
+    for semantics, (now, _) in zip(releases, loads, strict=True):
+        records = _records_of_groups(log, group_ids, semantics) if group_ids else None
+        exposures, tried = ((), 0) if records is None else _exposures(records, semantics, log.offsets_partition)
+        checked.append(AfterCleaning(now, exposures, tried))
+    return checked
+
+
+def _records_of_groups(log: PartitionLog, group_ids: Set[str], semantics: Semantics) -> _Kept:
+    """The markers, all records of these groups, and of their offsets those that a replay needs."""
+    kept, starts = [], []
+    wanted = pa.array(sorted(group_ids), pa.string())
+    for segment in log.segments:
+        for chunk in read_segment(segment, chunk_bytes=CHUNK_BYTES):
+            code, distinct = chunk.records.distinct_keys()
+            of_group = pc.is_in(decode_key_columns(Slices.from_arrow(distinct)).group_id, wanted).to_numpy(zero_copy_only=False)
+            is_wanted = np.append(of_group, False)[code] | (chunk.records.control_type != NOT_A_CONTROL_RECORD)
+            if not is_wanted.any():
+                continue
+            position = chunk.records.position
+            is_start = np.concatenate(([True], position[1:] != position[:-1]))
+            start = chunk.records.record_offset[is_start][np.cumsum(is_start)[is_wanted] - 1]
+            records = chunk.records.take(is_wanted)
+            decoded = decode_chunk(records, semantics)
+            # the rules of dropping drop classic values that a whole log does not need: a load that meets a cleaned log may see them
+            rows = np.flatnonzero(needed_for_replay(decoded.kinds) | (decoded.kinds.key_type >= KeyType.GROUP_METADATA))
+            kept.append(kept_records(records, rows, decoded.decodes))
+            starts.append(start[rows])
+    return _Kept(as_one(kept), np.concatenate(starts))
+
+
+def _exposures(records: _Kept, semantics: Semantics, offsets_partition: int) -> tuple[tuple[Exposure, ...], int]:
+    """The exposures, by group, and how many cleanings were tried."""
+    before = _replayed(records.batch, semantics)
+    waiting = {group: cleanings_to_try(records, rows, semantics) for group, rows in records.rows_by_group().items()}
+    found: dict[tuple[str, str], Exposure] = {}
+    tried = 0
+    while waiting:
+        # One replay tries one cleaning of each group: groups do not see one another.
+        cleanings = {}
+        for group in list(waiting):
+            cleaning = next((each for each in waiting[group] if not _is_answered(records.names[group], each, found)), None)
+            if cleaning is None:
+                del waiting[group]
+            else:
+                cleanings[group] = cleaning
+        tried += len(cleanings)
+        after = _replayed(records.after(cleanings), semantics) if cleanings else before
+        for group, cleaning in cleanings.items():
+            exposure = _exposure(records, group, cleaning, before, after, semantics, offsets_partition)
+            if exposure is not None:
+                found.setdefault((exposure.group_id, exposure.answer), exposure)
+    return tuple(exposure for _, exposure in sorted(found.items())), tried
+
+
+def _is_answered(name: str, cleaning: Cleaning, found: Mapping[tuple[str, str], Exposure]) -> bool:
+    """True where the group is already known to be refused after such a cleaning."""
+    return (name, "refused" if cleaning.read_before < 0 else "refused_while_cleaning") in found
+
+
+@dataclass(frozen=True, slots=True)
+class _Replayed:
+    """States and first refusals by group id."""
+
+    states: dict[str, dict[tuple[Any, ...], Any]]
+    refusals: dict[str, list[LoadWarning]]
+
+
+def _replayed(batch: pa.RecordBatch, semantics: Semantics) -> _Replayed:
+    replay = KeptRecordsReplay(semantics)
+    if batch.num_rows:
+        replay.apply(batch)
+    state = replay.coordinator.finish()
+    refusals: dict[str, list[LoadWarning]] = defaultdict(list)
+    for warning in state.warnings():
+        if warning.is_refusal and warning.group_id is not None:
+            refusals[warning.group_id].append(warning)
+    return _Replayed(_states(state), refusals)
+
+
+def _states(state: PartitionState) -> dict[str, dict[tuple[Any, ...], Any]]:
+    """By group id, everything that a client can see, by what it is about.
+
+    Simple groups without offsets are left out, and so are offsets without a group: no client sees them.
+    """
+    states: dict[str, dict[tuple[Any, ...], Any]] = defaultdict(dict)
+    for group in state.groups():
+        if not group.is_simple:
+            facts = group._replace(record_offset=None, record_timestamp_ms=None, topic_count=0, offset_count=0, pending_offset_count=0)
+            states[group.group_id]["group",] = facts
+    for member in state.members():
+        states[member.group_id]["member", member.member_id] = member._replace(record_offset=None)
+    for assignment in state.assignments({}):
+        states[assignment.group_id]["assignment", *assignment[1:]] = True
+    for kind, offsets in (("offset", state.committed_offsets()), ("pending offset", state.pending_offsets())):
+        for offset in offsets:
+            states[offset.group_id][kind, offset.topic, offset.partition, offset.producer_id if kind != "offset" else None] = offset
+    return states
+
+
+def _exposure(
+    records: _Kept, group: int, cleaning: Cleaning, before: _Replayed, after: _Replayed, semantics: Semantics, offsets_partition: int
+) -> Exposure | None:
+    name = records.names[group]
+    refused_before = {warning.record_offset for warning in before.refusals.get(name, ())}
+    refused = next((warning for warning in after.refusals.get(name, ()) if warning.record_offset not in refused_before), None)
+    refusal: Refusal | None = None
+    differences: tuple[str, ...] = ()
+    if refused is not None:
+        refusal = Refusal.of(refused)
+    elif cleaning.read_before < 0 and not refused_before:
+        differences = tuple(_differences(before.states.get(name, {}), after.states.get(name, {})))
+    if refusal is None and not differences:
+        return None
+    return Exposure(
+        offsets_partition, semantics.broker_version, name, cleaning, refusal, differences, records.newest_before(cleaning.cleaned_to)
+    )
+
+
+def _differences(before: Mapping[tuple[Any, ...], Any], after: Mapping[tuple[Any, ...], Any]) -> list[str]:
+    """Clauses about what differs, offsets first."""
+    changed = [key for key in before.keys() | after.keys() if before.get(key) != after.get(key)]
+    clauses = []
+    for key in sorted(changed, key=lambda key: ("offset" not in key[0], tuple(map(str, key)))):
+        was, is_now = before.get(key), after.get(key)
+        what = f"{key[0]} of {key[1]}-{key[2]}" if "offset" in key[0] else " ".join(str(part) for part in key if part is not None)
+        if "offset" in key[0]:
+            offsets = ["none" if row is None else str(row.committed_offset) for row in (was, is_now)]
+            clauses.append(f"{what}: {offsets[0]} before, {offsets[1]} after")
+        else:
+            clauses.append(f"{what} {'appears' if was is None else 'is gone' if is_now is None else 'differs'}")
+    if len(clauses) > MOST_DIFFERENCES:
+        clauses[MOST_DIFFERENCES - 1 :] = [f"{len(clauses) - MOST_DIFFERENCES + 1} more differences"]
+    return clauses
+
+
+@dataclass(frozen=True)
+class _Kept:
+    """Kept records of one offsets partition with the columns that the cleaner looks at, in the order of the log.
+
+    batch_start: int64, the first offset of the record's batch; None where nothing asks for it.
+    """
+
+    batch: pa.RecordBatch
+    batch_start: Ints | None = None
+    names: list[str] = field(init=False)
+    """Group ids by group number."""
+    group: Ints = field(init=False)
+    """Group number; -1 for control records and keys without a group."""
+    key: Ints = field(init=False)
+    """Number of the key, by its bytes; -1 for control records and null keys."""
+    keys: KeyColumns = field(init=False)
+
+    def __post_init__(self) -> None:
+        is_control = self._column("control_type") != NOT_A_CONTROL_RECORD
+        keys = Slices.from_arrow(self.batch.column("key"))
+        code, distinct = Slices(keys.data, keys.start, keys.end, keys.is_null | is_control).distinct()
+        columns = decode_key_columns(Slices.from_arrow(distinct))
+        encoded = columns.group_id.dictionary_encode()
+        group_of_key = np.append(encoded.indices.fill_null(NONE).to_numpy(zero_copy_only=False).astype(np.int64), NONE)
+        for name, value in (("names", encoded.dictionary.to_pylist()), ("group", group_of_key[code]), ("key", code), ("keys", columns)):
+            object.__setattr__(self, name, value)
+
+    def _column(self, name: str) -> npt.NDArray[Any]:
+        return np.asarray(self.batch.column(name).to_numpy(zero_copy_only=False))
+
+    @cached_property
+    def offset(self) -> Ints:
+        """int64, the record offset."""
+        return self._column("record_offset")
+
+    @cached_property
+    def key_type(self) -> npt.NDArray[np.int16]:
+        """int16; -1 for control records and null keys."""
+        return np.append(self.keys.key_type, np.int16(NONE))[self.key]
+
+    @cached_property
+    def is_control(self) -> Mask:
+        """bool, a record of a control batch."""
+        return np.asarray(self._column("control_type") != NOT_A_CONTROL_RECORD)
+
+    @cached_property
+    def is_tombstone(self) -> Mask:
+        """bool, a data record without a value."""
+        return np.asarray(self.batch.column("value").is_null().to_numpy(zero_copy_only=False)) & ~self.is_control
+
+    @cached_property
+    def marker(self) -> Ints:
+        """int64, the row of the marker that ends the record's transaction; -1 outside of transactions, the number of rows if it is open."""
+        producer, control_type = self._column("producer_id"), self._column("control_type")
+        is_marker = (control_type == MarkerType.ABORT) | (control_type == MarkerType.COMMIT)
+        staged = self._column("is_transactional") & ~self.is_control
+        rows = np.flatnonzero(is_marker | staged)
+        rows = rows[np.lexsort((rows, producer[rows]))]
+        following = np.minimum.accumulate(np.where(is_marker[rows], np.arange(len(rows)), len(rows))[::-1])[::-1]
+        at = np.minimum(following, max(len(rows) - 1, 0))
+        ended = (following < len(rows)) & (producer[rows][at] == producer[rows]) if len(rows) else np.zeros(0, np.bool_)
+        ends = np.full(self.batch.num_rows, NONE)
+        ends[rows] = np.where(ended, rows[at], self.batch.num_rows)
+        ends[~staged] = NONE
+        return ends
+
+    @cached_property
+    def counts(self) -> Mask:
+        """bool, the cleaner puts the record into its map: it has a key and its transaction, if any, was not aborted."""
+        marker = np.where(self.marker < self.batch.num_rows, self.marker, NONE)
+        is_aborted = (marker >= 0) & (self._column("control_type")[marker] == MarkerType.ABORT)
+        return np.asarray((self.key >= 0) & ~is_aborted)
+
+    @cached_property
+    def limit(self) -> int:
+        """The cleaner comes at most here: the first record of an open transaction, or the end."""
+        is_open = self.marker == self.batch.num_rows
+        return int(self.offset[is_open][0]) if is_open.any() else int(self.offset[-1]) + 1
+
+    @cached_property
+    def next_of_key(self) -> Ints:
+        """int64, the row of the next record with the same key that counts; -1: there is none."""
+        following = np.full(self.batch.num_rows, NONE)
+        rows = np.flatnonzero(self.counts)
+        rows = rows[np.argsort(self.key[rows], kind="stable")]
+        same = self.key[rows][1:] == self.key[rows][:-1]
+        following[rows[:-1][same]] = rows[1:][same]
+        return following
+
+    def newest_before(self, record_offset: int) -> int:
+        """The timestamp of the last record below an offset; -1 for none."""
+        row = int(np.searchsorted(self.offset, record_offset)) - 1
+        return int(self._column("record_timestamp_ms")[row]) if row >= 0 else NONE
+
+    def groups_at_risk(self, semantics: Semantics) -> set[str]:
+        """The groups for which ``cleanings_to_try`` can find something."""
+        is_data = self.group >= 0
+        is_offset = is_data & (self.key_type < KeyType.GROUP_METADATA)
+        known = [key_type for key_type in MODERN_KEY_TYPES if key_type in semantics.known_key_types]
+        producer, bit = self._column("producer_id") != NO_PRODUCER_ID, self._column("is_transactional")
+        removed_groups = np.unique(self.group[is_data & self.is_tombstone & (self.key_type == KeyType.GROUP_METADATA)])
+        following = self.next_of_key
+        at_risk = is_data & np.isin(self.key_type, known)
+        at_risk |= is_offset & (bit != producer)
+        at_risk |= is_offset & self.is_tombstone & (producer | np.isin(self.group, self._groups_with_both_offset_types()))
+        at_risk |= is_offset & (following >= 0) & (following < self.marker)
+        at_risk |= is_offset & ~self.is_tombstone & np.isin(self.group, removed_groups)
+        return {self.names[group] for group in np.unique(self.group[at_risk]).tolist()}
+
+    def _groups_with_both_offset_types(self) -> Ints:
+        legacy, modern = (self.group[self.key_type == key_type] for key_type in (KeyType.LEGACY_OFFSET_COMMIT, KeyType.OFFSET_COMMIT))
+        return np.asarray(np.intersect1d(legacy, modern))
+
+    def rows_by_group(self) -> dict[int, Ints]:
+        """Group number -> rows."""
+        rows = np.flatnonzero(self.group >= 0)
+        rows = rows[np.argsort(self.group[rows], kind="stable")]
+        borders = np.flatnonzero(np.diff(self.group[rows])) + 1
+        return {int(self.group[part[0]]): part for part in np.split(rows, borders) if len(part)}
+
+    def after(self, cleanings: Mapping[int, Cleaning]) -> pa.RecordBatch:
+        """What a load reads of the groups, by number, after the cleaning of each. All markers stay: without data they end nothing."""
+        size = len(self.names) + 1
+        cleaned_to, drops, read_before = np.zeros(size, np.int64), np.zeros(size, np.bool_), np.full(size, NONE)
+        for group, cleaning in cleanings.items():
+            cleaned_to[group], drops[group], read_before[group] = cleaning
+        is_chosen = np.zeros(size, np.bool_)
+        is_chosen[list(cleanings)] = True
+        is_cleaned = self.offset < cleaned_to[self.group]
+        rows = np.flatnonzero(is_cleaned & self.counts)
+        last = np.full(len(self.keys.key_type) + 1, NONE)
+        last[self.key[rows]] = rows
+        is_left = ~is_cleaned | (last[self.key] == np.arange(len(self.key))) & ~(drops[self.group] & self.is_tombstone)
+        is_left |= self.offset < read_before[self.group]
+        return self.batch.filter(pa.array(self.is_control | is_left & is_chosen[self.group]))
+
+
+def cleanings_to_try(records: _Kept, rows: Ints, semantics: Semantics) -> Iterator[Cleaning]:
+    """The cleanings that may make a load of the group fail or differ: ends of the cleaner and moments of a load, each once."""
+    seen = set()
+    for cleaning in _Orders(records, rows, semantics).cleanings():
+        if cleaning not in seen and cleaning.cleaned_to > max(cleaning.read_before, 0):
+            seen.add(cleaning)
+            yield cleaning
+
+
+class _Orders:
+    """The orders of the records of one group that a cleaning can expose."""
+
+    def __init__(self, records: _Kept, rows: Ints, semantics: Semantics) -> None:
+        self._semantics = semantics
+        self._records = records
+        self._rows = rows
+        self._offset = records.offset[rows].tolist()
+        assert records.batch_start is not None
+        self._batch = records.batch_start[rows].tolist()
+        """The first offset of the record's batch."""
+        self._type = records.key_type[rows].tolist()
+        self._key = records.key[rows].tolist()
+        self._is_tombstone = records.is_tombstone[rows].tolist()
+        places = np.full(records.batch.num_rows + 1, NONE)
+        places[rows] = np.arange(len(rows))
+        self._next: list[int] = places[records.next_of_key[rows]].tolist()
+        """The place of the next record with the same key; -1: none."""
+
+    def cleanings(self) -> Iterator[Cleaning]:
+        """In the order in which they are tried."""
+        for drops in (False, True):
+            yield Cleaning(self._records.limit, drops)
+        for place, key_type in enumerate(self._type):
+            if self._offset[place] >= self._records.limit:
+                return
+            if key_type < KeyType.GROUP_METADATA:
+                if self._is_tombstone[place]:
+                    yield Cleaning(self._after(place), True)
+            elif self._is_tombstone[place]:
+                yield from self._of_tombstone(place)
+        yield from self._of_owners()
+
+    def _after(self, place: int) -> int:
+        """Where the cleaner ends that has cleaned the batch of the record, and nothing behind it."""
+        following = bisect_right(self._batch, self._batch[place])
+        return min(self._offset[following] if following < len(self._offset) else self._records.limit, self._records.limit)
+
+    def _before(self, place: int) -> int:
+        """What a load has read that comes to the record's batch next."""
+        return int(self._batch[place])
+
+    def _of_tombstone(self, place: int) -> Iterator[Cleaning]:
+        """Cleanings around a tombstone of a group record."""
+        records, revived = self._records, self._next[place]
+        is_of_member = records.keys.member_id[self._key[place]].is_valid
+        ends = [] if is_of_member else [place]
+        if revived >= 0:
+            # the cleaner removes the tombstone, and what it removed stays in the state of a load that has read it
+            yield Cleaning(self._after(revived), False, self._before(place))
+            ends.append(revived)
+        if is_of_member and self._is_split(place):
+            ends.append(place)
+        for end in ends:
+            for drops in (False, True):
+                yield Cleaning(self._after(end), drops)
+
+    def _is_split(self, place: int) -> bool:
+        """Whether the member's metadata is removed in a later batch than its epoch."""
+        metadata = _METADATA_OF_EPOCH.get(self._type[place])
+        if metadata is None:
+            return False
+        member_id = self._records.keys.member_id
+        member = member_id[self._key[place]]
+        for later in range(place + 1, len(self._type)):
+            if self._type[later] == metadata and member_id[self._key[later]] == member:
+                return bool(self._is_tombstone[later] and self._batch[later] != self._batch[place])
+        return False
+
+    def _of_owners(self) -> Iterator[Cleaning]:
+        """Loads in which a partition still has the owner that gave it up, because that record is cleaned away (R-3.14)."""
+        owned: dict[int, dict[Any, int]] = {}
+        given_up: dict[Any, dict[int, tuple[int, int]]] = defaultdict(dict)
+        """Partition -> key of a former owner -> place of the record with which it gave the partition up, and its epoch until then."""
+        for place, key_type in enumerate(self._type):
+            if key_type != KeyType.CONSUMER_GROUP_CURRENT_MEMBER_ASSIGNMENT or self._offset[place] >= self._records.limit:
+                continue
+            key = self._key[place]
+            partitions = self._partitions(place)
+            for partition, epoch in owned.get(key, {}).items():
+                if partition not in partitions and self._next[place] >= 0:
+                    given_up[partition][key] = place, epoch
+            for partition, epoch in partitions.items():
+                for former, (released, former_epoch) in given_up[partition].items():
+                    if former != key and (former_epoch >= epoch or not self._semantics.newer_epoch_takes_partitions_over):
+                        again = self._next_after(released, place)
+                        if again >= 0 and (self._next[place] < 0 or again < self._next[place]):
+                            yield Cleaning(self._after(again), False, self._before(released))
+            owned[key] = partitions
+
+    def _next_after(self, first: int, place: int) -> int:
+        """The place of the first record with the key of ``first`` that follows ``place``; -1: there is none."""
+        while 0 <= first <= place:
+            first = self._next[first]
+        return first
+
+    def _partitions(self, place: int) -> dict[Any, int]:
+        """(topic id, partition) -> assignment epoch, of all that the member has or must give up."""
+        try:
+            value = decode_value(self._type[place], self._records.batch.column("value")[int(self._rows[place])].as_py())
+        except DecodeError:
+            return {}
+        if value is None:
+            return {}
+        fields = value.fields
+        partitions = {}
+        for name in ("assigned_partitions", "partitions_pending_revocation"):
+            for topic in fields[name]:
+                epochs = topic.get("assignment_epochs") or ()
+                if len(epochs) != len(topic["partitions"]):
+                    epochs = [max(fields["member_epoch"], 0)] * len(topic["partitions"])
+                partitions.update({(topic["topic_id"], number): epoch for number, epoch in zip(topic["partitions"], epochs, strict=True)})
+        return partitions

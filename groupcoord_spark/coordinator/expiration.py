@@ -63,19 +63,8 @@ class GroupFacts(NamedTuple):
     @staticmethod
     def of_row(row: GroupRow) -> "GroupFacts":
         """The facts in a row of the table ``groups``."""
-        return GroupFacts(
-            group_id=row.group_id,
-            group_type=row.group_type,
-            state=row.state,
-            protocol_type=row.protocol_type,
-            generation=row.generation,
-            member_count=row.member_count,
-            state_timestamp_ms=row.state_timestamp_ms,
-            subscribed_topics=None if row.subscribed_topics is None else frozenset(row.subscribed_topics),
-            regular_expressions=row.regular_expressions,
-            has_stored_description=row.has_stored_description,
-            has_producer_left_open=row.has_producer_left_open,
-        )
+        facts = GroupFacts(*(getattr(row, name) for name in GroupFacts._fields))
+        return facts._replace(subscribed_topics=None if row.subscribed_topics is None else frozenset(row.subscribed_topics))
 
 
 class OffsetExpiry(NamedTuple):

@@ -141,17 +141,7 @@ def expiration_rows(cleaned: Iterable[CleanedGroup], job: ExpirationJob, type_0_
                     retention_changed=retention_changed,
                 )
             )
-        expirations.groups.append(
-            GroupExpirationRow(
-                group_id=group.group_id,
-                as_of_ms=as_of_ms,
-                removed=group.removed,
-                removed_at_ms=group.removed_at_ms,
-                rule=group.rule,
-                blocked_by=group.blocked_by,
-                tombstone_count=group.tombstone_count,
-            )
-        )
+        expirations.groups.append(GroupExpirationRow(as_of_ms=as_of_ms, **group._asdict()))
         for tombstone in tombstones:
             expirations.tombstones.append(TombstoneRow(as_of_ms, len(expirations.tombstones), *tombstone))
     return expirations

@@ -119,8 +119,8 @@ class Table:
     name: str
     comment: str
     primary_key: tuple[str, ...]
-    write: WriteMode
     columns: tuple[Column, ...]
+    write: WriteMode = WriteMode.REPLACED_BY_EACH_RUN
     checks: Mapping[str, str] = field(default_factory=dict)
     """Name -> SQL condition on values that we compute. Delta enforces it for every writer."""
     group_rows: int = 250_000

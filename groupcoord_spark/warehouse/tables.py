@@ -25,7 +25,6 @@ NIGHT: Final = "night"
 LOOK_BACK: Final = "look_back"
 """The kinds of runs."""
 
-REPLACED_BY_EACH_RUN: Final = WriteMode.REPLACED_BY_EACH_RUN
 APPENDED: Final = WriteMode.APPENDED
 
 NO_TOPIC_ID: Final = "AAAAAAAAAAAAAAAAAAAAAA"
@@ -39,13 +38,25 @@ INCARNATION = Column("incarnation", "INT NOT NULL", "0, and one higher each time
 RECORD_OFFSET = Column("record_offset", "BIGINT NOT NULL", "Offset of the record in its partition of __consumer_offsets.")
 RECORD_TIMESTAMP = Column("record_timestamp", "TIMESTAMP", "Timestamp of the record; NULL: it has none.", absent=-1)
 COMMITTED_OFFSET = "The position the group saved: the next record it will read."
+PRODUCER_OF_BATCH = Column("producer_id", "BIGINT", "Producer of its batch; NULL: no producer id.", absent=-1)
+IS_TRANSACTIONAL = Column("is_transactional", "BOOLEAN NOT NULL", "Its batch has the transactional bit.")
+METADATA = Column("metadata", "STRING", "The client's own note. Empty and absent are different.")
 LEADER_EPOCH = Column("leader_epoch", "INT", "Leader epoch of the last record read; NULL: not told.", absent=-1)
-COMMIT_TIMESTAMP = "When the commit was made, by the broker's clock, or by the client's with an old protocol."
+COMMIT_TIMESTAMP = Column(
+    "commit_timestamp", "TIMESTAMP", "When the commit was made, by the broker's clock, or by the client's with an old protocol.", absent=-1
+)
 EXPIRE_TIMESTAMP = Column("expire_timestamp", "TIMESTAMP", "Expiry that an old client asked for; NULL: none.", absent=-1)
 TOPIC_ID = Column("topic_id", "STRING", "Id of the topic as the record tells it; NULL: not told.", absent=NO_TOPIC_ID)
 PRODUCER_EPOCH = Column("producer_epoch", "SMALLINT", "Epoch of that producer.", absent=-1)
 AS_OF = Column("as_of", "TIMESTAMP NOT NULL", "The now of the rules.")
 RUN_ID = Column("run_id", "STRING NOT NULL", "The run that found it.")
+
+PLACE_OF_RECORD = (CLUSTER, OFFSETS_PARTITION, INCARNATION, RECORD_OFFSET)
+PLACE_OF_OFFSET = (CLUSTER, GROUP_ID, TOPIC, PARTITION)
+SIZES = (
+    Column("key_size", "INT NOT NULL", "Bytes of the key."),
+    Column("value_size", "INT", "Bytes of the value; NULL: a tombstone.", absent=-1),
+)
 
 GROUP_TYPES = ("classic", "consumer", "share", "streams")
 GROUP_STATES = ("Empty", "Stable", "Assigning", "Reconciling", "NotReady", "PreparingRebalance", "CompletingRebalance", "Dead")
@@ -78,17 +89,13 @@ def _offsets(name: str, comment: str, primary_key: tuple[str, ...], producer_id:
         name,
         comment,
         primary_key,
-        REPLACED_BY_EACH_RUN,
         (
-            CLUSTER,
-            GROUP_ID,
-            TOPIC,
-            PARTITION,
+            *PLACE_OF_OFFSET,
             # Of clients: may be any int64, also -1.
             Column("committed_offset", "BIGINT NOT NULL", COMMITTED_OFFSET),
             LEADER_EPOCH,
-            Column("metadata", "STRING", "The client's own note. Empty and absent are different."),
-            Column("commit_timestamp", "TIMESTAMP", COMMIT_TIMESTAMP, absent=-1),
+            METADATA,
+            COMMIT_TIMESTAMP,
             EXPIRE_TIMESTAMP,
             TOPIC_ID,
             producer_id,
@@ -131,7 +138,6 @@ GROUPS = Table(
     "groups",
     "Every group the coordinator would list, groups of offsets alone included.",
     ("cluster", "group_id"),
-    REPLACED_BY_EACH_RUN,
     (
         CLUSTER,
         GROUP_ID,
@@ -167,7 +173,6 @@ MEMBERS = Table(
     "members",
     "Members of groups. What a kind of group does not have is NULL.",
     ("cluster", "group_id", "member_id"),
-    REPLACED_BY_EACH_RUN,
     (
         CLUSTER,
         GROUP_ID,
@@ -200,7 +205,6 @@ ASSIGNMENTS = Table(
     "assignments",
     "One row for each partition (streams: task; Connect: connector or task) that a member holds.",
     ("cluster", "group_id", "member_id", "kind", "task_type", "topic", "topic_id", "subtopology", "partition"),
-    REPLACED_BY_EACH_RUN,
     (
         CLUSTER,
         GROUP_ID,
@@ -226,45 +230,37 @@ OFFSET_COMMITS = Table(
     "offset_commits",
     "One row for each offset record of the log, tombstones included.",
     _HISTORY_KEY,
-    APPENDED,
     (
-        CLUSTER,
-        OFFSETS_PARTITION,
-        INCARNATION,
-        RECORD_OFFSET,
+        *PLACE_OF_RECORD,
         RECORD_TIMESTAMP,
         GROUP_ID,
         TOPIC,
         PARTITION,
         Column("committed_offset", "BIGINT", f"{COMMITTED_OFFSET} NULL: a tombstone."),
         LEADER_EPOCH,
-        Column("metadata", "STRING", "The client's own note. Empty and absent are different."),
-        Column("commit_timestamp", "TIMESTAMP", COMMIT_TIMESTAMP, absent=-1),
+        METADATA,
+        COMMIT_TIMESTAMP,
         EXPIRE_TIMESTAMP,
         TOPIC_ID,
         Column("key_version", "SMALLINT NOT NULL", "Version of the key: 0 or 1."),
         Column("value_version", "SMALLINT", "Version of the value; NULL: a tombstone."),
         Column("is_tombstone", "BOOLEAN NOT NULL", "The record has no value: it deletes the offset."),
-        Column("producer_id", "BIGINT", "Producer of its batch; NULL: no producer id.", absent=-1),
+        PRODUCER_OF_BATCH,
         PRODUCER_EPOCH,
-        Column("is_transactional", "BOOLEAN NOT NULL", "Its batch has the transactional bit."),
-        Column("key_size", "INT NOT NULL", "Bytes of the key."),
-        Column("value_size", "INT", "Bytes of the value; NULL: a tombstone.", absent=-1),
+        IS_TRANSACTIONAL,
+        *SIZES,
         TIMESTAMPS_OUT_OF_RANGE,
     ),
     checks=RECORD_OFFSET_IS_NOT_NEGATIVE,
+    write=APPENDED,
 )
 
 GROUP_RECORDS = Table(
     "group_records",
     "One row for each record of the log that is no offset and no marker.",
     _HISTORY_KEY,
-    APPENDED,
     (
-        CLUSTER,
-        OFFSETS_PARTITION,
-        INCARNATION,
-        RECORD_OFFSET,
+        *PLACE_OF_RECORD,
         RECORD_TIMESTAMP,
         Column("group_id", "STRING", "The group; NULL: the type is not known."),
         Column("member_id", "STRING", "The member, for records about one."),
@@ -274,27 +270,23 @@ GROUP_RECORDS = Table(
         Column("value_version", "SMALLINT", "Version of the value; NULL: a tombstone, or the type is not known."),
         Column("value_json", "STRING", "The value in Kafka's JSON; NULL: a tombstone, or a type or version that is not known."),
         Column("is_tombstone", "BOOLEAN NOT NULL", "The record has no value."),
-        Column("producer_id", "BIGINT", "Producer of its batch; NULL: no producer id.", absent=-1),
-        Column("is_transactional", "BOOLEAN NOT NULL", "Its batch has the transactional bit."),
+        PRODUCER_OF_BATCH,
+        IS_TRANSACTIONAL,
         Column("value", "BINARY", "The value as stored: JSON cannot carry unknown tags and trailing bytes."),
         Column("key", "BINARY", "The key as stored, where its type is not known."),
-        Column("key_size", "INT NOT NULL", "Bytes of the key."),
-        Column("value_size", "INT", "Bytes of the value; NULL: a tombstone.", absent=-1),
+        *SIZES,
         TIMESTAMPS_OUT_OF_RANGE,
     ),
     checks=RECORD_OFFSET_IS_NOT_NEGATIVE,
+    write=APPENDED,
 )
 
 TRANSACTIONS = Table(
     "transactions",
     "One row for each end-of-transaction marker.",
     _HISTORY_KEY,
-    APPENDED,
     (
-        CLUSTER,
-        OFFSETS_PARTITION,
-        INCARNATION,
-        RECORD_OFFSET,
+        *PLACE_OF_RECORD,
         Column("producer_id", "BIGINT NOT NULL", "Producer whose transaction ends."),
         Column("producer_epoch", "SMALLINT", "Epoch of that producer."),
         Column("result", "STRING NOT NULL", "How it ended.", words=("committed", "aborted")),
@@ -303,13 +295,13 @@ TRANSACTIONS = Table(
         TIMESTAMPS_OUT_OF_RANGE,
     ),
     checks=RECORD_OFFSET_IS_NOT_NEGATIVE,
+    write=APPENDED,
 )
 
 REBALANCES = Table(
     "rebalances",
     "One row for each new generation of a classic group, and for each new group epoch and target assignment of the others.",
     ("cluster", "group_id", "incarnation", "record_offset"),
-    APPENDED,
     (
         CLUSTER,
         GROUP_ID,
@@ -343,13 +335,13 @@ REBALANCES = Table(
         TIMESTAMPS_OUT_OF_RANGE,
     ),
     checks=RECORD_OFFSET_IS_NOT_NEGATIVE,
+    write=APPENDED,
 )
 
 SURVIVING_RECORDS = Table(
     "surviving_records",
     "Which record offsets the log still had when a run read it, as ranges: of the history's other records compaction had made an end.",
     (*_HISTORY_KEY[:3], "run_id", "first_offset"),
-    APPENDED,
     (
         CLUSTER,
         OFFSETS_PARTITION,
@@ -358,6 +350,7 @@ SURVIVING_RECORDS = Table(
         Column("first_offset", "BIGINT NOT NULL", "First record offset of the range."),
         Column("end_offset", "BIGINT NOT NULL", "The offset after its last; every offset between the two has a record."),
     ),
+    write=APPENDED,
 )
 
 LATEST_RECORDS = Table(
@@ -365,7 +358,6 @@ LATEST_RECORDS = Table(
     "The records from which the next night goes on: replayed, they give the state at end_offset of offsets_partitions, to the last detail."
     " A log compacted by this package: about one record for each live key.",
     ("cluster", "offsets_partition", "record_offset"),
-    REPLACED_BY_EACH_RUN,
     (
         CLUSTER,
         OFFSETS_PARTITION,
@@ -388,7 +380,6 @@ TOPIC_IDS = Table(
     "topic_ids",
     "Names of topic ids, from every record that was ever read: the record that named a topic id may be gone from the log.",
     ("cluster", "offsets_partition", "topic_id"),
-    REPLACED_BY_EACH_RUN,
     (
         CLUSTER,
         OFFSETS_PARTITION,
@@ -401,12 +392,8 @@ OFFSET_EXPIRATIONS = Table(
     "offset_expirations",
     "What the rules say of each committed offset.",
     _OFFSET_KEY,
-    REPLACED_BY_EACH_RUN,
     (
-        CLUSTER,
-        GROUP_ID,
-        TOPIC,
-        PARTITION,
+        *PLACE_OF_OFFSET,
         AS_OF,
         Column("retention_ms", "BIGINT NOT NULL", "offsets.retention, in milliseconds."),
         Column("base_timestamp", "TIMESTAMP", "What the offset's age counts from; NULL: its age does not matter."),
@@ -443,7 +430,6 @@ GROUP_EXPIRATIONS = Table(
     "group_expirations",
     "What the rules say of each group.",
     ("cluster", "group_id"),
-    REPLACED_BY_EACH_RUN,
     (
         CLUSTER,
         GROUP_ID,
@@ -461,7 +447,6 @@ TOMBSTONES = Table(
     "tombstones",
     "The records that a cleanup at as_of would append.",
     ("cluster", "offsets_partition", "sequence"),
-    REPLACED_BY_EACH_RUN,
     (
         CLUSTER,
         OFFSETS_PARTITION,
@@ -480,7 +465,6 @@ QUARANTINED_RECORDS = Table(
     "quarantined_records",
     "What could not be read or decoded; never silently dropped.",
     (),
-    APPENDED,
     (
         CLUSTER,
         RUN_ID,
@@ -495,13 +479,13 @@ QUARANTINED_RECORDS = Table(
         Column("value", "BINARY", "The value as stored, where there is one."),
         Column("records", "INT", "Records lost with it; NULL: not known."),
     ),
+    write=APPENDED,
 )
 
 WARNINGS = Table(
     "warnings",
     "What was accepted with a doubt, or what the broker's loader would refuse or skip.",
     (),
-    APPENDED,
     (
         CLUSTER,
         RUN_ID,
@@ -513,13 +497,13 @@ WARNINGS = Table(
         Column("code", "STRING NOT NULL", "Code of the doubt, or rule of the loader.", words=tuple(WARNING_CODES), meanings=WARNING_CODES),
         Column("detail", "STRING NOT NULL", "The doubt in a sentence."),
     ),
+    write=APPENDED,
 )
 
 DECODE_COVERAGE = Table(
     "decode_coverage",
     "Records by type and version, of all that the nights have read: a record that is read again counts once.",
     ("cluster", "key_type", "value_version"),
-    REPLACED_BY_EACH_RUN,
     (
         CLUSTER,
         Column("key_type", "SMALLINT NOT NULL", "Type of the key; -1: no readable key."),
@@ -549,7 +533,6 @@ OFFSETS_PARTITIONS = Table(
     "Where the input of each partition of __consumer_offsets began and ended, and what it held. The counts of records and bytes go on from"
     " night to night; they begin again when a night reads the log of the partition from its beginning.",
     ("cluster", "offsets_partition"),
-    REPLACED_BY_EACH_RUN,
     (
         CLUSTER,
         OFFSETS_PARTITION,
@@ -585,7 +568,6 @@ TOPIC_HEALTH = Table(
     "Why the offsets topic is large, slow or stuck: the findings of groupcoord doctor about each offsets partition that the run read, and a"
     " row with its verdict for each partition without a finding. See docs/how-to/a-large-offsets-topic.md.",
     ("cluster", "offsets_partition", "finding", "subject"),
-    REPLACED_BY_EACH_RUN,
     (
         CLUSTER,
         Column("offsets_partition", "INT", "Partition of __consumer_offsets; NULL: the finding is about the whole topic."),
@@ -608,7 +590,6 @@ RUNS = Table(
     "runs",
     "One row for each run that finished. Readers take every table at the version that the newest night of their cluster names.",
     ("run_id",),
-    APPENDED,
     (
         CLUSTER,
         Column("run_id", "STRING NOT NULL", "The run; also the user metadata of its commits."),
@@ -643,6 +624,7 @@ RUNS = Table(
         Column("warnings", "BIGINT", "Rows of warnings of the run; NULL: the release that made the run did not count them."),
     ),
     checks={"every_record_is_counted": "records_read = records_decoded + records_quarantined"},
+    write=APPENDED,
 )
 
 LOG_ENDS = Table(
@@ -650,7 +632,6 @@ LOG_ENDS = Table(
     "Where the logs of the consumed topics began and ended: by the checkpoint in the log directory that a run read, or by a sample of end"
     " offsets that the run was given.",
     ("cluster", "topic", "partition", "run_id"),
-    APPENDED,
     (
         CLUSTER,
         TOPIC,
@@ -672,6 +653,7 @@ LOG_ENDS = Table(
         ),
         Column("written_at", "TIMESTAMP", "Last change of the file that has the row's end offset; NULL: an older release made the run."),
     ),
+    write=APPENDED,
 )
 
 _SHARE_KEY = ("cluster", "group_id", "topic_id", "partition")
@@ -688,7 +670,6 @@ SHARE_OFFSETS = Table(
     "Where each share group stands in each partition, from __share_group_state. Records in flight are in no log: offsets from start_offset"
     " on that no row of share_batches covers are untouched or in flight.",
     _SHARE_KEY,
-    REPLACED_BY_EACH_RUN,
     (
         *_SHARE_PLACE,
         Column("start_offset", "BIGINT", "First offset that may still be delivered; NULL: the group has read nothing yet."),
@@ -711,7 +692,6 @@ SHARE_BATCHES = Table(
     "share_batches",
     "Offsets of share groups that are no longer untouched, as batches of one state.",
     (*_SHARE_KEY, "first_offset"),
-    REPLACED_BY_EACH_RUN,
     (
         *_SHARE_PLACE,
         Column("first_offset", "BIGINT NOT NULL", "First offset of the batch."),
@@ -725,7 +705,6 @@ TOPICS = Table(
     "topics",
     "Topics of the cluster, from __cluster_metadata: those that exist, and deleted ones of whose deletion the log still tells.",
     ("cluster", "topic_id"),
-    REPLACED_BY_EACH_RUN,
     (
         CLUSTER,
         Column("topic", "STRING NOT NULL", "The topic."),
@@ -743,7 +722,6 @@ TRANSACTIONAL_IDS = Table(
     "transactional_ids",
     "What the coordinator of transactions knows of each transactional id, from __transaction_state: names for producer ids.",
     ("cluster", "transactional_id"),
-    REPLACED_BY_EACH_RUN,
     (
         CLUSTER,
         Column("transactional_id", "STRING NOT NULL", "transactional.id of the application."),
@@ -763,7 +741,6 @@ TOPIC_CONFIGS = Table(
     "topic_configs",
     "Settings that topics have of their own, from __cluster_metadata.",
     ("cluster", "topic", "name"),
-    REPLACED_BY_EACH_RUN,
     (CLUSTER, Column("topic", "STRING NOT NULL", "The topic."), *_SETTING),
 )
 
@@ -771,7 +748,6 @@ GROUP_CONFIGS = Table(
     "group_configs",
     "Settings that groups have of their own, from __cluster_metadata: they win over the broker's. A deleted group keeps them.",
     ("cluster", "group_id", "name"),
-    REPLACED_BY_EACH_RUN,
     (CLUSTER, GROUP_ID, *_SETTING),
 )
 
@@ -779,7 +755,6 @@ ACLS = Table(
     "acls",
     "Rules of the authorizer, from __cluster_metadata: who may do what. Kafka's words.",
     ("cluster", "resource_type", "resource_name", "pattern_type", "principal", "host", "operation", "permission"),
-    REPLACED_BY_EACH_RUN,
     (
         CLUSTER,
         Column("resource_type", "STRING NOT NULL", "GROUP, TOPIC, CLUSTER, TRANSACTIONAL_ID, DELEGATION_TOKEN or USER."),

@@ -139,7 +139,7 @@ ANSWERS = {
     "a-permission-is-taken-away": {
         "a/Heartbeat/3": "GROUP_AUTHORIZATION_FAILED",
         "admin/OffsetFetch/1": "NONE",
-        "admin/DescribeGroups/1": "NONE Stable, 1 members",
+        "admin/DescribeGroups/1": "NONE Stable, 1 member",
         "admin/FindCoordinator/1": "GROUP_AUTHORIZATION_FAILED",
         "admin/DescribeGroups/2": "NONE Empty, 0 members",
     },
@@ -178,7 +178,7 @@ ANSWERS = {
         "b/ConsumerGroupHeartbeat/1": "NONE epoch 3, nothing",
         "b/ConsumerGroupHeartbeat/2": "NONE epoch 3, orders:2,3",
         "admin/ConsumerGroupDescribe/1": "NONE Reconciling epoch 3, uniform, 2 members",
-        "admin/ConsumerGroupDescribe/2": "NONE Stable epoch 4, uniform, 1 members",
+        "admin/ConsumerGroupDescribe/2": "NONE Stable epoch 4, uniform, 1 member",
     },
     "a-static-member-of-the-new-protocol": {
         "admin/ConsumerGroupHeartbeat/1": "UNRELEASED_INSTANCE_ID",
@@ -197,7 +197,7 @@ ANSWERS = {
     },
     "a-failed-append-of-the-new-protocol": {
         "b/ConsumerGroupHeartbeat/1": "(waits)",
-        "admin/ConsumerGroupDescribe/1": "NONE Stable epoch 2, uniform, 1 members",
+        "admin/ConsumerGroupDescribe/1": "NONE Stable epoch 2, uniform, 1 member",
         "admin/ConsumerGroupDescribe/2": "NONE Reconciling epoch 3, uniform, 2 members",
         "c/ConsumerGroupHeartbeat/1/answer": "NOT_COORDINATOR",
         "a/ConsumerGroupHeartbeat/8/answer": "NOT_COORDINATOR",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from groupcoord_spark.assignors.group import stand_in_topic_id
@@ -110,33 +110,12 @@ class Settings:
 MESSAGE_FORMAT = "log.message.format.version"
 MIGRATION_POLICY = "group.consumer.migration.policy"
 MIGRATION_POLICIES = ("bidirectional", "upgrade", "downgrade", "disabled")
+_RETENTION = "offsets.retention.minutes"
 _MINUTE_MS = 60_000
-_PROPERTIES = {
-    "group.min.session.timeout.ms": ("group_min_session_timeout_ms", 1),
-    "group.max.session.timeout.ms": ("group_max_session_timeout_ms", 1),
-    "group.initial.rebalance.delay.ms": ("group_initial_rebalance_delay_ms", 1),
-    "group.max.size": ("group_max_size", 1),
-    "offset.metadata.max.bytes": ("offset_metadata_max_bytes", 1),
-    "offsets.retention.minutes": ("offsets_retention_ms", _MINUTE_MS),
-    "offsets.retention.check.interval.ms": ("offsets_retention_check_interval_ms", 1),
-    "group.consumer.session.timeout.ms": ("group_consumer_session_timeout_ms", 1),
-    "group.consumer.heartbeat.interval.ms": ("group_consumer_heartbeat_interval_ms", 1),
-    "group.consumer.max.size": ("group_consumer_max_size", 1),
-    "group.consumer.assignment.interval.ms": ("group_consumer_assignment_interval_ms", 1),
-    "group.consumer.regex.refresh.interval.ms": ("group_consumer_regex_refresh_interval_ms", 1),
-    "group.share.session.timeout.ms": ("group_share_session_timeout_ms", 1),
-    "group.share.heartbeat.interval.ms": ("group_share_heartbeat_interval_ms", 1),
-    "group.share.max.size": ("group_share_max_size", 1),
-    "group.share.assignment.interval.ms": ("group_share_assignment_interval_ms", 1),
-    "group.streams.session.timeout.ms": ("group_streams_session_timeout_ms", 1),
-    "group.streams.heartbeat.interval.ms": ("group_streams_heartbeat_interval_ms", 1),
-    "group.streams.max.size": ("group_streams_max_size", 1),
-    "group.streams.num.standby.replicas": ("group_streams_num_standby_replicas", 1),
-    "group.streams.initial.rebalance.delay.ms": ("group_streams_initial_rebalance_delay_ms", 1),
-    "group.streams.assignment.interval.ms": ("group_streams_assignment_interval_ms", 1),
-    "offsets.commit.timeout.ms": ("offsets_commit_timeout_ms", 1),
-    "offsets.topic.num.partitions": ("offsets_topic_num_partitions", 1),
-}
+_OTHERS = ("offsets_retention_ms", "group_consumer_migration_policy", "offsets_topic_is_missing", "log_message_format_version", "topics")
+_PROPERTIES = {field.name.replace("_", "."): (field.name, 1) for field in fields(Settings) if field.name not in _OTHERS}
+_PROPERTIES[_RETENTION] = ("offsets_retention_ms", _MINUTE_MS)
+"""Kafka's name of each number -> its field of Settings, and how many of the field's unit make one of Kafka's."""
 
 
 def read_settings(properties: Mapping[str, str | int], topics: Mapping[str, Topic] | None = None) -> Settings:

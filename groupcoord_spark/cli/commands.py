@@ -74,6 +74,7 @@ COMMANDS: Final = {
         "groupcoord_spark.cli.simulate", "simulate", "Logs and rules", "What the coordinator answers and writes in a scenario."
     ),
     "assign": Place("groupcoord_spark.cli.assign", "assign", "Logs and rules", "What each assignor would give a group's members."),
+    "mcp": Place("groupcoord_spark.cli.mcp", "mcp", "This installation", "A server of tools by which an agent asks a warehouse."),
     "completion": Place(
         "groupcoord_spark.cli.completion", "completion", "This installation", "The script by which bash, zsh or fish completes words."
     ),

@@ -34,9 +34,15 @@ PROMPT, PROMPT_OF_MORE = "sql> ", "...> "
     type=click.Choice(["spark", "duckdb", "trino"]),
     help="Print CREATE VIEW statements, pinned to the night, to run in that engine.",
 )
+@click.option("--limit", "most_rows", type=click.IntRange(1), metavar="N", help="At most N rows of each statement.")
+@click.option(
+    "--sandbox", is_flag=True, help="For statements of strangers: only those that give rows of the night; no files, and 2 GB of memory."
+)
 @at_option
 @common_options
-def sql(common: Common, statements: str | None, engine: Engine | None, at_ms: NightTime | None) -> None:
+def sql(
+    common: Common, statements: str | None, engine: Engine | None, most_rows: int | None, sandbox: bool, at_ms: NightTime | None
+) -> None:
     """The rows of a SQL statement over the tables and views of a night, by DuckDB.
 
     Without SQL the statements come from standard input; on a terminal a prompt reads them, each up to its semicolon. Without --cluster the
@@ -52,14 +58,16 @@ def sql(common: Common, statements: str | None, engine: Engine | None, at_ms: Ni
         write_lines(f"{statement};\n" for statement in view_statements(engine, warehouse, cluster=common.cluster, at_ms=at_ms))
         return
     night = NightInDuckDB(warehouse, cluster=common.cluster, at_ms=at_ms)
+    if sandbox:
+        night.restrict()
     if statements is None and sys.stdin.isatty():
         for typed in _typed_statements():
             try:
-                _run(night, typed, common)
+                _run(night, typed, common, most_rows)
             except GroupcoordError as error:
                 say(f"Error: {error}")
         return
-    _run(night, sys.stdin.read() if statements is None else statements, common)
+    _run(night, sys.stdin.read() if statements is None else statements, common, most_rows)
 
 
 def _typed_statements() -> Iterator[str]:
@@ -86,10 +94,10 @@ def _typed_statements() -> Iterator[str]:
             so_far = []
 
 
-def _run(night: NightInDuckDB, statements: str, common: Common) -> None:
+def _run(night: NightInDuckDB, statements: str, common: Common, most_rows: int | None) -> None:
     """Run statements and print the rows of each. Raises UsageError for one that DuckDB refuses."""
     for statement in night.statements(statements):
-        rows = night.execute(statement)
+        rows = night.execute(statement, most_rows)
         if rows is None:
             continue
         names = list(rows.column_names)

@@ -44,6 +44,13 @@ _WITHOUT_ROWS: Final = frozenset({*_CHANGES, "ATTACH", "COPY", "CREATE", "DETACH
 """Kinds of statements after which DuckDB gives a number of rows, or a word, and nothing that anybody asked for."""
 
 
+_SANDBOX: Final = (
+    *("SET python_enable_replacements = false", "SET enable_external_access = false", "SET max_temp_directory_size = '0GB'"),
+    *("SET memory_limit = '2GB'", "SET lock_configuration = true"),
+)
+"""Statements see no files, no extensions and no variables of this process, and cannot change that."""
+
+
 class NightInDuckDB:
     """A DuckDB connection with the tables and views of one night. A table is opened when a statement first names it.
 
@@ -71,6 +78,13 @@ class NightInDuckDB:
         self._run = run
         self._runs = [run] if run is not None else runs_of_night(warehouse, cluster, at_ms)
         self._opened: set[str] = set()
+        self._is_sandbox = False
+
+    def restrict(self) -> None:
+        """From now on only statements that give rows of the night are run: no file is read or written, and memory ends at 2 GB."""
+        for setting in _SANDBOX:
+            self.connection.execute(setting)
+        self._is_sandbox = True
 
     def statements(self, text: str) -> list[str]:
         """The single statements of a text. Raises UsageError where DuckDB cannot read it."""
@@ -81,8 +95,10 @@ class NightInDuckDB:
         except duckdb.Error as error:
             raise UsageError(str(error).strip()) from None
 
-    def execute(self, statement: str) -> pa.Table | None:
-        """The rows of a statement; None for a statement that gives none. Raises UsageError with DuckDB's words for one that fails.
+    def execute(self, statement: str, most_rows: int | None = None) -> pa.Table | None:
+        """The rows of a statement, at most ``most_rows``; None for a statement that gives none.
+
+        Raises UsageError with DuckDB's words for one that fails.
 
         A statement that names no table, for example SHOW TABLES, finds all of them.
         """
@@ -91,6 +107,8 @@ class NightInDuckDB:
         try:
             names = names_in(statement)
             parsed = self.connection.extract_statements(statement)[0]
+            if self._is_sandbox and parsed.type.name not in ("SELECT", "EXPLAIN"):
+                raise UsageError("With --sandbox only SELECT, FROM, DESCRIBE, SHOW and EXPLAIN are run.")
             if parsed.type.name in _CHANGES and names:
                 raise UsageError(
                     f"{names[0]} belongs to the night, and no statement changes a night."
@@ -99,7 +117,9 @@ class NightInDuckDB:
             for name in names or (*TABLES, *VIEWS):
                 self._open(name)
             result = self.connection.sql(statement)
-            return None if result is None or parsed.type.name in _WITHOUT_ROWS else result.to_arrow_table()
+            if result is None or parsed.type.name in _WITHOUT_ROWS:
+                return None
+            return (result if most_rows is None else result.limit(most_rows)).to_arrow_table()
         except FileNotFoundError as error:
             raise WarehouseError(_gone(self._warehouse.location, error)) from error
         except duckdb.Error as error:

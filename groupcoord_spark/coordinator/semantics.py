@@ -80,6 +80,8 @@ class Semantics:
     newer_epoch_takes_partitions_over: bool = True
     """True: a member with a higher epoch may take a partition that another member still owns, and the former owner may release the
     partition later. False: the loader refuses both records (R-3.14, before KAFKA-19862)."""
+    forgets_former_instance_ids: bool = False
+    """Whether a member that takes another instance id is no longer known by its former one (since 4.4, KAFKA-20747)."""
     checks_target_assignment_epoch: bool = True
     """Whether the loader refuses a target assignment with a negative epoch or timestamp (R-3.12)."""
     validates_topology: bool = True
@@ -142,6 +144,7 @@ def _java(release: Release, text: str) -> Semantics:
         initial_validated_topology_epoch=0 if release < (4, 4) else -1,
         streams_group_may_replace_simple=release >= (4, 2, 1),  # KAFKA-20254
         newer_epoch_takes_partitions_over=release >= ((4, 0, 2) if before_4_1 else (4, 1, 2)),
+        forgets_former_instance_ids=release >= (4, 4),
         checks_target_assignment_epoch=not before_4_3,
         validates_topology=not before_4_2,
         describes_pending_revocation=not before_4_3,

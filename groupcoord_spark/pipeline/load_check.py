@@ -105,6 +105,7 @@ def _loading_rules(semantics: Semantics) -> Semantics:
         release=(),
         written_offset_value=JAVA.written_offset_value,
         describes_pending_revocation=JAVA.describes_pending_revocation,
+        forgets_former_instance_ids=JAVA.forgets_former_instance_ids,
         offset_rules=JAVA.offset_rules,
         expires_unsubscribed=JAVA.expires_unsubscribed,
         pending_protects=JAVA.pending_protects,

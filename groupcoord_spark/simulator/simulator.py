@@ -23,6 +23,7 @@ from groupcoord_spark.simulator.broker.broker import Broker
 from groupcoord_spark.simulator.broker.permissions import refusal
 from groupcoord_spark.simulator.broker.release import Release, refuse_unknown_request, release_for
 from groupcoord_spark.simulator.broker.settings import MemberIds, Settings, Topic, numbered_member_ids
+from groupcoord_spark.simulator.broker.streams_settings import SETTINGS_SINCE_4_4
 from groupcoord_spark.simulator.groups.clock import Timer, TimerKind
 from groupcoord_spark.simulator.groups.group import Group
 from groupcoord_spark.simulator.handlers.classic.heartbeat import heartbeat
@@ -203,6 +204,9 @@ class Simulator:
             case Deny(denied):
                 broker.denied = denied
             case ConfigureGroup(group_id, name, value):
+                if name in SETTINGS_SINCE_4_4 and not broker.release.has_streams_settings_of_4_4:
+                    version = broker.release.semantics.broker_version
+                    raise UsageError(f"Kafka {version} does not know {name}: the setting came with 4.4. Leave it out, or simulate 4.4.")
                 broker.group_settings.setdefault(group_id, {})[name] = value
             case CleanUp():
                 clean_up(broker)

@@ -37,7 +37,7 @@ NOT_IN_THE_LOG = {
 }
 """Corpus, partition, producer -> what the log alone says where only the coordinator knows more."""
 
-WITH_OPEN_TRANSACTIONS = ("fuzz-", "refused-then-superseded", "nights", "log-directory")
+WITH_OPEN_TRANSACTIONS = ("fuzz-", "preview-", "refused-then-superseded", "nights", "log-directory")
 """Logs written by a generator, with transactions left open for days of their own time."""
 
 

@@ -7,7 +7,7 @@ from typing import ClassVar
 from groupcoord_spark.coordinator.broker_settings import DefaultAssignors
 from groupcoord_spark.coordinator.groups.modern import UNKNOWN, ModernGroup, ModernMember, RefusalError, Refusals, Value, partition_rows
 from groupcoord_spark.coordinator.semantics import Semantics
-from groupcoord_spark.coordinator.state import AssignmentRow, MemberRow
+from groupcoord_spark.coordinator.state import AssignmentRow, MemberRow, internal_fields
 from groupcoord_spark.protocol.record_types import KeyType
 
 OwnerEpochs = defaultdict[str, dict[int, int]]
@@ -32,6 +32,11 @@ class ConsumerMember(ModernMember):
             for topic in self.current.get(name, ()):
                 yield topic["topic_id"], topic["partitions"]
 
+    @property
+    def instance_id(self) -> str | None:
+        """Id of a static member."""
+        return None if self.metadata is None else self.metadata["instance_id"]
+
     def copy(self) -> "ConsumerMember":
         """A member with the same fields. The values are shared: no code changes a value in place."""
         copied = ConsumerMember(self.member_epoch, self.previous_member_epoch, self.state)
@@ -42,7 +47,7 @@ class ConsumerMember(ModernMember):
 class ConsumerGroup(ModernGroup):
     """A consumer group in the state of Kafka's ConsumerGroup after the same records."""
 
-    __slots__ = ("_owner_epochs", "_stale_state", "resolved_regexes")
+    __slots__ = ("_owner_epochs", "_stale_state", "resolved_regexes", "static_members")
 
     members: dict[str, ConsumerMember]  # type: ignore[assignment]  # the base class puts members of its own kind into the dict
 
@@ -53,6 +58,8 @@ class ConsumerGroup(ModernGroup):
 
     def __init__(self, semantics: Semantics) -> None:
         super().__init__(semantics)
+        self.static_members: dict[str, str] = {}
+        """Instance id -> member id. Before 4.4 also the former instance ids of a member, even of one that has left."""
         self.resolved_regexes: dict[str, list[str]] = {}
         """Regular expression -> names of the topics that match it."""
         self._owner_epochs: OwnerEpochs = defaultdict(dict)
@@ -62,6 +69,10 @@ class ConsumerGroup(ModernGroup):
     def _apply_epoch(self, value: Value) -> None:
         super()._apply_epoch(value)
         self._stale_state = None
+
+    def internal_state(self) -> tuple[object, ...]:
+        # No table and no refusal depends on the former instance ids, and compaction removes the records that show them.
+        return internal_fields(self, without=frozenset({"_semantics", "static_members"}))
 
     def _apply_target_metadata(self, group_id: str, value: Value | None) -> None:
         super()._apply_target_metadata(group_id, value)
@@ -87,6 +98,8 @@ class ConsumerGroup(ModernGroup):
             self._check_member_can_be_removed(member_id, member.member_epoch)
             del self.members[member_id]
             self._release_partitions(member_id, member)
+            if (instance_id := member.instance_id) is not None:
+                self.static_members.pop(instance_id, None)
             self._stale_state = None
 
     def _apply_current_assignment(self, record_offset: int, member_id: str, value: Value | None) -> None:
@@ -110,6 +123,10 @@ class ConsumerGroup(ModernGroup):
             if old is not None:
                 self._release_partitions(member_id, old)
             self._take_partitions(member_id, new)
+            if (instance_id := new.instance_id) is not None:
+                if old is not None and self._semantics.forgets_former_instance_ids:
+                    self.static_members.pop(old.instance_id or "", None)
+                self.static_members[instance_id] = member_id
         except RefusalError:
             state_before = self.state
             raise

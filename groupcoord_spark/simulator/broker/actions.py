@@ -92,7 +92,7 @@ class ConfigureGroup(Action):
 
     group_id: str
     name: str
-    value: int
+    value: int | str
 
 
 @dataclass(frozen=True, slots=True)

@@ -88,7 +88,7 @@ class Broker:
         self.offsets_topic_exists = not settings.offsets_topic_is_missing
         if self.offsets_topic_exists:
             self.lead_all_partitions()
-        self.group_settings: dict[str, dict[str, int]] = {}
+        self.group_settings: dict[str, dict[str, int | str]] = {}
         """Group id -> settings that an administrator has given to the group."""
         self.append_takes_ms = 0
         """How long appends take."""

@@ -94,7 +94,8 @@ def offset_record(
     if version == 1:
         value["expire_timestamp_ms"] = expire_timestamp_ms
     if version >= 4:
-        value["topic_id"] = settings.topic_id(offset.topic) if not is_transactional and release.commits_carry_topic_id else NO_TOPIC_ID
+        carries_id = release.transactional_commits_carry_topic_id if is_transactional else release.commits_carry_topic_id
+        value["topic_id"] = settings.topic_id(offset.topic) if carries_id else NO_TOPIC_ID
     return RecordToWrite(
         KeyType.OFFSET_COMMIT, {"group_id": group_id, "topic": offset.topic, "partition": offset.partition}, version, value
     )

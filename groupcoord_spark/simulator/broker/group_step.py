@@ -95,7 +95,9 @@ class GroupStep(Generic[M]):
         return cls.fence_member(broker, group_id, member_id)
 
     def remove(self, group: M, member_ids: Iterable[str]) -> None:
-        """Remove members: the tombstones of each, and a new group epoch."""
+        """Remove members: the tombstones of each, and a new group epoch; since 4.4 its target assignment too, if nobody stays."""
+        member_ids = list(member_ids)
+        nobody_stays, epoch = group.members.keys() <= set(member_ids), group.epoch + 1
         for member_id in member_ids:
             for record in group.removal_records(member_id):
                 self.add(record)
@@ -103,6 +105,9 @@ class GroupStep(Generic[M]):
             group.cancel_timers(member_id)
         self.forget_unused_regexes(group)
         self.bump_epoch(group)
+        if nobody_stays and self.broker.release.last_leave_writes_target_epoch:
+            self.add(group.target_epoch_record(epoch, 0))
+            group.assignment_timestamp_ms = 0
 
     def forget_unused_regexes(self, group: M) -> None:
         """The tombstones of expressions that no member uses any more, which only consumer groups have."""

@@ -147,16 +147,32 @@ class Release:
     """A streams group with settings of its own has the default initial delay, unless it sets one, and not that of the broker."""
     stores_assignment_timestamp: bool = False
     describes_pending_revocation: bool = False
+    last_leave_writes_target_epoch: bool = False
+    """The last member that goes leaves a target assignment of the new group epoch, with timestamp 0 (KAFKA-20442)."""
+    changed_assignor_bumps_epoch: bool = False
+    """A new group epoch follows when the members elect another server assignor (KAFKA-20434)."""
+    size_limit_spares_known_members: bool = False
+    """The limit of the size refuses no static member that comes back, and no member of a streams group that joins again."""
+    refuses_malformed_subscription: bool = False
+    """A JoinGroup to a consumer group whose subscription cannot be read: INCONSISTENT_GROUP_PROTOCOL. Before: UNKNOWN_SERVER_ERROR."""
+    streams_has_static_members: bool = False
+    has_streams_settings_of_4_4: bool = False
+    """Settings for the offsets of tasks, for warm-up tasks and for rack-aware standbys (KIP-1071)."""
+    endpoint_change_bumps_epoch: bool = False
+    """The epoch of the endpoints of a streams group is raised by a changed endpoint. Before, by every answer to a member that joins."""
     commits_by_older_epoch: bool = False
     """A commit with an older member epoch is accepted for partitions that the member has had since that epoch."""
 
     # Offsets
     group_not_found_since: int | None = None
     """First version of OffsetCommit whose error for a generation in an unknown group is GROUP_ID_NOT_FOUND. Before: ILLEGAL_GENERATION."""
+    txn_commit_tells_since: int | None = None
+    """First version of TxnOffsetCommit that is answered GROUP_ID_NOT_FOUND and STALE_MEMBER_EPOCH. Before: ILLEGAL_GENERATION."""
     txn_commit_creates_group: bool = True
     """A TxnOffsetCommit with a generation for an unknown group first creates the group, and is then refused."""
     offset_value_version: int = 1
     commits_carry_topic_id: bool = False
+    transactional_commits_carry_topic_id: bool = False
     always_expires_explicitly: bool = True
     """Every commit is written with an expire timestamp (docs/reference/expiration-rules.md, X-A2)."""
     takes_commit_timestamps: bool = False
@@ -323,6 +339,20 @@ _CHANGES: tuple[tuple[tuple[int, ...], dict[str, Any]], ...] = (
             "stores_assignment_timestamp": True,
             "describes_pending_revocation": True,
             "commits_by_older_epoch": True,
+        },
+    ),
+    (
+        (4, 4),  # KAFKA-20442, KAFKA-20434, KAFKA-20747
+        {
+            "last_leave_writes_target_epoch": True,
+            "changed_assignor_bumps_epoch": True,
+            "size_limit_spares_known_members": True,
+            "refuses_malformed_subscription": True,
+            "streams_has_static_members": True,
+            "has_streams_settings_of_4_4": True,
+            "endpoint_change_bumps_epoch": True,
+            "txn_commit_tells_since": 6,
+            "transactional_commits_carry_topic_id": True,
         },
     ),
 )

@@ -51,6 +51,10 @@ class Settings:
     group_streams_num_standby_replicas: int = 0
     group_streams_initial_rebalance_delay_ms: int = 3_000
     group_streams_assignment_interval_ms: int | None = None
+    group_streams_task_offset_interval_ms: int = 60_000
+    group_streams_acceptable_recovery_lag: int = 10_000
+    group_streams_num_warmup_replicas: int = 2
+    group_streams_rack_aware_assignment_tags: str = ""
     group_consumer_migration_policy: str = "bidirectional"
     offsets_topic_is_missing: bool = False
     """``__consumer_offsets`` does not exist at the start: the first FindCoordinator has it created."""
@@ -109,10 +113,14 @@ class Settings:
 
 MESSAGE_FORMAT = "log.message.format.version"
 MIGRATION_POLICY = "group.consumer.migration.policy"
+RACK_AWARE_TAGS = "group.streams.rack.aware.assignment.tags"
 MIGRATION_POLICIES = ("bidirectional", "upgrade", "downgrade", "disabled")
 _RETENTION = "offsets.retention.minutes"
 _MINUTE_MS = 60_000
-_OTHERS = ("offsets_retention_ms", "group_consumer_migration_policy", "offsets_topic_is_missing", "log_message_format_version", "topics")
+_OTHERS = (
+    *("offsets_retention_ms", "group_consumer_migration_policy", "offsets_topic_is_missing", "log_message_format_version", "topics"),
+    "group_streams_rack_aware_assignment_tags",
+)
 _PROPERTIES = {field.name.replace("_", "."): (field.name, 1) for field in fields(Settings) if field.name not in _OTHERS}
 _PROPERTIES[_RETENTION] = ("offsets_retention_ms", _MINUTE_MS)
 """Kafka's name of each number -> its field of Settings, and how many of the field's unit make one of Kafka's."""
@@ -131,11 +139,14 @@ def read_settings(properties: Mapping[str, str | int], topics: Mapping[str, Topi
                 raise UsageError(f"{name} {value!r} is not one of {', '.join(MIGRATION_POLICIES)}.")
             values["group_consumer_migration_policy"] = str(value).lower()
             continue
+        if name == RACK_AWARE_TAGS:
+            values["group_streams_rack_aware_assignment_tags"] = str(value)
+            continue
         if name == MESSAGE_FORMAT:
             values["log_message_format_version"] = version_text(release_named(str(value)))
             continue
         if name not in _PROPERTIES:
-            known = ", ".join(sorted([*_PROPERTIES, MESSAGE_FORMAT, MIGRATION_POLICY]))
+            known = ", ".join(sorted([*_PROPERTIES, MESSAGE_FORMAT, MIGRATION_POLICY, RACK_AWARE_TAGS]))
             raise UsageError(f"Setting {name!r} is not one a simulated group depends on. Known are {known}.")
         field, unit = _PROPERTIES[name]
         try:
@@ -150,6 +161,8 @@ def property_values(settings: Settings) -> dict[str, int | str | None]:
     values = {name: (getattr(settings, field), unit) for name, (field, unit) in _PROPERTIES.items()}
     numbers = {name: None if value is None else value // unit for name, (value, unit) in values.items()}
     texts = {MESSAGE_FORMAT: settings.log_message_format_version, MIGRATION_POLICY: settings.group_consumer_migration_policy}
+    if settings.group_streams_rack_aware_assignment_tags:
+        texts[RACK_AWARE_TAGS] = settings.group_streams_rack_aware_assignment_tags
     return {**numbers, **texts}
 
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, TypeVar
 
 from groupcoord_spark.simulator.broker.broker import Broker
+
+T = TypeVar("T", int, str)
 
 SETTINGS_OF_GROUPS: Final = (
     "streams.session.timeout.ms",
@@ -12,8 +14,17 @@ SETTINGS_OF_GROUPS: Final = (
     "streams.num.standby.replicas",
     "streams.initial.rebalance.delay.ms",
     "streams.assignment.interval.ms",
+    "streams.task.offset.interval.ms",
+    "streams.acceptable.recovery.lag",
+    "streams.num.warmup.replicas",
+    "streams.rack.aware.assignment.tags",
 )
-"""Settings of a group (``kafka-configs --group``). Each takes the place of the broker's, whose name has ``group.`` before it."""
+"""Settings of a group (``kafka-configs --group``). Each takes the place of the broker's, whose name has ``group.`` before it.
+
+The last four came with 4.4. 4.4.0 makes no warm-up tasks yet, whatever their number.
+"""
+RACK_AWARE_TAGS_OF_GROUP: Final = "streams.rack.aware.assignment.tags"
+SETTINGS_SINCE_4_4: Final = SETTINGS_OF_GROUPS[-4:]
 
 DEFAULT_INITIAL_DELAY_MS: Final = 3_000
 
@@ -47,5 +58,28 @@ def assignment_interval_ms(broker: Broker, group_id: str) -> int:
     return _of_group(broker, group_id, "streams.assignment.interval.ms", default_ms)
 
 
-def _of_group(broker: Broker, group_id: str, name: str, of_broker: int) -> int:
-    return broker.group_settings.get(group_id, {}).get(name, of_broker)
+def task_offset_interval_ms(broker: Broker, group_id: str) -> int:
+    """The time after which a client reports the offsets of its tasks; 0: the release does not say it."""
+    if not broker.release.has_streams_settings_of_4_4:
+        return 0
+    return _of_group(broker, group_id, "streams.task.offset.interval.ms", broker.settings.group_streams_task_offset_interval_ms)
+
+
+def acceptable_recovery_lag(broker: Broker, group_id: str) -> int:
+    """How far a client may be behind to count as caught up; 0: the release does not say it."""
+    if not broker.release.has_streams_settings_of_4_4:
+        return 0
+    return _of_group(broker, group_id, "streams.acceptable.recovery.lag", broker.settings.group_streams_acceptable_recovery_lag)
+
+
+def rack_aware_tags(broker: Broker, group_id: str) -> list[str]:
+    """The client tags by which standbys are to be distributed."""
+    if not broker.release.has_streams_settings_of_4_4:
+        return []
+    tags = _of_group(broker, group_id, RACK_AWARE_TAGS_OF_GROUP, broker.settings.group_streams_rack_aware_assignment_tags)
+    return [tag.strip() for tag in tags.split(",") if tag.strip()]
+
+
+def _of_group(broker: Broker, group_id: str, name: str, of_broker: T) -> T:
+    value: T = broker.group_settings.get(group_id, {}).get(name, of_broker)  # type: ignore[assignment]
+    return value

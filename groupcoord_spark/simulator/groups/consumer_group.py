@@ -63,7 +63,12 @@ class ConsumerGroup(ModernGroup):
 
     def static_member_id(self, instance_id: str) -> str | None:
         """The id of the member with an instance id, or None."""
-        return next((id_ for id_, member in self.members.items() if (member.metadata or {}).get("instance_id") == instance_id), None)
+        member_id: str | None = self.replayed.static_members.get(instance_id)
+        return member_id if member_id in self.members else None
+
+    def is_left_behind(self, instance_id: str) -> bool:
+        """Whether the instance id is a former one of a member that has left since, so that nobody can join with it (before 4.4)."""
+        return self.replayed.static_members.get(instance_id, "") not in ("", *self.members)
 
     def target_of(self, member_id: str) -> list[Partition]:
         """The target assignment of a member, in the order of its record."""

@@ -17,13 +17,15 @@ class CommitRules(NamedTuple):
     """What the checks of a commit need to know of the broker.
 
     first_error: the first error of the release's checks for classic groups. version: of the request. takes_older_epochs: a member of a
-    consumer group may commit for partitions that it has had since the epoch it names (KIP-1251). topic_ids: by name.
+    consumer group may commit for partitions that it has had since the epoch it names (KIP-1251). topic_ids: by name. tells_stale_epoch: a
+    transactional commit with another member epoch is answered STALE_MEMBER_EPOCH, not ILLEGAL_GENERATION.
     """
 
     first_error: Callable[[Group, OffsetCommit | TxnOffsetCommit], Error]
     version: int
     takes_older_epochs: bool
     topic_ids: Mapping[str, str]
+    tells_stale_epoch: bool
 
 
 class Group(ABC):

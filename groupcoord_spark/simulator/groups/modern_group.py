@@ -118,7 +118,7 @@ class ModernGroup(Group):
             epochs = self.epochs_of(request.member_id, request.offsets, rules.topic_ids)
             if all(since is not None and request.generation >= since for since in epochs):
                 return Error.NONE
-        return Error.ILLEGAL_GENERATION if is_transactional else Error.STALE_MEMBER_EPOCH
+        return Error.STALE_MEMBER_EPOCH if rules.tells_stale_epoch else Error.ILLEGAL_GENERATION
 
     def validate_fetch(self, requested: GroupToFetch) -> Error:
         """The error of a fetch of offsets: a request without a member id is an administrator's."""

@@ -91,17 +91,26 @@ def _check_transactional_commit(broker: Broker, call: Call, request: TxnOffsetCo
     group = broker.group(request.group_id or "")
     if group is None:
         if request.generation >= 0 and not broker.release.txn_commit_creates_group:
-            return Error.ILLEGAL_GENERATION
+            return Error.GROUP_ID_NOT_FOUND if _tells_group_errors(broker, request) else Error.ILLEGAL_GENERATION
         group = broker.create_group(request.group_id or "")
         group.created_by = call
     return group.validate_commit(request, _commit_rules(broker, request))
+
+
+def _tells_group_errors(broker: Broker, request: TxnOffsetCommit) -> bool:
+    """Whether the version of the request knows GROUP_ID_NOT_FOUND and STALE_MEMBER_EPOCH."""
+    since = broker.release.txn_commit_tells_since
+    return since is not None and broker.release.version_of(request) >= since
 
 
 def _commit_rules(broker: Broker, request: OffsetCommit | TxnOffsetCommit) -> CommitRules:
     release = broker.release
     checks = release.commit_checks if isinstance(request, OffsetCommit) else release.txn_commit_checks
     topic_ids = {name: topic.topic_id for name, topic in (broker.settings.topics or {}).items()}
-    return CommitRules(partial(first_error, checks), release.version_of(request), release.commits_by_older_epoch, topic_ids)
+    tells_stale_epoch = isinstance(request, OffsetCommit) or _tells_group_errors(broker, request)
+    return CommitRules(
+        partial(first_error, checks), release.version_of(request), release.commits_by_older_epoch, topic_ids, tells_stale_epoch
+    )
 
 
 def _store(

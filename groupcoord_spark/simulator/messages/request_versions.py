@@ -1,6 +1,6 @@
 """The versions of requests that each release of Kafka knows, as a broker and as a client.
 
-Source: ``ApiKeys`` of kafka-clients 0.10.1 to 4.3 on Maven Central, without versions that are marked unstable. Brokers 3.7
+Source: ``ApiKeys`` of kafka-clients 0.10.1 to 4.4 on Maven Central, without versions that are marked unstable. Brokers 3.7
 to 3.9 know ConsumerGroupHeartbeat version 0, but refuse it by default (``group.coordinator.rebalance.protocols``): here it comes with 4.0.
 Requests of share groups come with 4.2: before, share groups were a preview, off by default and with other rules.
 """
@@ -32,8 +32,8 @@ _NEWEST: Final[Mapping[type, tuple[tuple[Release, int], ...]]] = {
     requests.ConsumerGroupDescribe: (((4, 0), 1),),
     requests.ShareGroupHeartbeat: (((4, 2), 1),),
     requests.ShareGroupDescribe: (((4, 2), 1),),
-    StreamsGroupHeartbeat: (((4, 2), 0),),
-    StreamsGroupDescribe: (((4, 2), 0),),
+    StreamsGroupHeartbeat: (((4, 2), 0), ((4, 4), 1)),
+    StreamsGroupDescribe: (((4, 2), 0), ((4, 4), 1)),
     requests.OffsetCommit: (((0, 10), 2), ((0, 11), 3), ((2, 0), 4), ((2, 1), 6), ((2, 3), 7), ((2, 4), 8), ((3, 7), 9), ((4, 2), 10)),
     requests.OffsetFetch: (
         *(((0, 10), 1), ((0, 10, 2), 2), ((0, 11), 3), ((2, 0), 4), ((2, 1), 5), ((2, 4), 6), ((2, 5), 7), ((3, 0), 8), ((3, 7), 9)),
@@ -42,10 +42,10 @@ _NEWEST: Final[Mapping[type, tuple[tuple[Release, int], ...]]] = {
     requests.FindCoordinator: (((0, 10), 0), ((0, 11), 1), ((2, 0), 2), ((2, 4), 3), ((3, 0), 4), ((3, 8), 5), ((3, 9), 6)),
     requests.DescribeGroups: (((0, 10), 0), ((0, 11), 1), ((2, 0), 2), ((2, 3), 3), ((2, 4), 5), ((4, 0), 6)),
     requests.ListGroups: (((0, 10), 0), ((0, 11), 1), ((2, 0), 2), ((2, 4), 3), ((2, 6), 4), ((3, 8), 5)),
-    requests.DeleteGroups: (((1, 1), 0), ((2, 0), 1), ((2, 4), 2)),
+    requests.DeleteGroups: (((1, 1), 0), ((2, 0), 1), ((2, 4), 2), ((4, 4), 3)),
     requests.OffsetDelete: (((2, 4), 0),),
     requests.AddOffsetsToTxn: (((0, 11), 0), ((2, 0), 1), ((2, 7), 2), ((2, 8), 3), ((3, 8), 4)),
-    requests.TxnOffsetCommit: (((0, 11), 0), ((2, 0), 1), ((2, 1), 2), ((2, 5), 3), ((3, 8), 4), ((4, 0), 5)),
+    requests.TxnOffsetCommit: (((0, 11), 0), ((2, 0), 1), ((2, 1), 2), ((2, 5), 3), ((3, 8), 4), ((4, 0), 5), ((4, 4), 6)),
     requests.WriteTxnMarkers: (((0, 11), 0), ((2, 8), 1), ((4, 2), 2)),
     requests.EndTxn: (((0, 11), 0), ((2, 0), 1), ((2, 7), 2), ((2, 8), 3), ((3, 8), 4), ((4, 0), 5)),
 }

@@ -21,6 +21,7 @@ class StatusCode(IntEnum):
     MISSING_INTERNAL_TOPICS = 3
     SHUTDOWN_APPLICATION = 4
     ASSIGNMENT_DELAYED = 5
+    MISSING_CLIENT_TAGS = 6
 
 
 class Status(NamedTuple):
@@ -47,6 +48,8 @@ class StreamsGroupHeartbeatAnswer(Answer):
     member_id: str | None = None
     member_epoch: int = 0
     heartbeat_interval_ms: int = 0
+    task_offset_interval_ms: int = 0
+    acceptable_recovery_lag: int = 0
     status: tuple[Status, ...] = ()
     active_tasks: Tasks | None = None
     standby_tasks: Tasks | None = None

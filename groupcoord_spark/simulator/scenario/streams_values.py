@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from groupcoord_spark.errors import UsageError
-from groupcoord_spark.simulator.broker.streams_settings import SETTINGS_OF_GROUPS
+from groupcoord_spark.simulator.broker.streams_settings import RACK_AWARE_TAGS_OF_GROUP, SETTINGS_OF_GROUPS
 from groupcoord_spark.simulator.messages.streams_requests import CopartitionGroup, InternalTopic, Subtopology, Tasks, Topology
 from groupcoord_spark.simulator.scenario.values import PARTITIONS, TEXT, TEXTS, WHOLE, Kind, described, mapping_of, nearest, value_of
 from groupcoord_spark.simulator.scenario.yaml_text import MistakeError, line_of
@@ -109,14 +109,18 @@ def _tags(value: Any) -> Mapping[str, str]:
     return {name: value_of(TEXT, tag, f"tag {name!r}") for name, tag in mapping_of(value, "tags").items()}
 
 
-def _group_settings(value: Any) -> Mapping[str, int]:
+def _group_settings(value: Any) -> Mapping[str, int | str]:
     if not isinstance(value, dict):
         raise ValueError
     given = mapping_of(value, "settings of the group")
     for name in given:
         if name not in SETTINGS_OF_GROUPS:
             raise MistakeError(f"{name!r} is no setting of a streams group. {nearest(name, SETTINGS_OF_GROUPS)}", line_of(given, name))
-    return {name: value_of(WHOLE, number, name) for name, number in given.items()}
+    return {name: value_of(_kind_of_setting(name), setting, name) for name, setting in given.items()}
+
+
+def _kind_of_setting(name: str) -> Kind:
+    return TEXT if name == RACK_AWARE_TAGS_OF_GROUP else WHOLE
 
 
 _TOPIC_LISTS: Final = dict.fromkeys(("source_topics", "source_topic_regex", "repartition_sink_topics"), TEXTS.schema)
@@ -153,6 +157,6 @@ ENDPOINT: Final = Kind("a host and a port such as app-1:8080", {"type": "string"
 TAGS: Final = Kind("tags such as {zone: a}", _object_of(TEXT.schema), _tags)
 GROUP_SETTINGS: Final = Kind(
     "settings such as {streams.num.standby.replicas: 1}",
-    {"type": "object", "properties": dict.fromkeys(SETTINGS_OF_GROUPS, WHOLE.schema), "additionalProperties": False},
+    {"type": "object", "properties": {name: _kind_of_setting(name).schema for name in SETTINGS_OF_GROUPS}, "additionalProperties": False},
     _group_settings,
 )

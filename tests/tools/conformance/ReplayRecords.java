@@ -6,6 +6,7 @@ import java.lang.reflect.InvocationTargetException;
 import java.lang.reflect.Method;
 import java.lang.reflect.Modifier;
 import java.lang.reflect.Proxy;
+import java.net.InetAddress;
 import java.nio.ByteBuffer;
 import java.nio.charset.StandardCharsets;
 import java.util.Arrays;
@@ -17,12 +18,16 @@ import java.util.Map;
 import java.util.Optional;
 import java.util.TreeSet;
 
+import com.fasterxml.jackson.databind.JsonNode;
+import com.fasterxml.jackson.databind.ObjectMapper;
 import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.common.config.AbstractConfig;
 import org.apache.kafka.common.config.ConfigDef;
+import org.apache.kafka.common.protocol.Errors;
 import org.apache.kafka.common.requests.TransactionResult;
 import org.apache.kafka.common.utils.Time;
 import org.apache.kafka.coordinator.common.runtime.CoordinatorRecord;
+import org.apache.kafka.coordinator.common.runtime.CoordinatorResult;
 import org.apache.kafka.coordinator.group.Group;
 import org.apache.kafka.coordinator.group.GroupCoordinatorConfig;
 import org.apache.kafka.coordinator.group.GroupCoordinatorRecordSerde;
@@ -38,9 +43,11 @@ import org.apache.kafka.coordinator.group.modern.share.ShareGroupConfig;
  *   record OFFSET PRODUCER_ID EPOCH KEY VALUE      = and hexadecimal digits; - for null
  *   marker PRODUCER_ID EPOCH COMMIT|ABORT
  *   end                                            the load ends; a cleanup follows
+ *   load                                           the load ends; requests follow
+ *   request METHOD VERSION JSON                    of GroupCoordinatorShard, whose records are applied
  *
  * Standard output: case; refused OFFSET EXCEPTION (-1: at the end of the load); group ID TYPE STATE (ID: = and hexadecimal digits);
- * tombstone KEY; failed EXCEPTION (of the cleanup). Signatures that differ between releases are called by reflection.
+ * tombstone KEY; failed EXCEPTION (of the cleanup); answer ERROR JSON and record KEY VALUE (of a request). Signatures that differ between releases are called by reflection.
  */
 public class ReplayRecords {
     private static final HexFormat HEX = HexFormat.of();
@@ -49,6 +56,7 @@ public class ReplayRecords {
     private final Object metadata;
     private final GroupCoordinatorShard shard;
     private final GroupCoordinatorRecordSerde serde = new GroupCoordinatorRecordSerde();
+    private long nextOffset = 0;
 
     ReplayRecords(Map<String, Object> settings, long nowMs) throws Exception {
         Map<Class<?>, Object> parts = new HashMap<>();
@@ -150,7 +158,7 @@ public class ReplayRecords {
         System.out.println("refused " + offset + " " + e.getClass().getSimpleName() + " " + message);
     }
 
-    private void end() throws Exception {
+    private void load() throws Exception {
         Method onLoaded = Arrays.stream(GroupCoordinatorShard.class.getMethods())
             .filter(method -> method.getName().equals("onLoaded") && !method.isBridge()).findFirst().orElseThrow();
         Class<?> image = onLoaded.getParameterTypes()[0];
@@ -159,6 +167,41 @@ public class ReplayRecords {
         } catch (InvocationTargetException e) {
             refused(-1, e.getCause());
         }
+    }
+
+    /** Hands a request, in Kafka's JSON, to the coordinator, and applies the records that it makes. */
+    private void request(String name, short version, String json) throws Exception {
+        Method handler = Arrays.stream(GroupCoordinatorShard.class.getMethods())
+            .filter(method -> method.getName().equals(name) && method.getParameterCount() == 2).findFirst().orElseThrow();
+        Class<?>[] types = handler.getParameterTypes();
+        Object request = Class.forName(types[1].getName() + "JsonConverter").getMethod("read", JsonNode.class, short.class)
+            .invoke(null, new ObjectMapper().readTree(json), version);
+        Object context = stub(types[0], Map.of(
+            "requestVersion", (int) version, "clientId", "client", "clientAddress", InetAddress.getLoopbackAddress()));
+        CoordinatorResult<?, ?> result;
+        try {
+            result = (CoordinatorResult<?, ?>) handler.invoke(shard, context, request);
+        } catch (InvocationTargetException e) {
+            System.out.println("answer " + Errors.forException(e.getCause()) + " {}");
+            return;
+        }
+        Object answer = result.response() instanceof Map.Entry<?, ?> entry ? entry.getKey() : result.response();
+        if (answer instanceof Record) {
+            answer = answer.getClass().getMethod("data").invoke(answer);
+        }
+        JsonNode shown = (JsonNode) Class.forName(answer.getClass().getName() + "JsonConverter")
+            .getMethod("write", answer.getClass(), short.class).invoke(null, answer, version);
+        System.out.println("answer NONE " + shown);
+        for (Object one : result.records()) {
+            CoordinatorRecord record = (CoordinatorRecord) one;
+            byte[] value = serde.serializeValue(record);
+            System.out.println("record " + HEX.formatHex(serde.serializeKey(record)) + " " + (value == null ? "-" : HEX.formatHex(value)));
+            shard.replay(nextOffset++, -1, (short) -1, record);
+        }
+    }
+
+    private void end() throws Exception {
+        load();
         for (Object groupId : new TreeSet<>((Collection<?>) call(metadata, "groupIds"))) {
             Group group = (Group) call(metadata, "group", groupId);
             System.out.println("group =" + hex((String) groupId) + " " + group.type() + " " + group.stateAsString());
@@ -207,6 +250,8 @@ public class ReplayRecords {
                 case "record" -> coordinator.replay(words);
                 case "marker" -> coordinator.shard.replayEndTransactionMarker(
                     Long.parseLong(words[1]), Short.parseShort(words[2]), TransactionResult.valueOf(words[3]));
+                case "load" -> coordinator.load();
+                case "request" -> coordinator.request(words[1], Short.parseShort(words[2]), line.split(" ", 4)[3]);
                 case "end" -> coordinator.end();
                 default -> throw new IllegalArgumentException(line);
             }

@@ -75,7 +75,7 @@ def join_consumer_group(broker: Broker, call: Call, request: JoinGroup, group: C
 
 
 def _join_error(broker: Broker, request: JoinGroup, group: ConsumerGroup) -> Error:
-    if request.member_id not in group.members and len(group.members) >= broker.settings.group_consumer_max_size:
+    if ConsumerStep(broker, group.group_id).is_full(group, request.member_id, request.group_instance_id):
         return Error.GROUP_MAX_SIZE_REACHED
     if request.protocol_type != CONSUMER or not _is_supported(group, request.protocols):
         return Error.INCONSISTENT_GROUP_PROTOCOL
@@ -86,8 +86,11 @@ def _join_error(broker: Broker, request: JoinGroup, group: ConsumerGroup) -> Err
             return Error.UNKNOWN_MEMBER_ID
         if static_id != request.member_id:
             return Error.FENCED_INSTANCE_ID
+    if instance_id is not None and group.is_left_behind(instance_id):
+        return Error.UNKNOWN_MEMBER_ID
     if read_subscription(request.protocols) is None and (request.member_id or instance_id is not None):
-        return Error.UNKNOWN_SERVER_ERROR
+        is_refused = broker.release.refuses_malformed_subscription
+        return Error.INCONSISTENT_GROUP_PROTOCOL if is_refused else Error.UNKNOWN_SERVER_ERROR
     return Error.NONE
 
 

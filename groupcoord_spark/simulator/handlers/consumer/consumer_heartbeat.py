@@ -119,19 +119,19 @@ class ConsumerStep(GroupStep[ConsumerGroup]):
         """One heartbeat of a member that joins or stays."""
         broker = self.broker
         group = self._group_for(request)
-        if request.member_id not in group.members and len(group.members) >= broker.settings.group_consumer_max_size:
+        if self.is_full(group, request.member_id, request.group_instance_id):
             raise RefusedError(Error.GROUP_MAX_SIZE_REACHED)
         reported = None if request.partitions is None else self.with_ids(request.partitions)
         member_id = request.member_id or broker.new_member_id(request.client_id, request.client_id)
         self._check_or_create_member(group, request, member_id, reported)
         before = group.members[member_id].metadata if member_id in group.members else None
-        metadata = self._metadata(before, request)
+        metadata, assignor = self._metadata(before, request), group.replayed.protocol(KAFKAS_ASSIGNORS)
         if metadata != before:
             self.add(group.member_record(member_id, metadata))
+        assignor_changed = broker.release.changed_assignor_bumps_epoch and assignor != group.replayed.protocol(KAFKAS_ASSIGNORS)
         subscription_changed = (before or ConsumerGroup.new_member)["subscribed_topic_names"] != metadata["subscribed_topic_names"]
         regex_changed = self._update_regexes(group, before, metadata)
-        bumps = subscription_changed or regex_changed
-        self.refresh_metadata_if_due(group, bumps=bumps)
+        self.refresh_metadata_if_due(group, bumps=subscription_changed or regex_changed or assignor_changed)
         self.update_targets(group)
         assigned_before = current_assignment(group.members[member_id]).assigned
         self.reconcile(group, member_id, reported, subscription_changed=subscription_changed or regex_changed)
@@ -150,6 +150,12 @@ class ConsumerStep(GroupStep[ConsumerGroup]):
             broker.settings.group_consumer_heartbeat_interval_ms,
             self._with_names(current.assigned) if shows else None,
         )
+
+    def is_full(self, group: ConsumerGroup, member_id: str, instance_id: str | None) -> bool:
+        """Whether the group has as many members as it may have, and this one is not among them."""
+        spares_static = self.broker.release.size_limit_spares_known_members and instance_id is not None
+        is_known = member_id in group.members or (spares_static and group.static_member_id(instance_id or "") is not None)
+        return not is_known and len(group.members) >= self.broker.settings.group_consumer_max_size
 
     def leave(self, request: ConsumerGroupHeartbeat) -> ConsumerGroupHeartbeatAnswer:
         """A member leaves, or leaves for a while."""
@@ -231,14 +237,17 @@ class ConsumerStep(GroupStep[ConsumerGroup]):
         if instance_id is not None:
             static_id = group.static_member_id(instance_id)
             if epoch == 0:
-                if static_id is not None and static_id != member_id:
-                    if group.members[static_id].member_epoch != LEFT_FOR_A_WHILE:
+                if group.is_left_behind(instance_id):
+                    raise RefusedError(Error.UNKNOWN_MEMBER_ID)
+                if static_id is not None:
+                    static = group.members[static_id]
+                    if static.member_epoch != LEFT_FOR_A_WHILE and not uses_classic_protocol(static):
                         raise RefusedError(Error.UNRELEASED_INSTANCE_ID)
                     self.replace(group, static_id, member_id)
-                    return
-            elif static_id is None:
+                return
+            if static_id is None:
                 raise RefusedError(Error.UNKNOWN_MEMBER_ID)
-            elif static_id != member_id:
+            if static_id != member_id:
                 raise RefusedError(Error.FENCED_INSTANCE_ID)
         member = group.members.get(member_id)
         if member is None:
@@ -259,7 +268,8 @@ class ConsumerStep(GroupStep[ConsumerGroup]):
         metadata, target, current = old.metadata, group.target_of(old_id), current_assignment(old)
         for record in group.removal_records(old_id):
             self.add(record)
-        self.replaced.append(old_id)
+        if old_id != new_id:
+            self.replaced.append(old_id)
         self.add(group.member_record(new_id, metadata))
         self.add(group.target_record(new_id, target))
         self.add(group.assignment_record(new_id, current._replace(epoch=0, previous_epoch=0)))

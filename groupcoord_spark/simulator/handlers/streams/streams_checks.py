@@ -14,7 +14,7 @@ from groupcoord_spark.simulator.broker.permissions import Denied
 from groupcoord_spark.simulator.groups.streams_tasks import CurrentTasks, Owned, tasks_by_subtopology
 from groupcoord_spark.simulator.groups.streams_topology import INTERNAL_TOPICS_OF_KAFKA, ConfiguredTopology, all_topics
 from groupcoord_spark.simulator.messages.errors import Error
-from groupcoord_spark.simulator.messages.requests import LEAVE_EPOCH
+from groupcoord_spark.simulator.messages.requests import LEAVE_EPOCH, LEFT_FOR_A_WHILE
 from groupcoord_spark.simulator.messages.streams_requests import StreamsGroupHeartbeat, Tasks
 
 _TOPIC_NAME: Final = re.compile(r"[a-zA-Z0-9._-]{1,249}")
@@ -30,13 +30,12 @@ def topics_error(request: StreamsGroupHeartbeat, denied: Denied) -> Error:
     return Error.TOPIC_AUTHORIZATION_FAILED if topics & denied.topics else Error.NONE
 
 
-def request_error(request: StreamsGroupHeartbeat) -> Error:
-    """The error for a request that no group would accept."""
+def request_error(request: StreamsGroupHeartbeat, *, has_static_members: bool) -> Error:
+    """The error for a request that no group would accept. has_static_members: the release knows static members of streams groups."""
     topology, tasks = request.topology, (request.active_tasks, request.standby_tasks, request.warmup_tasks)
     joins = request.member_epoch == 0
     uses_what_is_not_there = (
-        request.group_instance_id is not None
-        or bool(request.warmup_tasks)
+        (not has_static_members and (request.group_instance_id is not None or bool(request.warmup_tasks)))
         or (topology is not None and any(subtopology.source_topic_regex for subtopology in topology.subtopologies))
     )
     is_incomplete = (
@@ -44,7 +43,9 @@ def request_error(request: StreamsGroupHeartbeat) -> Error:
         or not (request.group_id or "").strip()
         or (request.rack_id is not None and not request.rack_id.strip())
         or (joins and (request.rebalance_timeout_ms is None or any(tasks) or topology is None))
-        or request.member_epoch < LEAVE_EPOCH
+        or (request.group_instance_id is not None and not request.group_instance_id.strip())
+        or request.member_epoch < (LEFT_FOR_A_WHILE if has_static_members else LEAVE_EPOCH)
+        or (request.member_epoch == LEFT_FOR_A_WHILE and request.group_instance_id is None)
     )
     if uses_what_is_not_there or is_incomplete:
         return Error.INVALID_REQUEST

@@ -18,11 +18,14 @@ from groupcoord_spark.simulator.broker.broker import Broker
 from groupcoord_spark.simulator.broker.coordinator_checks import coordinator_error
 from groupcoord_spark.simulator.broker.group_step import REFRESH_MS, GroupStep, known_topics
 from groupcoord_spark.simulator.broker.streams_settings import (
+    acceptable_recovery_lag,
     assignment_interval_ms,
     heartbeat_interval_ms,
     initial_delay_ms,
+    rack_aware_tags,
     session_timeout_ms,
     standby_replicas,
+    task_offset_interval_ms,
 )
 from groupcoord_spark.simulator.groups.classic_group import ClassicGroup
 from groupcoord_spark.simulator.groups.clock import TimerKind
@@ -32,7 +35,16 @@ from groupcoord_spark.simulator.groups.streams_group import (
     StreamsGroup,
     changed_metadata,
 )
-from groupcoord_spark.simulator.groups.streams_tasks import ACTIVE, KINDS, UNREVOKED, CurrentTasks, Owned, reconciled, tasks_by_subtopology
+from groupcoord_spark.simulator.groups.streams_tasks import (
+    ACTIVE,
+    KINDS,
+    NOTHING,
+    UNREVOKED,
+    CurrentTasks,
+    Owned,
+    reconciled,
+    tasks_by_subtopology,
+)
 from groupcoord_spark.simulator.groups.streams_topology import (
     ConfiguredTopology,
     configured_topology,
@@ -51,13 +63,17 @@ from groupcoord_spark.simulator.handlers.streams.streams_endpoints import endpoi
 from groupcoord_spark.simulator.messages.calls import Call
 from groupcoord_spark.simulator.messages.errors import Error, RefusedError
 from groupcoord_spark.simulator.messages.records import RecordToWrite, WrittenRecord
-from groupcoord_spark.simulator.messages.requests import LEAVE_EPOCH
+from groupcoord_spark.simulator.messages.requests import LEAVE_EPOCH, LEFT_FOR_A_WHILE
 from groupcoord_spark.simulator.messages.streams_answers import EndpointPartitions, Status, StatusCode, StreamsGroupHeartbeatAnswer
 from groupcoord_spark.simulator.messages.streams_requests import StreamsGroupHeartbeat
 
 INTERNAL_TOPICS_MS: Final = 1
 """How long the simulated cluster takes to make internal topics."""
 STANDBY_REPLICAS: Final = "num.standby.replicas"
+RACK_AWARE_TAGS: Final = "rack.aware.assignment.tags"
+_FIRST_VERSION_WITH_MISSING_TAGS: Final = 1
+_EPOCH_FIELDS_OF_STATIC_MEMBERS: Final = ("topology_epoch", "rack_id", "client_tags", "process_id")
+"""A change of these fields makes a new group epoch where the member is static; of a dynamic member a change of any field does."""
 _NOT_VALIDATED: Final = -1
 _FIRST_ASSIGNMENT_EPOCH: Final = 1
 """Of members that wait for the first assignment: in 4.2, too, where a group is made with epoch 0 and gets epoch 2 first, as since 4.3."""
@@ -72,7 +88,7 @@ def streams_group_heartbeat(broker: Broker, call: Call, request: StreamsGroupHea
         raise UsageError("A streams group needs the topics of the cluster: name those that exist, with their numbers of partitions.")
     error = topics_error(request, broker.denied)
     if error is Error.NONE and broker.is_active:
-        error = request_error(request)
+        error = request_error(request, has_static_members=broker.release.streams_has_static_members)
     if error is Error.NONE:
         error = coordinator_error(broker, StreamsGroupHeartbeat, request.group_id)
     if error is not Error.NONE:
@@ -80,7 +96,7 @@ def streams_group_heartbeat(broker: Broker, call: Call, request: StreamsGroupHea
         return
     step = StreamsStep(broker, request.group_id or "")
     try:
-        answer = step.leave(request) if request.member_epoch == LEAVE_EPOCH else step.heartbeat(request)
+        answer = step.leave(request) if request.member_epoch <= LEAVE_EPOCH else step.heartbeat(request)
     except RefusedError as refused:
         broker.answer(call, StreamsGroupHeartbeatAnswer(refused.error))
         return
@@ -112,6 +128,8 @@ class StreamsStep(GroupStep[StreamsGroup]):
         """What the group's topology makes of the topics, once this step has looked at them."""
         self._is_new = self.group is None
         self._deadline_ms: int | None = None
+        self._replaced_id: str | None = None
+        """The static member in whose place the sender comes back with a new member id."""
         self._topology: Mapping[str, Any] = {}
 
     def copied(self, group: StreamsGroup | None) -> Mapping[str, Any]:
@@ -130,11 +148,14 @@ class StreamsStep(GroupStep[StreamsGroup]):
         group, member_id = self._group_for(request), request.member_id
         current = self._current_of(group, request)
         status: list[Status] = []
-        before = group.metadata_of(member_id)
+        before = group.metadata_of(self._replaced_id or member_id)
         metadata = changed_metadata(before, request)
-        changes = metadata != before
-        if changes:
+        if request.member_epoch == 0 and request.user_endpoint is None and self.broker.release.endpoint_change_bumps_epoch:
+            metadata["user_endpoint"] = None
+        if metadata != before:
             self.records.append(group.member_record(member_id, metadata))
+        counts = metadata if request.group_instance_id is None else _EPOCH_FIELDS_OF_STATIC_MEMBERS
+        changes = any(metadata[name] != before[name] for name in counts)
         topology = self._topology = self._topology_for(group, request)
         of_group = group.replayed.topology
         if of_group is not None and metadata["topology_epoch"] < of_group["epoch"]:
@@ -143,10 +164,11 @@ class StreamsStep(GroupStep[StreamsGroup]):
         self._start_initial_delay(group)
         targets = self._update_targets(group, epoch, configured, status, {member_id: metadata})
         after = self._reconcile(group, request, current, metadata, targets)
+        endpoint_changed = metadata["user_endpoint"] != before["user_endpoint"]
         self.restart_session(group, member_id)
         if request.shutdown_application and group.shutdown_by is None:
             group.shutdown_by = member_id
-        return self._answer(group, request, current, after, metadata, status)
+        return self._answer(group, request, current, after, metadata, status, endpoint_changed=endpoint_changed)
 
     def leave(self, request: StreamsGroupHeartbeat) -> StreamsGroupHeartbeatAnswer:
         """A member leaves."""
@@ -155,9 +177,16 @@ class StreamsStep(GroupStep[StreamsGroup]):
             raise RefusedError(Error.GROUP_ID_NOT_FOUND)
         if request.shutdown_application and group.shutdown_by is None:
             group.shutdown_by = request.member_id
+        self._check_static(group, request)
         if request.member_id not in group.members:
             raise RefusedError(Error.UNKNOWN_MEMBER_ID)
-        self.remove(group, [request.member_id])
+        if request.member_epoch == LEFT_FOR_A_WHILE:
+            current = group.current_of(request.member_id)
+            kept = {kind: dict.fromkeys(tasks, 0) for kind, tasks in current.assigned.items()}
+            left = current._replace(epoch=LEFT_FOR_A_WHILE, assigned=kept, pending_revocation=NOTHING)
+            self.add(group.assignment_record(request.member_id, left))
+        else:
+            self.remove(group, [request.member_id])
         return StreamsGroupHeartbeatAnswer(Error.NONE, request.member_id, request.member_epoch)
 
     def bump_epoch(self, group: StreamsGroup) -> None:
@@ -185,12 +214,39 @@ class StreamsStep(GroupStep[StreamsGroup]):
             if classic is not None:
                 self.records += classic.tombstones()
             self.group = StreamsGroup(self.group_id, ReplayedGroup(self.broker.release.semantics))
-        if joins and len(self.group.members) >= self.broker.settings.group_streams_max_size:
+        is_known = self.broker.release.size_limit_spares_known_members and (
+            request.member_id in self.group.members or self.group.static_member_id(request.group_instance_id or "") is not None
+        )
+        if joins and not is_known and len(self.group.members) >= self.broker.settings.group_streams_max_size:
             raise RefusedError(Error.GROUP_MAX_SIZE_REACHED)
         return self.group
 
+    def _check_static(self, group: StreamsGroup, request: StreamsGroupHeartbeat) -> None:
+        """Raises RefusedError unless the sender, if it names an instance id, is the member with this id."""
+        if request.group_instance_id is not None:
+            static_id = group.static_member_id(request.group_instance_id)
+            if static_id != request.member_id:
+                raise RefusedError(Error.UNKNOWN_MEMBER_ID if static_id is None else Error.FENCED_INSTANCE_ID)
+
+    def _replace(self, group: StreamsGroup, old_id: str, new_id: str) -> CurrentTasks:
+        """A static member comes back: it keeps its target and its tasks. Raises RefusedError if it has not left."""
+        current = group.current_of(old_id)
+        if current.epoch != LEFT_FOR_A_WHILE:
+            raise RefusedError(Error.UNRELEASED_INSTANCE_ID)
+        self._replaced_id, current = old_id, current._replace(epoch=0, previous_epoch=0)
+        for record in group.removal_records(old_id):
+            self.add(record)
+        self.add(group.member_record(new_id, group.metadata_of(old_id)))
+        self.add(group.target_record(new_id, group.target_of(old_id)))
+        self.add(group.assignment_record(new_id, current))
+        return current
+
     def _current_of(self, group: StreamsGroup, request: StreamsGroupHeartbeat) -> CurrentTasks:
         """What the member has. Raises RefusedError if nobody may send this epoch."""
+        if request.group_instance_id is not None and request.member_epoch == 0:
+            static_id = group.static_member_id(request.group_instance_id)
+            return group.current_of(request.member_id) if static_id is None else self._replace(group, static_id, request.member_id)
+        self._check_static(group, request)
         if request.member_id not in group.members and request.member_epoch != 0:
             raise RefusedError(Error.UNKNOWN_MEMBER_ID)
         current = group.current_of(request.member_id)
@@ -238,11 +294,13 @@ class StreamsStep(GroupStep[StreamsGroup]):
         return epoch, configured
 
     def _configs(self) -> dict[str, str]:
-        return {STANDBY_REPLICAS: str(standby_replicas(self.broker, self.group_id))}
+        tags = rack_aware_tags(self.broker, self.group_id)
+        configs = {STANDBY_REPLICAS: str(standby_replicas(self.broker, self.group_id))}
+        return {**configs, RACK_AWARE_TAGS: ",".join(tags)} if tags else configs
 
     def _metadata(self, group: StreamsGroup) -> dict[str, Mapping[str, Any]]:
-        """Member id -> metadata, in the order of Kafka's map of members."""
-        return {member_id: group.metadata_of(member_id) for member_id in group.members_in_order()}
+        """Member id -> metadata, in the order of Kafka's map of members. Without a static member that is being replaced."""
+        return {member_id: group.metadata_of(member_id) for member_id in group.members_in_order() if member_id != self._replaced_id}
 
     def _start_initial_delay(self, group: StreamsGroup) -> None:
         """Let an Empty group wait for more members, unless it waits already."""
@@ -264,7 +322,7 @@ class StreamsStep(GroupStep[StreamsGroup]):
         sending: id -> metadata of the member that sends the heartbeat, whose tasks are asked for; empty: a timer asks.
         """
         sender = next(iter(sending), None)
-        of_sender = NO_TASKS if sender is None else group.target_of(sender)
+        of_sender = NO_TASKS if sender is None else group.target_of(self._replaced_id or sender)
         configs = group.last_configs if sender is None else self._configs()
         last_epoch, last_ms = group.replayed.assignment_epoch, group.assignment_timestamp_ms
         if self.group_id in self.partition.streams_initial_delays:
@@ -277,9 +335,11 @@ class StreamsStep(GroupStep[StreamsGroup]):
             status.append(Status(StatusCode.ASSIGNMENT_DELAYED, "streams.assignment.interval.ms"))
             return _Targets(last_epoch, of_sender)
         members = {**self._metadata(group), **sending}
-        targets = _targets(group, members, configured, int(configs.get(STANDBY_REPLICAS, 0)))
+        before = {member_id: group.target_of(member_id) for member_id in members} | dict.fromkeys(sending, of_sender)
+        targets = _targets(before, members, configured, int(configs.get(STANDBY_REPLICAS, 0)))
+        has_target = {*group.replayed.targets, *(sending if self._replaced_id is not None else ())}
         for member_id in in_hash_order(members, hash_of_text):
-            if member_id not in group.replayed.targets or targets[member_id] != group.target_of(member_id):
+            if member_id not in has_target or targets[member_id] != before[member_id]:
                 self.records.append(group.target_record(member_id, targets[member_id]))
         self.records.append(group.target_epoch_record(epoch, self.target_timestamp_ms))
         return _Targets(epoch, of_sender if sender is None else targets[sender])
@@ -313,10 +373,16 @@ class StreamsStep(GroupStep[StreamsGroup]):
         after: CurrentTasks,
         metadata: Mapping[str, Any],
         status: list[Status],
+        *,
+        endpoint_changed: bool,
     ) -> StreamsGroupHeartbeatAnswer:
-        shows = request.member_epoch == 0 or after.assigned != before.assigned
-        if shows and metadata["user_endpoint"] is not None:
-            group.endpoint_epoch += 1
+        tasks_changed = after.assigned != before.assigned
+        shows = request.member_epoch == 0 or tasks_changed
+        has_endpoint = metadata["user_endpoint"] is not None
+        if self.broker.release.endpoint_change_bumps_epoch:
+            group.endpoint_epoch += endpoint_changed or (tasks_changed and has_endpoint)
+        else:
+            group.endpoint_epoch += shows and has_endpoint
         endpoints = None
         if group.endpoint_epoch != request.endpoint_information_epoch:
             endpoints = self._endpoints(group, request.member_id, metadata, after)
@@ -324,13 +390,19 @@ class StreamsStep(GroupStep[StreamsGroup]):
             status.append(self.configured.problem)
         if group.shutdown_by is not None:
             status.append(Status(StatusCode.SHUTDOWN_APPLICATION, group.shutdown_by))
+        tags = {tag["key"] for tag in metadata["client_tags"]}
+        missing = [tag for tag in rack_aware_tags(self.broker, self.group_id) if tag not in tags]
+        if missing and self.broker.release.version_of(request) >= _FIRST_VERSION_WITH_MISSING_TAGS:
+            status.append(Status(StatusCode.MISSING_CLIENT_TAGS, ", ".join(missing)))
         is_known = self.group_id in self.partition.groups
         return StreamsGroupHeartbeatAnswer(
             Error.NONE,
             request.member_id,
             after.epoch,
             heartbeat_interval_ms(self.broker, self.group_id),
-            tuple(status),
+            status=tuple(status),
+            task_offset_interval_ms=task_offset_interval_ms(self.broker, self.group_id),
+            acceptable_recovery_lag=acceptable_recovery_lag(self.broker, self.group_id),
             endpoint_information_epoch=group.endpoint_epoch if is_known else 0,
             partitions_by_user_endpoint=endpoints,
             **{f"{kind}_tasks": tasks_by_subtopology(after.assigned[kind]) for kind in KINDS if shows},
@@ -340,7 +412,7 @@ class StreamsStep(GroupStep[StreamsGroup]):
         self, group: StreamsGroup, member_id: str, metadata: Mapping[str, Any], after: CurrentTasks
     ) -> tuple[EndpointPartitions, ...]:
         """The partitions of each member that has an endpoint, the sender last. Kafka fails while the topics do not fit."""
-        members = [(other, group.metadata_of(other), group.current_of(other)) for other in group.members_in_order() if other != member_id]
+        members = [(other, group.metadata_of(other), group.current_of(other)) for other in self._metadata(group) if other != member_id]
         with_endpoint = [(of, tasks) for _, of, tasks in (*members, (member_id, metadata, after)) if of["user_endpoint"] is not None]
         if with_endpoint and (self.configured is None or self.configured.subtopologies is None):
             raise RefusedError(Error.UNKNOWN_SERVER_ERROR)
@@ -406,12 +478,11 @@ class StreamsStep(GroupStep[StreamsGroup]):
 
 
 def _targets(
-    group: StreamsGroup, members: Mapping[str, Mapping[str, Any]], configured: ConfiguredTopology, replicas: int
+    before: Mapping[str, Owned], members: Mapping[str, Mapping[str, Any]], configured: ConfiguredTopology, replicas: int
 ) -> dict[str, Owned]:
-    """The target assignment: none while topics are missing or do not fit."""
+    """The target assignment: none while topics are missing or do not fit. before: the last target of each member."""
     if configured.subtopologies is None or not configured.is_ready:
         return dict.fromkeys(members, NO_TASKS)
-    before = {member_id: group.target_of(member_id) for member_id in members}
     of_members = {
         member_id: TaskMember(metadata["process_id"], before[member_id][ACTIVE], before[member_id]["standby"])
         for member_id, metadata in members.items()

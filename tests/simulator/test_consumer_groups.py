@@ -38,6 +38,7 @@ from groupcoord_spark.simulator.messages.requests import (
     OffsetDelete,
     OffsetFetch,
     OffsetToCommit,
+    TxnOffsetCommit,
 )
 from tests.examples import examples
 from tests.simulator.rules import plays
@@ -69,6 +70,10 @@ class Crowd(Scene):
             if answer.assignment is not None:
                 self.owned[name] = dict(answer.assignment)
         return answer
+
+    def group_epoch(self) -> int:
+        """The group epoch."""
+        return self.simulator.group_of(GROUP, ConsumerGroup).epoch
 
     def settle(self, *names: str) -> None:
         """Heartbeats until nothing changes any more."""
@@ -430,3 +435,88 @@ def _seen(record: WrittenRecord) -> tuple[Any, ...]:
         for name in ("assigned_partitions", "partitions_pending_revocation")
     ]
     return 8, member_id, value["member_epoch"], value["previous_member_epoch"], value["state"], *held
+
+
+class TestKafka44:
+    @pytest.mark.parametrize(("version", "key_types"), [("4.3.1", [8, 7, 5, 3]), ("4.4.0", [8, 7, 5, 3, 6])])
+    def test_the_last_member_that_goes_leaves_a_target_assignment_of_the_new_epoch(self, version: str, key_types: list[int]) -> None:
+        crowd = Crowd(version)
+        crowd.beat("a")
+        count = len(crowd.records)
+        crowd.beat("a", -1)
+        assert [record.key_type for record in crowd.records[count:]] == key_types
+        epoch, last = crowd.records[count + 3].value, crowd.records[-1].value
+        assert epoch is not None and last is not None and epoch["epoch"] == crowd.group_epoch()
+        if version == "4.4.0":
+            assert last == {"assignment_epoch": epoch["epoch"], "assignment_timestamp_ms": 0}
+
+    @pytest.mark.parametrize(("version", "bumps"), [("4.3.1", 0), ("4.4.0", 1)])
+    def test_a_changed_server_assignor_makes_a_new_group_epoch(self, version: str, bumps: int) -> None:
+        crowd = Crowd(version)
+        crowd.beat("a")
+        crowd.settle("a")
+        before = crowd.group_epoch()
+        crowd.beat("a", server_assignor="range")
+        assert crowd.group_epoch() == before + bumps
+
+    @pytest.mark.parametrize(("version", "error"), [("4.3.1", Error.UNKNOWN_MEMBER_ID), ("4.4.0", Error.NONE)])
+    def test_a_member_with_another_instance_id_is_forgotten_by_its_former_one(self, version: str, error: Error) -> None:
+        crowd = Crowd(version)
+        crowd.beat("a", group_instance_id="i")
+        crowd.beat("a", 0, group_instance_id="j")
+        assert crowd.beat("a", group_instance_id="j").error is Error.NONE
+        crowd.beat("a", -1, group_instance_id="j")
+        assert crowd.beat("b", group_instance_id="i").error is error
+
+    @pytest.mark.parametrize(("version", "error"), [("4.3.1", Error.GROUP_MAX_SIZE_REACHED), ("4.4.0", Error.NONE)])
+    def test_a_static_member_comes_back_to_a_full_group(self, version: str, error: Error) -> None:
+        crowd = Crowd(version, group_consumer_max_size=1)
+        crowd.beat("a", group_instance_id="i")
+        crowd.beat("a", -2, group_instance_id="i")
+        assert crowd.beat("b", group_instance_id="i").error is error
+
+    @pytest.mark.parametrize(
+        ("version", "request_version", "errors"),
+        [
+            ("4.3.1", 5, [Error.ILLEGAL_GENERATION, Error.ILLEGAL_GENERATION]),
+            ("4.4.0", 5, [Error.ILLEGAL_GENERATION, Error.ILLEGAL_GENERATION]),
+            ("4.4.0", 6, [Error.STALE_MEMBER_EPOCH, Error.GROUP_ID_NOT_FOUND]),
+        ],
+    )
+    def test_txn_offset_commit_tells_its_errors_by_its_version(self, version: str, request_version: int, errors: list[Error]) -> None:
+        crowd = Crowd(version)
+        crowd.beat("a")
+        offsets = (OffsetToCommit("t", 0, 5),)
+        told = []
+        for group_id in (GROUP, "none"):
+            request = TxnOffsetCommit(group_id, 7, offsets, generation=9, member_id="a", version=request_version)
+            told.append(crowd.ask(request).errors["t", 0])
+        assert told == errors
+
+
+@pytest.mark.parametrize(("version", "error"), [("4.1.2", Error.FENCED_MEMBER_EPOCH), ("4.2.0", Error.NONE)])
+def test_a_known_member_may_join_again_since_4_2(version: str, error: Error) -> None:
+    crowd = Crowd(version)
+    for name in ("a", "b"):
+        crowd.beat(name)
+        crowd.settle("a", *([name] if name == "b" else []))
+    assert crowd.beat("a", 0).error is error
+
+
+@pytest.mark.parametrize("version", ["4.0.1", "4.3.1", "4.4.0"])
+def test_a_static_member_cannot_join_again_before_it_has_left(version: str) -> None:
+    crowd = Crowd(version)
+    crowd.beat("a", group_instance_id="i")
+    assert crowd.beat("a", 0, group_instance_id="i").error is Error.UNRELEASED_INSTANCE_ID
+
+
+def test_of_two_assignors_with_as_many_votes_the_new_one_wins() -> None:
+    crowd = Crowd("4.4.0")
+    crowd.beat("a", server_assignor="uniform")
+    crowd.settle("a")
+    before = crowd.group_epoch()
+    crowd.beat("b", server_assignor="uniform")
+    crowd.settle("a", "b")
+    assert crowd.group_epoch() == before + 1
+    crowd.beat("b", server_assignor="range")
+    assert crowd.group_epoch() == before + 2

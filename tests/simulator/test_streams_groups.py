@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import random
+from typing import Any
 
 import pytest
 
+from groupcoord_spark.errors import UsageError
 from groupcoord_spark.simulator import (
     AddPartitions,
     CleanUp,
@@ -41,7 +43,7 @@ DAY_MS = 86_400_000
 class Scene:
     """A broker with two topics, and everything it has written."""
 
-    def __init__(self, version: str = "4.3.1", topology: Topology = PLAIN, **properties: int) -> None:
+    def __init__(self, version: str = "4.3.1", topology: Topology = PLAIN, **properties: Any) -> None:
         settings = {"group.streams.initial.rebalance.delay.ms": 0, **{name.replace("_", "."): value for name, value in properties.items()}}
         self.log: list[WrittenRecord] = []
         self.topology = topology
@@ -50,11 +52,14 @@ class Scene:
             release_for(None, version), read_settings(settings, topics), on_entry=lambda entry: self.log.extend(entry.records)
         )
 
-    def beat(self, member_id: str, epoch: int, has: dict[str, dict[str, tuple[int, ...]]] | None = None) -> StreamsGroupHeartbeatAnswer:
+    def beat(
+        self, member_id: str, epoch: int, has: dict[str, dict[str, tuple[int, ...]]] | None = None, **fields: Any
+    ) -> StreamsGroupHeartbeatAnswer:
         """A heartbeat; has: kind -> subtopology -> partitions that the client lists, None: it lists nothing."""
         joins = {"rebalance_timeout_ms": 60_000, "topology": self.topology, "process_id": member_id[0]} if epoch == 0 else {}
         lists = {"active": {}, "standby": {}, "warmup": {}, **(has or {})} if epoch == 0 or has is not None else {}
-        request = StreamsGroupHeartbeat(GROUP, member_id, epoch, **joins, **{f"{kind}_tasks": tasks for kind, tasks in lists.items()})
+        lists_of_kinds = {f"{kind}_tasks": tasks for kind, tasks in lists.items()}
+        request = StreamsGroupHeartbeat(GROUP, member_id, epoch, **{**joins, **lists_of_kinds, **fields})
         answer = self.simulator.send(request, self.simulator.now_ms + 1_000).answer
         assert isinstance(answer, StreamsGroupHeartbeatAnswer)
         return answer
@@ -234,3 +239,56 @@ def test_a_slow_append_lets_the_answer_wait() -> None:
     scene.simulator.advance_to(1_500)
     assert call.answer is not None and call.answer.member_epoch == 2
     assert scene.group.state == "Stable"
+
+
+class TestKafka44:
+    @pytest.mark.parametrize(("version", "key_types"), [("4.3.1", [22, 21, 19, 17]), ("4.4.0", [22, 21, 19, 17, 20])])
+    def test_the_last_member_that_goes_leaves_a_target_assignment(self, version: str, key_types: list[int]) -> None:
+        scene = Scene(version)
+        scene.beat("a", 0)
+        count = len(scene.log)
+        scene.beat("a", -1)
+        assert [record.key_type for record in scene.log[count:]] == key_types
+
+    def test_a_static_member_comes_back_with_its_tasks_and_no_new_epoch(self) -> None:
+        scene = Scene("4.4.0")
+        tasks = scene.beat("a", 0, group_instance_id="i", process_id="p").active_tasks
+        epoch, count = scene.group.group_epoch, len(scene.log)
+        assert scene.beat("b", 0, group_instance_id="i").error is Error.UNRELEASED_INSTANCE_ID
+        left = scene.beat("a", -2, group_instance_id="i")
+        assert (left.error, left.member_epoch, [record.key_type for record in scene.log[count:]]) == (Error.NONE, -2, [22])
+        back = scene.beat("b", 0, group_instance_id="i", process_id="p")
+        assert (back.error, back.member_epoch, back.active_tasks, scene.group.group_epoch) == (Error.NONE, epoch, tasks, epoch)
+        assert [member.member_id for member in scene.group.members] == ["b"]
+
+    def test_static_members_need_4_4(self) -> None:
+        assert Scene("4.3.1").beat("a", 0, group_instance_id="i").error is Error.INVALID_REQUEST
+        assert Scene("4.4.0").beat("a", -2).error is Error.INVALID_REQUEST
+
+    def test_an_instance_id_belongs_to_one_member(self) -> None:
+        scene = Scene("4.4.0")
+        scene.beat("a", 0, group_instance_id="i")
+        scene.beat("b", 0)
+        assert scene.beat("b", 2, group_instance_id="i").error is Error.FENCED_INSTANCE_ID
+        assert scene.beat("a", 2, group_instance_id="j").error is Error.UNKNOWN_MEMBER_ID
+
+    def test_a_member_without_the_tags_for_standbys_is_told(self) -> None:
+        scene = Scene("4.4.0", group_streams_rack_aware_assignment_tags="zone, cluster")
+        status = scene.beat("a", 0, client_tags={"zone": "z"}).status
+        assert [(one.code.name, one.about) for one in status] == [("MISSING_CLIENT_TAGS", "cluster")]
+        of_version_0 = scene.beat("b", 0, client_tags={"zone": "z"}, version=0).status
+        assert not of_version_0
+        value = next(record.value for record in scene.log if record.key_type == 17)
+        assert value is not None and {"key": "rack.aware.assignment.tags", "value": "zone,cluster"} in value["last_assignment_configs"]
+
+    def test_settings_of_tasks_are_in_the_answer_of_4_4(self) -> None:
+        scene = Scene("4.4.0")
+        scene.simulator.act(ConfigureGroup(GROUP, "streams.task.offset.interval.ms", 20_000))
+        answer = scene.beat("a", 0)
+        assert (answer.task_offset_interval_ms, answer.acceptable_recovery_lag) == (20_000, 10_000)
+        older = Scene("4.3.1").beat("a", 0)
+        assert (older.task_offset_interval_ms, older.acceptable_recovery_lag) == (0, 0)
+
+    def test_a_setting_of_4_4_is_refused_before(self) -> None:
+        with pytest.raises(UsageError, match=r"Kafka 4\.3\.1 does not know streams\.num\.warmup\.replicas: the setting came with 4\.4"):
+            Scene("4.3.1").simulator.act(ConfigureGroup(GROUP, "streams.num.warmup.replicas", 1))

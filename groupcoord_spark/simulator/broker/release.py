@@ -139,6 +139,8 @@ class Release:
     pending_leave_rebalances: bool = False
 
     # Consumer groups (KIP-848)
+    known_member_may_join_again: bool = False
+    """A member of a consumer group that is not static may send epoch 0 at any time. Before, only after its first answer was lost."""
     consumer_assignment_interval_ms: int = 0
     share_assignment_interval_ms: int = 0
     """Default of group.consumer.assignment.interval.ms (KIP-1263)."""
@@ -151,6 +153,8 @@ class Release:
     """The last member that goes leaves a target assignment of the new group epoch, with timestamp 0 (KAFKA-20442)."""
     changed_assignor_bumps_epoch: bool = False
     """A new group epoch follows when the members elect another server assignor (KAFKA-20434)."""
+    writes_target_of_returning_member: bool = True
+    """A static member that comes back gets its target again where the heartbeat also computes a new target assignment."""
     size_limit_spares_known_members: bool = False
     """The limit of the size refuses no static member that comes back, and no member of a streams group that joins again."""
     refuses_malformed_subscription: bool = False
@@ -329,6 +333,7 @@ _CHANGES: tuple[tuple[tuple[int, ...], dict[str, Any]], ...] = (
         },
     ),
     ((4, 1), {"offset_value_version": 4, "commits_carry_topic_id": True}),
+    ((4, 2), {"known_member_may_join_again": True}),
     (
         (4, 3),
         {
@@ -346,6 +351,7 @@ _CHANGES: tuple[tuple[tuple[int, ...], dict[str, Any]], ...] = (
         {
             "last_leave_writes_target_epoch": True,
             "changed_assignor_bumps_epoch": True,
+            "writes_target_of_returning_member": False,
             "size_limit_spares_known_members": True,
             "refuses_malformed_subscription": True,
             "streams_has_static_members": True,

@@ -5,6 +5,7 @@ Rules: docs/reference/coordinator.md, chapter 13, and docs/reference/replay-rule
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Final, NamedTuple
@@ -22,6 +23,7 @@ Partition = tuple[str, int]
 STABLE, UNREVOKED, UNRELEASED = "STABLE", "UNREVOKED_PARTITIONS", "UNRELEASED_PARTITIONS"
 CLASSIC_MEMBER: Final = "classic_member_metadata"
 """The field of a member's record that only members of the classic protocol have."""
+_ASSIGNORS_IN_MAP_ORDER: Final = ("uniform", "range")
 _STATE_NUMBERS: Final = {STABLE: 0, UNREVOKED: 1, UNRELEASED: 2}
 
 
@@ -69,6 +71,23 @@ class ConsumerGroup(ModernGroup):
     def is_left_behind(self, instance_id: str) -> bool:
         """Whether the instance id is a former one of a member that has left since, so that nobody can join with it (before 4.4)."""
         return self.replayed.static_members.get(instance_id, "") not in ("", *self.members)
+
+    def elected_assignor(self, member_id: str, assignor: str | None) -> str | None:
+        """The server assignor with the most votes once a member votes for ``assignor``; None: nobody votes.
+
+        Of equal numbers the first in the order of Kafka's copy of the votes wins. Both names share a slot of its table, where the only vote
+        for a name moves the name to the front when it is given again.
+        """
+        votes = Counter(name for id_ in self.members if (name := self.metadata_of(id_)["server_assignor"]) is not None)
+        names = [name for name in _ASSIGNORS_IN_MAP_ORDER if votes[name]]
+        for name, change in ((self.metadata_of(member_id)["server_assignor"], -1), (assignor, 1)):
+            if name is not None:
+                votes[name] += change
+                if not votes[name]:
+                    names.remove(name)
+                elif name not in names:
+                    names.insert(0, name)
+        return max(names, key=votes.__getitem__, default=None)
 
     def target_of(self, member_id: str) -> list[Partition]:
         """The target assignment of a member, in the order of its record."""

@@ -196,20 +196,25 @@ def outcome_here(records: Iterable[Record], semantics: Semantics, now_ms: int = 
     )
 
 
+def run_coordinator(version: str, lines: Iterable[str], *settings: str) -> list[str]:
+    """The lines that ReplayRecords.java prints for these lines, with the classes of a release. settings: of the broker, name=value."""
+    jars = fetched_jars(f"kafka-group-coordinator-{version}", "kafka-group-coordinator", version)
+    program = Path(__file__).with_name("ReplayRecords.java")
+    options = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Dorg.slf4j.simpleLogger.defaultLogLevel=off")
+    command = [java(), *options, "-cp", f"{jars}/*", str(program), *settings]
+    done = subprocess.run(command, input="".join(f"{line}\n" for line in lines), capture_output=True, text=True, check=False, timeout=600)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.splitlines()
+
+
 def outcomes_of(
     version: str, cases: Iterable[list[Record]], *settings: str, now_ms: int = NOW_MS, retention_ms: int = RETENTION_MS
 ) -> list[Outcome]:
     """What the coordinator of a release makes of each case."""
-    jars = fetched_jars(f"kafka-group-coordinator-{version}", "kafka-group-coordinator", version)
-    script = "".join(f"{line}\n" for case in cases for line in script_of(case, now_ms))
-    program = Path(__file__).with_name("ReplayRecords.java")
-    options = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Dorg.slf4j.simpleLogger.defaultLogLevel=off")
     retention = f"offsets.retention.minutes={retention_ms // MINUTE_MS}"
-    command = [java(), *options, "-cp", f"{jars}/*", str(program), retention, *settings]
-    done = subprocess.run(command, input=script, capture_output=True, text=True, check=False, timeout=120)
-    assert done.returncode == 0, done.stderr
+    lines = (line for case in cases for line in script_of(case, now_ms))
     outcomes: list[Outcome] = []
-    for line in done.stdout.splitlines():
+    for line in run_coordinator(version, lines, retention, *settings):
         word, _, rest = line.partition(" ")
         if word == "case":
             outcomes.append(Outcome())

@@ -117,6 +117,7 @@ def _reconcile_classic_member(step: ConsumerStep, group: ConsumerGroup, member_i
         "rebalance_timeout_ms": timeout_ms,
         CLASSIC_MEMBER: classic_metadata(request.session_timeout_ms, request.protocols),
     }
+    step.elect_assignor(group, member_id, metadata)
     if metadata != before:
         step.add(group.member_record(member_id, metadata))
     has_changed = base["subscribed_topic_names"] != metadata["subscribed_topic_names"]

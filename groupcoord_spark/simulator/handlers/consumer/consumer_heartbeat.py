@@ -107,11 +107,13 @@ class ConsumerStep(GroupStep[ConsumerGroup]):
     def __init__(self, broker: Broker, group_id: str) -> None:
         super().__init__(broker, group_id)
         self.replaced: list[str] = []
+        self.returning: list[str] = []
         self.replaced_classic: ClassicGroup | None = None
         self._put_classic_back: Callable[[], None] | None = None
         self.downgraded: ClassicGroup | None = None
         self._put_group_back: Callable[[], None] | None = None
         self._rebalances = True
+        self._assignor = KAFKAS_ASSIGNORS.consumer
 
     # Requests
 
@@ -126,9 +128,10 @@ class ConsumerStep(GroupStep[ConsumerGroup]):
         self._check_or_create_member(group, request, member_id, reported)
         before = group.members[member_id].metadata if member_id in group.members else None
         metadata, assignor = self._metadata(before, request), group.replayed.protocol(KAFKAS_ASSIGNORS)
+        self.elect_assignor(group, member_id, metadata)
         if metadata != before:
             self.add(group.member_record(member_id, metadata))
-        assignor_changed = broker.release.changed_assignor_bumps_epoch and assignor != group.replayed.protocol(KAFKAS_ASSIGNORS)
+        assignor_changed = broker.release.changed_assignor_bumps_epoch and assignor != self._assignor
         subscription_changed = (before or ConsumerGroup.new_member)["subscribed_topic_names"] != metadata["subscribed_topic_names"]
         regex_changed = self._update_regexes(group, before, metadata)
         self.refresh_metadata_if_due(group, bumps=subscription_changed or regex_changed or assignor_changed)
@@ -150,6 +153,10 @@ class ConsumerStep(GroupStep[ConsumerGroup]):
             broker.settings.group_consumer_heartbeat_interval_ms,
             self._with_names(current.assigned) if shows else None,
         )
+
+    def elect_assignor(self, group: ConsumerGroup, member_id: str, metadata: Mapping[str, Any]) -> None:
+        """Take the server assignor that the members vote for once the member has this metadata. Before the metadata is written."""
+        self._assignor = group.elected_assignor(member_id, metadata["server_assignor"]) or KAFKAS_ASSIGNORS.consumer
 
     def is_full(self, group: ConsumerGroup, member_id: str, instance_id: str | None) -> bool:
         """Whether the group has as many members as it may have, and this one is not among them."""
@@ -254,6 +261,8 @@ class ConsumerStep(GroupStep[ConsumerGroup]):
             if epoch != 0:
                 raise RefusedError(Error.UNKNOWN_MEMBER_ID)
             return
+        if epoch == 0 and self.broker.release.known_member_may_join_again:
+            return
         if epoch > member.member_epoch:
             raise RefusedError(Error.FENCED_MEMBER_EPOCH)
         if epoch < member.member_epoch:
@@ -266,6 +275,8 @@ class ConsumerStep(GroupStep[ConsumerGroup]):
         """A static member comes back with a new member id: it keeps its target and its partitions."""
         old = group.members[old_id]
         metadata, target, current = old.metadata, group.target_of(old_id), current_assignment(old)
+        if new_id not in group.replayed.targets:
+            self.returning.append(new_id)
         for record in group.removal_records(old_id):
             self.add(record)
         if old_id != new_id:
@@ -325,13 +336,15 @@ class ConsumerStep(GroupStep[ConsumerGroup]):
             metadata = member.metadata or ConsumerGroup.new_member
             topics = tuple(sorted(group.topics_of(member)))
             members.append(assignors.Member(member_id, topics, metadata["instance_id"], metadata["rack_id"], owned))
-        assignor = SERVER_ASSIGNORS[group.replayed.protocol(KAFKAS_ASSIGNORS)]
+        assignor = SERVER_ASSIGNORS[self._assignor]
         existing = self.broker.settings.topics or {}
         known = {name: assignors.Topic(topic.partitions, topic_id=topic.topic_id) for name, topic in existing.items()}
         ids = topic_ids(self.broker)
+        returning = self.returning if self.broker.release.writes_target_of_returning_member else ()
         for member_id, partitions in assignor(members, known).items():
             target = [(ids[topic], number) for topic, number in partitions]
-            if member_id not in group.replayed.targets or set(target) != set(group.target_of(member_id)):
+            is_known = member_id in group.replayed.targets and member_id not in returning
+            if not is_known or set(target) != set(group.target_of(member_id)):
                 self.add(group.target_record(member_id, target))
         self.add(group.target_epoch_record(group.epoch, self.target_timestamp_ms))
         group.assignment_timestamp_ms = self.broker.now_ms

@@ -7,7 +7,7 @@ the partitions of each member. Ties between equal members are broken by the orde
 
 from __future__ import annotations
 
-from groupcoord_spark.assignors.comparison import Comparison, MemberChange, OwnerChange, compare_assignments
+from groupcoord_spark.assignors.comparison import MemberChange, OwnerChange, compare_assignments
 from groupcoord_spark.assignors.membership import (
     NO_GENERATION,
     Assignment,
@@ -17,9 +17,9 @@ from groupcoord_spark.assignors.membership import (
     TopicPartition,
     Topics,
 )
-from groupcoord_spark.assignors.quality import AssignmentQuality, Balance, balance_of, quality_of
+from groupcoord_spark.assignors.quality import Balance, balance_of, quality_of
 from groupcoord_spark.assignors.range import range_assignment
-from groupcoord_spark.assignors.rebalances import RebalanceSequence, rebalances_until_stable
+from groupcoord_spark.assignors.rebalances import rebalances_until_stable
 from groupcoord_spark.assignors.roundrobin import roundrobin_assignment
 from groupcoord_spark.assignors.server_range import server_range_assignment
 from groupcoord_spark.assignors.sticky import cooperative_sticky_assignment, sticky_assignment
@@ -41,14 +41,11 @@ __all__ = [
     "NO_GENERATION",
     "SERVER_ASSIGNORS",
     "Assignment",
-    "AssignmentQuality",
     "Assignor",
     "Balance",
-    "Comparison",
     "Member",
     "MemberChange",
     "OwnerChange",
-    "RebalanceSequence",
     "Topic",
     "TopicPartition",
     "Topics",

@@ -8,35 +8,26 @@ between broker releases: Kafka 4.x, and the Scala coordinators of 0.8.2 to 3.9. 
 
 from groupcoord_spark.coordinator.authors import other_coordinator
 from groupcoord_spark.coordinator.broker_settings import BrokerSettings, DefaultAssignors, read_broker_settings
-from groupcoord_spark.coordinator.expiration import Cleanup, GroupCleanup, GroupExpiry, GroupFacts, OffsetExpiry, Tombstone
-from groupcoord_spark.coordinator.refusals import RULE_OF_REASON
+from groupcoord_spark.coordinator.expiration import Cleanup, GroupCleanup, GroupFacts
 from groupcoord_spark.coordinator.replay import PartitionReplay
 from groupcoord_spark.coordinator.semantics import JAVA, SCALA, Semantics, semantics_for
-from groupcoord_spark.coordinator.state import AssignmentRow, GroupRow, LoadWarning, MemberRow, OffsetRow, PartitionState
+from groupcoord_spark.coordinator.state import GroupRow, PartitionState
 from groupcoord_spark.coordinator.transactions import StoredOffset
 from groupcoord_spark.moments import read_duration
 
 __all__ = [
     "JAVA",
-    "RULE_OF_REASON",
     "SCALA",
-    "AssignmentRow",
     "BrokerSettings",
     "Cleanup",
     "DefaultAssignors",
     "GroupCleanup",
-    "GroupExpiry",
     "GroupFacts",
     "GroupRow",
-    "LoadWarning",
-    "MemberRow",
-    "OffsetExpiry",
-    "OffsetRow",
     "PartitionReplay",
     "PartitionState",
     "Semantics",
     "StoredOffset",
-    "Tombstone",
     "other_coordinator",
     "read_broker_settings",
     "read_duration",

@@ -12,9 +12,6 @@ opens a file, needs Spark or looks at a clock.
 
 from .consumer_protocol import (
     Assignment,
-    ConnectAssignment,
-    ConnectMetadata,
-    StickyUserData,
     Subscription,
     assigned_partitions,
     decode_assignment,
@@ -27,9 +24,7 @@ from .consumer_protocol import (
 )
 from .definition import (
     UNKNOWN_TAGS,
-    DecodedKey,
     DecodedValue,
-    decode_control_key,
     decode_end_transaction_marker,
     encode_key,
     encode_value,
@@ -49,15 +44,11 @@ __all__ = [
     "UNKNOWN_TAGS",
     "ZERO_UUID",
     "Assignment",
-    "ConnectAssignment",
-    "ConnectMetadata",
     "DecodeError",
-    "DecodedKey",
     "DecodedValue",
     "Doubt",
     "EncodeError",
     "Slices",
-    "StickyUserData",
     "Subscription",
     "SubscriptionMalformed",
     "SubscriptionUnknown",
@@ -65,7 +56,6 @@ __all__ = [
     "decode_assignment",
     "decode_connect_assignment",
     "decode_connect_metadata",
-    "decode_control_key",
     "decode_cooperative_sticky_generation",
     "decode_end_transaction_marker",
     "decode_key",

@@ -7,7 +7,7 @@ decoded one by one, equal rows once.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
 from itertools import pairwise
 from typing import Any, Final
@@ -56,18 +56,6 @@ def value_json_column(key_type: npt.NDArray[np.int16], values: Slices) -> pa.Chu
         return texts
 
     return _column(values, _program(json_programs().value_begin, place), decoded_one_by_one)
-
-
-def key_json_texts(keys: Sequence[bytes | None]) -> list[str | None]:
-    """``key_json_column`` for lists."""
-    texts: list[str | None] = key_json_column(Slices.of(list(keys))).to_pylist()
-    return texts
-
-
-def value_json_texts(key_types: Sequence[int], values: Sequence[bytes | None]) -> list[str | None]:
-    """``value_json_column`` for lists."""
-    texts: list[str | None] = value_json_column(np.array(key_types, np.int16), Slices.of(list(values))).to_pylist()
-    return texts
 
 
 def _program(begin: Int64s, place: Int64s) -> Int64s:

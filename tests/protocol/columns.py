@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from groupcoord_spark.protocol import ZERO_UUID, DecodeError, Doubt, columnar, definition
+from groupcoord_spark.protocol import ZERO_UUID, DecodeError, Doubt, columnar, definition, json_texts
 from groupcoord_spark.protocol.slices import Slices
 
 
@@ -18,6 +18,16 @@ def outcome(decode: Callable[[], Any]) -> Any:
         return decode()
     except DecodeError as refusal:
         return type(refusal), refusal.detail
+
+
+def key_json_texts(keys: Sequence[bytes | None]) -> list[str | None]:
+    texts: list[str | None] = json_texts.key_json_column(Slices.of(list(keys))).to_pylist()
+    return texts
+
+
+def value_json_texts(key_types: Sequence[int], values: Sequence[bytes | None]) -> list[str | None]:
+    texts: list[str | None] = json_texts.value_json_column(np.array(key_types, np.int16), Slices.of(list(values))).to_pylist()
+    return texts
 
 
 def check_key_columns(keys: Sequence[bytes | None]) -> None:

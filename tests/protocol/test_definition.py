@@ -7,10 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from groupcoord_spark.protocol import RECORD_TYPES, UNKNOWN_TAGS, DecodeError, EncodeError, definition, generated, json_texts
+from groupcoord_spark.protocol import RECORD_TYPES, UNKNOWN_TAGS, DecodeError, EncodeError, definition, generated
 from groupcoord_spark.protocol.errors import UnknownKeyType, UnknownValueVersion
 from groupcoord_spark.protocol.fields import Message, RecordType
 from tests.examples import examples
+from tests.protocol.columns import value_json_texts
 
 from .from_tables import fields_of, layouts
 
@@ -124,7 +125,7 @@ class TestUnknownTags:
         assert definition.encode_value(17, 0, decoded.fields) == self.value
 
     def test_kafkas_json_does_not_show_them(self) -> None:
-        assert json_texts.value_json_texts([17], [self.value]) == ['{"epoch":5,"metadataHash":99,"validatedTopologyEpoch":0}']
+        assert value_json_texts([17], [self.value]) == ['{"epoch":5,"metadataHash":99,"validatedTopologyEpoch":0}']
 
 
 class TestDialects:

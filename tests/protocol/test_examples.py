@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from groupcoord_spark.protocol import definition, generated, json_texts
+from groupcoord_spark.protocol import definition, generated
+from tests.protocol.columns import key_json_texts, value_json_texts
 
 GOLDEN = Path(__file__).parent.parent / "golden"
 EXAMPLES = [json.loads(line) for line in (GOLDEN / "examples.jsonl").read_text(encoding="utf-8").splitlines()]
@@ -44,5 +45,5 @@ class TestExample:
         assert generated.decode_value(key_type, raw_value, dialect=dialect) == definition.decode_value(key_type, raw_value, dialect=dialect)
         if key_type != 9:
             shown = None if example["value"] is None else json.dumps(example["value"]["data"], separators=(",", ":"), ensure_ascii=False)
-            assert json_texts.value_json_texts([key_type], [raw_value]) == [shown]
-            assert json_texts.key_json_texts([raw_key]) == [json.dumps(example["key"]["data"], separators=(",", ":"), ensure_ascii=False)]
+            assert value_json_texts([key_type], [raw_value]) == [shown]
+            assert key_json_texts([raw_key]) == [json.dumps(example["key"]["data"], separators=(",", ":"), ensure_ascii=False)]

@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
-from groupcoord_spark.protocol import RECORD_TYPES, DecodeError, columnar, definition, json_texts
+from groupcoord_spark.protocol import RECORD_TYPES, DecodeError, columnar, definition
 from groupcoord_spark.protocol.slices import Slices
+from tests.protocol.columns import key_json_texts, value_json_texts
 
 from .columns import check_key_columns, check_offset_value_columns
 
@@ -51,9 +52,9 @@ class TestCorpus:
         check_key_columns(keys)
         key_types = columnar.decode_key_columns(Slices.of(keys)).key_type.tolist()
         check_offset_value_columns(key_types, values)
-        for text, record in zip(json_texts.key_json_texts(keys), records, strict=True):
+        for text, record in zip(key_json_texts(keys), records, strict=True):
             assert (None if text is None else json.loads(text)) == record["key"].get("data")
-        for text, key_type, record in zip(json_texts.value_json_texts(key_types, values), key_types, records, strict=True):
+        for text, key_type, record in zip(value_json_texts(key_types, values), key_types, records, strict=True):
             if key_type in RECORD_TYPES:
                 data = None if record["value"] is None else record["value"]["data"]
                 assert text == (None if data is None else json.dumps(data, separators=(",", ":"), ensure_ascii=False))

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from groupcoord_spark.protocol import DecodedValue, DecodeError, definition, fast_path, json_programs, json_texts, programs, record_types
 from groupcoord_spark.protocol.slices import Slices
 from tests.examples import examples
+from tests.protocol.columns import key_json_texts, value_json_texts
 
 from .from_tables import damaged_keys, damaged_values, typed_values
 
@@ -38,7 +39,7 @@ def defined(key_type: int, value: bytes) -> str | None:
 @examples(150)
 @given(st.lists(damaged_keys, max_size=4))
 def test_texts_of_keys_are_what_the_definition_says(keys: list[bytes]) -> None:
-    assert json_texts.key_json_texts([*keys, None]) == [*map(defined_key, keys), None]
+    assert key_json_texts([*keys, None]) == [*map(defined_key, keys), None]
 
 
 @examples(200)
@@ -46,7 +47,7 @@ def test_texts_of_keys_are_what_the_definition_says(keys: list[bytes]) -> None:
 def test_texts_of_values_are_what_the_definition_says(typed: list[tuple[int, bytes]]) -> None:
     key_types, values = [key_type for key_type, _ in typed], [value for _, value in typed]
     texts = [defined(key_type, value) for key_type, value in typed]
-    assert json_texts.value_json_texts([*key_types, 3], [*values, None]) == [*texts, None]
+    assert value_json_texts([*key_types, 3], [*values, None]) == [*texts, None]
 
 
 @examples(50)
@@ -54,7 +55,7 @@ def test_texts_of_values_are_what_the_definition_says(typed: list[tuple[int, byt
 def test_texts_do_not_depend_on_how_many_fit_into_a_piece(typed: list[tuple[int, bytes]], piece_bytes: int) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(json_texts, "PIECE_BYTES", piece_bytes)
-        texts = json_texts.value_json_texts([key_type for key_type, _ in typed], [value for _, value in typed])
+        texts = value_json_texts([key_type for key_type, _ in typed], [value for _, value in typed])
     assert texts == [defined(key_type, value) for key_type, value in typed]
 
 
@@ -65,12 +66,12 @@ def test_texts_do_not_depend_on_how_many_fit_into_a_piece(typed: list[tuple[int,
 def test_texts_that_json_escapes_and_texts_that_are_not_ascii(text: str) -> None:
     for padded in (text, f"padding-{text}", f"{text}-padding"):
         key = definition.encode_key(3, {"group_id": padded})
-        assert json_texts.key_json_texts([key]) == [json.dumps({"groupId": padded}, separators=(",", ":"), ensure_ascii=False)]
+        assert key_json_texts([key]) == [json.dumps({"groupId": padded}, separators=(",", ":"), ensure_ascii=False)]
 
 
 def test_the_same_bytes_under_another_type_are_something_else() -> None:
     value = bytes.fromhex("0000 00000003 00")
-    assert json_texts.value_json_texts([3, 6, 11, 24], [value] * 4) == ['{"epoch":3}', '{"assignmentEpoch":3}', '{"epoch":3}', None]
+    assert value_json_texts([3, 6, 11, 24], [value] * 4) == ['{"epoch":3}', '{"assignmentEpoch":3}', '{"epoch":3}', None]
 
 
 def test_rows_beyond_their_buffer_have_no_text_from_the_loop() -> None:

@@ -242,6 +242,10 @@ class Simulator:
         """The group as DescribeGroups shows it, without a request in the timeline."""
         return describe_group(self._broker, group_id, version)
 
+    def member_ids_of(self, client_id: str) -> tuple[str, ...]:
+        """The member ids that the broker has made for a client id, oldest first."""
+        return tuple(self._broker.member_ids_by_client_id.get(client_id, ()))
+
     def offsets_partition_of(self, group_id: str) -> int:
         """The number of the partition of ``__consumer_offsets`` that the group belongs to."""
         return self._broker.partition_number(group_id)

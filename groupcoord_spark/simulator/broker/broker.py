@@ -102,8 +102,9 @@ class Broker:
         """Calls that the current event has answered."""
         self.written_records: list[WrittenRecord] = []
         """Records that the current event has written."""
-        self.new_member_id = new_member_id
-        """Makes a member id for a client, from the client id of a dynamic member or the instance id of a static member."""
+        self.member_ids_by_client_id: dict[str, list[str]] = {}
+        """Client id -> member ids that the broker has made for it, oldest first."""
+        self._new_member_id = new_member_id
         self._batch = 0
 
     @property
@@ -187,6 +188,12 @@ class Broker:
             run_again(self.clock)
 
         return put_back
+
+    def new_member_id(self, name: str, client_id: str) -> str:
+        """Make a member id for a client. ``name``: the client id of a dynamic member, the instance id of a static member."""
+        member_id = self._new_member_id(name)
+        self.member_ids_by_client_id.setdefault(client_id, []).append(member_id)
+        return member_id
 
     # Time, answers, log
 

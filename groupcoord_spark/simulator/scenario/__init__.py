@@ -3,12 +3,13 @@
 A scenario has one group, its members with their client settings, and steps. ``language`` declares every key of the file.
 """
 
-from groupcoord_spark.simulator.scenario.explanation import explained_settings
+from groupcoord_spark.simulator.scenario.explanation import ExplainedSetting, explained_settings
 from groupcoord_spark.simulator.scenario.language import json_schema
 from groupcoord_spark.simulator.scenario.playing import Outcome, TimelineRow, play
 from groupcoord_spark.simulator.scenario.reading import Scenario, find_scenario, read_scenario, scenario_text, shipped_scenarios
 
 __all__ = [
+    "ExplainedSetting",
     "Outcome",
     "Scenario",
     "TimelineRow",

@@ -100,7 +100,7 @@ def _join(broker: Broker, group: ClassicGroup, call: Call, request: JoinGroup) -
         _assign_pending_member_id(broker, group, call, request)
     else:
         name = request.group_instance_id if request.group_instance_id is not None else request.client_id
-        _add(broker, group, call, request, broker.new_member_id(name))
+        _add(broker, group, call, request, broker.new_member_id(name, request.client_id))
     end_join_phase_if_complete(broker, group)
 
 
@@ -114,7 +114,7 @@ def _assign_pending_member_id(broker: Broker, group: ClassicGroup, call: Call, r
 
     Without this step every lost answer to a JoinGroup would leave a member without a client in the group.
     """
-    member_id = broker.new_member_id(request.client_id)
+    member_id = broker.new_member_id(request.client_id, request.client_id)
     fire = partial(_expire_pending_member_id, broker, group, member_id)
     group.pending_members[member_id] = broker.start_timer(TimerKind.PENDING_MEMBER, request.session_timeout_ms, group, member_id, fire)
     broker.answer(call, JoinGroupAnswer(Error.MEMBER_ID_REQUIRED, member_id))
@@ -216,7 +216,7 @@ def _restart(broker: Broker, group: ClassicGroup, call: Call, request: JoinGroup
     old_leader = group.leader
     before = _Replaced(old_id, old_leader, member.protocols, (member.rebalance_timeout_ms, member.session_timeout_ms))
     _fence(broker, group, member)
-    group.rename(member, broker.new_member_id(instance_id))
+    group.rename(member, broker.new_member_id(instance_id, request.client_id))
     if not broker.release.replaced_member_stays_new:
         member.is_new = False
     restart_session(broker, group, member)

@@ -48,13 +48,13 @@ def join_consumer_group(broker: Broker, call: Call, request: JoinGroup, group: C
         broker.answer(call, JoinGroupAnswer(error, ""))
         return
     if not request.member_id and request.group_instance_id is None:
-        member_id = broker.new_member_id(request.client_id)
+        member_id = broker.new_member_id(request.client_id, request.client_id)
         if broker.release.version_of(request) >= FIRST_VERSION_WITH_MEMBER_IDS:
             # The id is not kept: the JoinGroup that brings it is that of a new member, like any other unknown id.
             broker.answer(call, JoinGroupAnswer(Error.MEMBER_ID_REQUIRED, member_id))
             return
     else:
-        member_id = request.member_id or broker.new_member_id(request.group_instance_id or "")
+        member_id = request.member_id or broker.new_member_id(request.group_instance_id or "", request.client_id)
     step = ConsumerStep(broker, group.group_id)
     replaced_id = None if request.group_instance_id is None else group.static_member_id(request.group_instance_id)
     downgrades = replaced_id not in (None, member_id) and not uses_classic_protocol(group.members[replaced_id or ""])

@@ -124,7 +124,7 @@ class ConsumerStep(GroupStep[ConsumerGroup]):
         if self.is_full(group, request.member_id, request.group_instance_id):
             raise RefusedError(Error.GROUP_MAX_SIZE_REACHED)
         reported = None if request.partitions is None else self.with_ids(request.partitions)
-        member_id = request.member_id or broker.new_member_id(request.client_id)
+        member_id = request.member_id or broker.new_member_id(request.client_id, request.client_id)
         self._check_or_create_member(group, request, member_id, reported)
         before = group.members[member_id].metadata if member_id in group.members else None
         metadata, assignor = self._metadata(before, request), group.replayed.protocol(KAFKAS_ASSIGNORS)

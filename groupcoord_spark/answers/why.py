@@ -151,7 +151,8 @@ def _departure(warehouse: Warehouse, question: Question, now: Sequence[Step]) ->
     for change in changes:
         if (cause := _CAUSE_OF_DEPARTURE.get(change.why or NOT_KNOWN)) is not None:
             sentence = f"was there in the night of {iso(last.as_of_ms)} and gone by that of {iso(first_without.as_of_ms)}: "
-            sentence += REASONS[change.why or NOT_KNOWN].removesuffix(".")
+            reason = REASONS[change.why or NOT_KNOWN].removesuffix(".")
+            sentence += reason[0].lower() + reason[1:]
             subject = "The group" if change.topic is None else f"{change.topic} {change.partition}"
             finding = Finding(change.topic, change.partition, cause, None, None, [], sentence)
             yield Step(first_without.as_of_ms, "gone", f"{subject} {sentence}.", [], [finding])

@@ -39,7 +39,12 @@ _COLOURS: Final = {"danger": "red", "warning": "yellow", "note": None}
     "--horizon", "horizon_ms", type=Duration(), default="2d", show_default=True, help="How long before its expiration an offset is news."
 )
 @click.option(
-    "--lines", "most_lines", type=click.IntRange(1), default=LINES, show_default=True, help="Lines of the table and of the message."
+    "--lines",
+    "most_lines",
+    type=click.IntRange(1),
+    default=LINES,
+    show_default=True,
+    help="At most that many news in the table or the message.",
 )
 @click.option(
     "--fail-on",
@@ -59,7 +64,7 @@ _COLOURS: Final = {"danger": "red", "warning": "yellow", "note": None}
 @common_options_of_a_writer
 def morning(common: Common, horizon_ms: int, most_lines: int, fail_on: frozenset[str] | None, form: str, shown_run: ShownRun) -> int:
     """What is new since the last night that differs, the worst first: groups and offsets that are gone and why, records that a group can
-    no longer read, rewinds, stalls, findings of the doctor, doubts, and what will expire soon. MORE is the command that shows more.
+    no longer read, rewinds, stalls, findings of the doctor, doubts, and what will expire soon.
 
     WORDS, separated by commas, are levels (danger: someone must act; warning: worth a look; note: good to know) and kinds of news.
     """
@@ -80,11 +85,13 @@ def morning(common: Common, horizon_ms: int, most_lines: int, fail_on: frozenset
     elif form == "slack":
         write_lines([terminal_json(json.dumps(_message(title, rows, most_lines), ensure_ascii=False))])
     else:
-        cells = [(level, f"{sentence}.", command) for level, *_, sentence, command in rows[:most_lines]]
+        # The command has a line of its own, to be copied.
+        cells = [cells for level, *_, sentence, command in rows[:most_lines] for cells in ((level, f"{sentence}."), ("", command))]
         if cells:
-            write_lines(lines(["LEVEL", "NEWS", "MORE"], cells, [7, 10, None], [_COLOURS[row[0]] for row in rows[:most_lines]]))
+            colours = [colour for row in rows[:most_lines] for colour in (_COLOURS[row[0]], None)]
+            write_lines(lines(["LEVEL", "NEWS, AND THE COMMAND THAT SHOWS MORE"], cells, [7, None], colours))
     if not common.quiet and form != "slack":
-        more = f" --lines {len(rows)} shows {counted(len(rows) - most_lines, 'more line')}." * (form == "table" and len(rows) > most_lines)
+        more = f" --lines {len(rows)} shows {counted(len(rows) - most_lines, 'more kind')}." * (form == "table" and len(rows) > most_lines)
         say(f"{title}{more}")
     due = [one.sentence for one in found.news if fail_on and {one.level, one.kind} & fail_on]
     return alert("; ".join(due))

@@ -516,7 +516,34 @@ def _share_lines(group: Group, verbose: bool, end_offsets: EndOffsets) -> list[s
     return ["", *lines(titles, rows, widths)] if rows else []
 
 
+def _share_member_lines(group: Group, verbose: bool) -> list[str]:
+    """As kafka-share-groups prints them: of a group without members only the remark."""
+    titles = ["GROUP", "CONSUMER-ID", "HOST", "CLIENT-ID", "#PARTITIONS", "MEMBER-EPOCH", "ASSIGNMENT"]
+    widths = [15, 15, 15, 15, 12, 13, None]
+    rows: list[tuple[Any, ...]] = [
+        (group.group_id, one.member_id, one.host, one.client_id, one.partition_count, one.epoch, _assignment(one.current) or "")
+        for one in group.members
+    ]
+    if not verbose:
+        del titles[5], widths[5]
+        rows = [(*row[:5], row[6]) for row in rows]
+    return ["", *lines(titles, rows, widths)] if rows else []
+
+
+def _share_state_lines(group: Group, verbose: bool) -> list[str]:
+    """As kafka-share-groups prints them."""
+    titles = ["GROUP", "COORDINATOR (ID)", "STATE", "GROUP-EPOCH", "ASSIGNMENT-EPOCH", "#MEMBERS"]
+    widths = [15, 25, 15, 12, 17, None]
+    row: tuple[Any, ...] = (group.group_id, None, group.state, group.generation, group.assignment_epoch, group.member_count)
+    if not verbose:
+        del titles[3:5], widths[3:5]
+        row = (*row[:3], row[5])
+    return ["", *lines(titles, [row], widths)]
+
+
 def _member_lines(group: Group, verbose: bool, end_offsets: EndOffsets) -> list[str]:
+    if group.group_type == "share":
+        return _share_member_lines(group, verbose)
     titles = ["GROUP", "CONSUMER-ID", "GROUP-INSTANCE-ID", "HOST", "CLIENT-ID", "#PARTITIONS"]
     widths: list[int | None] = [15, 15, 17, 15, 15, 15]
     rows = _member_rows(group, end_offsets)
@@ -545,6 +572,8 @@ def _member_lines(group: Group, verbose: bool, end_offsets: EndOffsets) -> list[
 
 
 def _state_lines(group: Group, verbose: bool, end_offsets: EndOffsets) -> list[str]:
+    if group.group_type == "share":
+        return _share_state_lines(group, verbose)
     titles = ["GROUP", "COORDINATOR (ID)", "ASSIGNMENT-STRATEGY", "STATE", "GROUP-EPOCH", "TARGET-ASSIGNMENT-EPOCH", "#MEMBERS"]
     widths = [15, 25, 20, 20, 15, 25, None]
     rows = _state_rows(group, end_offsets)

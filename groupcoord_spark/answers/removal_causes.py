@@ -78,6 +78,8 @@ class OffsetRemoval(NamedTuple):
     """Whether the group went because the write took its last offsets (up to 3.9)."""
     had_subscriber: bool = False
     """Whether a member subscribed to the topic, so that nothing but the deletion of the topic could take the offset."""
+    metadata_shows: str | None = None
+    """The clause by which the cluster's metadata shows that the topic was deleted; None: the metadata was not copied, or does not."""
 
     @property
     def due_by(self) -> Literal["commit", "empty", "explicit"]:

@@ -21,6 +21,7 @@ from groupcoord_spark.answers.removal_causes import (
     topics_to_look_at,
 )
 from groupcoord_spark.answers.subscribers import KEY_TYPES, Subscribers
+from groupcoord_spark.answers.timeline import iso
 from groupcoord_spark.protocol.record_types import GROUP_KEY_TYPES
 from groupcoord_spark.warehouse.read import Warehouse
 
@@ -28,6 +29,10 @@ _OWN_COLUMNS: Final = (
     *("incarnation", "offsets_partition", "record_offset", "record_timestamp", "group_id", "key_type", "is_tombstone"),
     *("value_version", "value_json"),
 )
+
+
+_CLOCKS_DIFFER_MS: Final = 1_000
+"""By so much the controller's clock may be ahead of the group coordinator's."""
 
 
 class Removals(NamedTuple):
@@ -64,7 +69,7 @@ def removals_of(warehouse: Warehouse, cluster: str, group_ids: Sequence[str], co
         offset_removals = removals_of_offsets(lifetimes, of_groups, retention_ms, topic_lifetimes, groups_go_with_offsets=at_once)
     else:
         offset_removals = removals_of_offsets(lifetimes, own, retention_ms, groups_go_with_offsets=at_once)
-    offset_removals = _with_subscribers(warehouse, cluster, offset_removals)
+    offset_removals = _with_deleted_topics(warehouse, cluster, _with_subscribers(warehouse, cluster, offset_removals))
     group_removals = removals_of_groups(own, offset_removals.values())
     tombstones = {(record.place, record.record_offset): record for record in own}
     return Removals(offset_removals, [(tombstones[key], removal) for key, removal in group_removals.items()])
@@ -99,6 +104,48 @@ def _with_subscribers(
         for tombstone_offset in _of_subscribed_topics(place, sorted(tombstone_offsets), records.get((place, group_id), ()), by_age):
             key = place, tombstone_offset
             checked[key] = checked[key]._replace(cause="topic_deletion", had_subscriber=True)
+    return checked
+
+
+def _with_deleted_topics(
+    warehouse: Warehouse, cluster: str, removals: Mapping[tuple[Place, int], OffsetRemoval]
+) -> dict[tuple[Place, int], OffsetRemoval]:
+    """The removals; where the cluster's metadata shows that the topic was deleted while the offset was there, that was the cause.
+
+    The coordinator removes all offsets of a topic when it learns of the deletion. Where the metadata tells no time, but that the topic with
+    these offsets is no more, it confirms what the records of the offsets topic suggest.
+    """
+    topics = warehouse.read("topics", cluster=cluster, columns=("topic", "is_deleted", "created_at", "deleted_at", "all_topics_known"))
+    if not removals or not topics.num_rows:
+        return dict(removals)
+    deleted: dict[str, list[int]] = {}
+    created: dict[str, int | None] = {}
+    times = [pc.fill_null(milliseconds(topics[name]), -1).to_pylist() for name in ("created_at", "deleted_at")]
+    for row, created_ms, deleted_ms in zip(topics.to_pylist(), *times, strict=True):
+        if row["is_deleted"]:
+            deleted.setdefault(row["topic"], []).append(deleted_ms)
+        else:
+            created[row["topic"]] = None if created_ms < 0 else created_ms
+    all_known = bool(pc.all(topics["all_topics_known"]).as_py())
+
+    def clause(removal: OffsetRemoval) -> str | None:
+        topic, gone_ms, commit_ms = removal.lifetime.topic, removal.lifetime.gone_ms, removal.lifetime.commit_ms
+        for deleted_ms in deleted.get(topic, ()) if gone_ms is not None and commit_ms is not None else ():
+            if commit_ms <= deleted_ms <= gone_ms + _CLOCKS_DIFFER_MS:
+                return f"the cluster's metadata has its deletion at {iso(deleted_ms)}"
+        if removal.cause != "topic_deletion":
+            return None
+        if all_known and topic not in created:
+            return "by the cluster's metadata it does not exist any more"
+        created_ms = created.get(topic)
+        if created_ms is not None and commit_ms is not None and commit_ms < created_ms:
+            return f"the cluster's metadata has a topic of this name that was made later, at {iso(created_ms)}"
+        return None
+
+    checked = dict(removals)
+    for key, removal in removals.items():
+        if (shows := clause(removal)) is not None:
+            checked[key] = removal._replace(cause="topic_deletion", metadata_shows=shows)
     return checked
 
 

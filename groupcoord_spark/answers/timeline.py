@@ -428,7 +428,9 @@ def _why_removed(removal: OffsetRemoval, age: str, retention_ms: int | None) -> 
         return f"deleted with the whole group by a request (DeleteGroups){after}"
     if removal.cause == "topic_deletion":
         evidence = "a request (OffsetDelete) would look the same, as no other group had offsets of the topic"
-        if removal.had_subscriber:
+        if removal.metadata_shows is not None:
+            evidence = removal.metadata_shows
+        elif removal.had_subscriber:
             evidence = "a member subscribed to the topic, so neither a cleanup nor a request could take the offset"
         elif removal.groups_at_once is not None and removal.groups_at_once > 1:
             evidence = f"{removal.groups_at_once} groups lost their offsets of the topic at the same time"

@@ -253,6 +253,8 @@ class _Finder:
         if removal.cause == "delete_groups":
             # In 4.x only DeleteGroups and a cleanup remove a group. Up to 3.9 a group without members goes with its last offset.
             return "group_delete", None if not removal.whole_group else "offset_delete" if removal.offsets_kept else "topic_delete"
+        if removal.cause == "topic_deletion" and removal.metadata_shows is not None:
+            return "topic_delete", None
         if removal.cause == "topic_deletion":
             return "topic_delete", None if removal.had_subscriber else self._expired(removal) if removal.had_expired else "offset_delete"
         if removal.cause == "offset_delete":
@@ -407,6 +409,8 @@ def _removal_sentence(removal: OffsetRemoval, cause: Cause, other: Cause | None)
         )
     if cause == "group_delete":
         return f"was deleted{gone} with the whole group by a request (DeleteGroups)"
+    if cause == "topic_delete" and removal.metadata_shows is not None:
+        return f"was removed{gone} because the topic was deleted: {removal.metadata_shows}"
     if cause == "topic_delete" and removal.had_subscriber:
         return (
             f"was removed{gone} because the topic was deleted: a member subscribed to the topic, so no cleanup took the offset, and"
@@ -480,7 +484,8 @@ def _present(warehouse: Warehouse, question: Question, as_of_ms: int) -> Iterato
     expiries = {(row["topic"], row["partition"]): row for row in rows_of(warehouse, question, "offset_expirations").to_pylist()}
     columns = ["topic", "partition", "committed_offset", "offsets_partition", "record_offset", "producer_id", "record_timestamp"]
     for table in _STATE_TABLES:
-        rows = rows_of(warehouse, question, table, columns)
+        more = ["transactional_id"] if table == "pending_offsets" else []
+        rows = rows_of(warehouse, question, table, [*columns, *more])
         for row in rows.sort_by([("topic", "ascending"), ("partition", "ascending")]).to_pylist() if rows.num_rows else ():
             if question.asks_about(row["topic"], row["partition"]):
                 yield _present_offset(table, row, expiries.get((row["topic"], row["partition"])), as_of_ms)
@@ -492,7 +497,8 @@ def _present(warehouse: Warehouse, question: Question, as_of_ms: int) -> Iterato
 
 def _present_offset(table: str, row: Mapping[str, Any], expiry: Mapping[str, Any] | None, as_of_ms: int) -> Step:
     if table == "pending_offsets":
-        sentence = f"waits in the open transaction of producer {row['producer_id']}"
+        name = "" if row["transactional_id"] is None else f" (transactional id {row['transactional_id']!r})"
+        sentence = f"waits in the open transaction of producer {row['producer_id']}{name}"
         since_ms = milliseconds(row["record_timestamp"])
         sentence += "" if since_ms is None else f", open since {iso(since_ms)}"
         cause: Cause = "open_transaction"

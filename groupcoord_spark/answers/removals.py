@@ -130,9 +130,10 @@ def _with_deleted_topics(
 
     def clause(removal: OffsetRemoval) -> str | None:
         topic, gone_ms, commit_ms = removal.lifetime.topic, removal.lifetime.gone_ms, removal.lifetime.commit_ms
-        for deleted_ms in deleted.get(topic, ()) if gone_ms is not None and commit_ms is not None else ():
-            if commit_ms <= deleted_ms <= gone_ms + _CLOCKS_DIFFER_MS:
-                return f"the cluster's metadata has its deletion at {iso(deleted_ms)}"
+        if gone_ms is not None and commit_ms is not None:
+            for deleted_ms in deleted.get(topic, ()):
+                if commit_ms <= deleted_ms <= gone_ms + _CLOCKS_DIFFER_MS:
+                    return f"the cluster's metadata has its deletion at {iso(deleted_ms)}"
         if removal.cause != "topic_deletion":
             return None
         if all_known and topic not in created:

@@ -489,10 +489,27 @@ def _present(warehouse: Warehouse, question: Question, as_of_ms: int) -> Iterato
         for row in rows.sort_by([("topic", "ascending"), ("partition", "ascending")]).to_pylist() if rows.num_rows else ():
             if question.asks_about(row["topic"], row["partition"]):
                 yield _present_offset(table, row, expiries.get((row["topic"], row["partition"])), as_of_ms)
+    yield from _share_positions(warehouse, question, as_of_ms)
     group_records = rows_of(warehouse, question, "rebalances", ["incarnation", "record_offset", "kind"]).to_pylist()
     of_group = rows_of(warehouse, question, "group_expirations").to_pylist()
     for row in rows_of(warehouse, question, "groups").to_pylist():
         yield _present_group(row, group_records, of_group[0] if of_group else None, as_of_ms)
+
+
+def _share_positions(warehouse: Warehouse, question: Question, as_of_ms: int) -> Iterator[Step]:
+    """Where a share group stands, by the newest run that had a copy of ``__share_group_state``."""
+    columns = ["topic", "topic_id", "partition", "start_offset", "state_epoch", "record_timestamp", "state_partition", "record_offset"]
+    rows = rows_of(warehouse, question, "share_offsets", columns).to_pylist()
+    for row in sorted(rows, key=lambda row: (row["topic"] or row["topic_id"], row["partition"])):
+        topic = row["topic"] or row["topic_id"]
+        if question.asks_about(topic, row["partition"]):
+            start = "has no start offset yet" if row["start_offset"] is None else f"starts at {row['start_offset']}"
+            since_ms = milliseconds(row["record_timestamp"])
+            since = "" if since_ms is None else f", as written at {iso(since_ms)}"
+            place = f"offset {row['record_offset']} of __share_group_state-{row['state_partition']}"
+            sentence = f"the share group {start} since its epoch {row['state_epoch']}{since} ({place})"
+            finding = Finding(topic, row["partition"], "still_there", None, None, [], sentence)
+            yield Step(as_of_ms, "now", f"{topic} {row['partition']}: {sentence}.", [], [finding])
 
 
 def _present_offset(table: str, row: Mapping[str, Any], expiry: Mapping[str, Any] | None, as_of_ms: int) -> Step:

@@ -194,6 +194,8 @@ def describe(
                 _remark_on_missing_rows([group for group in found if not rows_of[group.group_id] and view == "offsets"])
         if not common.quiet:
             _remark_on_owners(found)
+            if view == "state":
+                _remark_on_settings(found, warehouse, run)
             of_night = view == "offsets" and end_offsets_file is None
             remark = remark_on_checkpoint(warehouse, run) if of_night and end_offsets else None
             if remark is not None:
@@ -239,6 +241,17 @@ def _remark_on_owners(groups: Sequence[Group]) -> None:
             f"CONSUMER-ID is not known for the tasks of {', '.join(unknown)}: which topics a task reads is in the history tables, and the"
             " group's nights were run with --no-history."
         )
+
+
+def _remark_on_settings(groups: Sequence[Group], warehouse: Warehouse, run: Run) -> None:
+    """The settings that groups have of their own, session timeouts and heartbeats among them: they win over the broker's."""
+    settings: dict[str, list[str]] = {}
+    rows = warehouse.read("group_configs", columns=["group_id", "name", "value"], run=run).to_pylist()
+    for row in sorted(rows, key=lambda row: row["name"]):
+        settings.setdefault(row["group_id"], []).append(f"{row['name']}={printable(row['value'])}")
+    for group in groups:
+        if group.group_id in settings:
+            say(f"Group '{printable(group.group_id)}' has settings of its own: {', '.join(settings[group.group_id])}.")
 
 
 def _remark_on_older_ends(groups: Sequence[Group], end_offsets: EndOffsets) -> None:

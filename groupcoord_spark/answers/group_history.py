@@ -4,19 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
-from typing import Any, NamedTuple
+from itertools import pairwise
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from groupcoord_spark.answers import offset_history as history
+from groupcoord_spark.answers.night_changes import night_changes
 from groupcoord_spark.answers.removal_causes import OffsetRemoval, Place
 from groupcoord_spark.answers.removals import removals_of
-from groupcoord_spark.answers.timeline import Event, Expiry, GroupEnd, LowerCommit, Piece, expiries, timeline
+from groupcoord_spark.answers.timeline import Event, EventKind, Expiry, GroupEnd, LowerCommit, Piece, Transaction, expiries, iso, timeline
 from groupcoord_spark.coordinator.partition_owners import KEY_TYPES
 from groupcoord_spark.coordinator.semantics import Semantics
 from groupcoord_spark.warehouse.read import Condition, Warehouse
+from groupcoord_spark.warehouse.tables import NIGHT
+
+_OF_SHARE: Final[Mapping[str, EventKind]] = {"share_reset": "share_reset", "share_gone": "share_removed"}
+"""Change -> event."""
 
 
 class Question(NamedTuple):
@@ -77,6 +83,9 @@ def read_history(warehouse: Warehouse, question: Question, semantics: Semantics)
         commits = commits.filter(pc.equal(commits["topic"], question.topic))
     if question.partition is not None:
         commits = commits.filter(pc.equal(commits["partition"], question.partition))
+    columns = ["producer_id", "transactional_id"]
+    names = warehouse.read("transactional_ids", cluster=question.cluster, columns=columns)
+    transactional_ids = dict(zip(*(names[column].to_pylist() for column in columns), strict=True))
     places = {*history.places_of(commits), *map(_place, rebalances), *(record.place for record, _ in removals.groups)}
     histories = []
     for place in sorted(places):
@@ -94,8 +103,16 @@ def read_history(warehouse: Warehouse, question: Question, semantics: Semantics)
         of_offsets = {record_offset: removal for (where, record_offset), removal in removals.offsets.items() if where == place}
         pieces: list[Piece] = [*history.pieces_of(counted.rows, borders, of_offsets, question.from_ms, question.to_ms)]
         pieces = [*_with_evidence(warehouse, question, pieces, place), *counted.transactions]
+        pieces = [_with_transactional_id(piece, transactional_ids) for piece in pieces]
         histories.append(PlaceHistory(place, counted.rows, pieces, rebalances_of_place, ends, of_offsets))
     return histories
+
+
+def _with_transactional_id(piece: Piece, transactional_ids: Mapping[int, str]) -> Piece:
+    """The piece with the name of its producer, where it has one that the log of transactions names."""
+    if isinstance(piece, Transaction | LowerCommit) and piece.producer_id is not None:
+        return piece._replace(transactional_id=transactional_ids.get(piece.producer_id))
+    return piece
 
 
 def rows_of(
@@ -115,6 +132,31 @@ def expiry_events(warehouse: Warehouse, question: Question) -> Iterator[Event]:
         if row["removed_at"] is not None:
             rows.append(Expiry(milliseconds(row["removed_at"]) or 0, row["rule"] or "", None, None))
     yield from expiries(rows, warehouse.run(question.cluster).as_of_ms)
+
+
+def share_events(warehouse: Warehouse, question: Question) -> Iterator[Event]:
+    """What became of a share group's positions from one night to the next: reset or altered, deleted, or gone with the topic.
+
+    The history tables have no records of ``__share_group_state``, so an event has the time of the first night that shows it.
+    """
+    after = warehouse.run(question.cluster)
+    if not warehouse.read("share_offsets", columns=["partition"], run=after).num_rows:
+        return
+    nights = [run for run in warehouse.finished_runs(question.cluster) if run.kind == NIGHT and run.is_kept]
+    nights = [run for run in nights if run.finished_at_ms <= after.finished_at_ms]
+    for before, night in pairwise(nights):
+        for change in night_changes(warehouse, before, night, question.group_id):
+            if change.change not in _OF_SHARE or not question.asks_about(change.topic or "", change.partition or 0):
+                continue
+            between = f"between the nights of {iso(before.as_of_ms)} and {iso(night.as_of_ms)}"
+            if change.change == "share_reset":
+                what = f"went back from {change.before} to {change.after} {between}: the start offset was reset or altered"
+            else:
+                why = {"topic_deleted": "with its topic, which was deleted", "group_deleted": "with the group, by a request"}
+                what = f"was removed {between}, {why.get(change.why or '', 'by a request or with its topic')}"
+            facts = {"topic": change.topic, "partition": change.partition, "from": change.before, "to": change.after, "why": change.why}
+            kind = _OF_SHARE[change.change]
+            yield Event(night.as_of_ms, None, kind, None, None, f"{change.topic} {change.partition}: {what}.", facts)
 
 
 def milliseconds(moment: datetime | None) -> int | None:

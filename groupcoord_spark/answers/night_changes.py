@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, Final, NamedTuple
 
@@ -23,6 +23,10 @@ CHANGES: Final[Mapping[str, str]] = {
     "offset_gone": "The committed offset was there and is no longer.",
     "offset_rewound": "The committed offset is lower.",
     "offset_new": "The committed offset is new.",
+    "topic_gone": "The topic was there by the cluster's metadata and is no longer.",
+    "share_gone": "The share group had a position in the partition and has none any longer.",
+    "share_reset": "The start offset of the share group is lower: it was reset or altered.",
+    "share_stopped": "The share group stands where it stood although its lag grew; FROM and TO are the lag.",
     "pending_gone": "The offset was pending in an open transaction and is no longer.",
     "pending_new": "The offset is pending in an open transaction now.",
     "offset_forward": "The committed offset is higher.",
@@ -58,6 +62,10 @@ _REASON_OF: Final[Mapping[Cause, str]] = {
 
 _OFFSET_KEY: Final = ("group_id", "topic", "partition")
 _GROUP_VALUES: Final = {"group_type": "type", "state": "state", "generation": "generation", "member_count": "members"}
+_SHARE_PROGRESS: Final = ("start_offset", "delivery_complete_count")
+_SHARE_POSITIONS: Final = """
+SELECT group_id, topic_id, COALESCE(topic, topic_id) AS name, partition, start_offset, delivery_complete_count, lag, remark FROM share_lag
+"""
 _OffsetKey = tuple[str, str, int]
 """Group, topic and partition."""
 
@@ -65,11 +73,12 @@ _Row = Mapping[str, Any]
 
 
 class Change(NamedTuple):
-    """One change of a group, of a committed offset or of a pending offset."""
+    """One change of a group, a topic, a committed offset, a pending offset or the position of a share group."""
 
     change: str
     """A key of CHANGES."""
     group_id: str
+    """Empty for a topic."""
     topic: str | None
     partition: int | None
     before: Any
@@ -131,6 +140,8 @@ def night_changes(warehouse: Warehouse, before: Run, after: Run, group_id: str |
         *(_group_change(row, of_groups) for row in groups),
         *(_offset_change(row, of_offsets) for row in offsets),
         *_pending_changes(warehouse, before, after, where),
+        *_share_changes(warehouse, before, after, group_id, gone_groups),
+        *(_topic_changes(warehouse, before, after) if group_id is None else ()),
     ]
     order = {change: number for number, change in enumerate(CHANGES)}
     return sorted(changes, key=lambda one: (order[one.change], one.group_id, one.topic or "", one.partition or 0))
@@ -192,6 +203,45 @@ def _offset_change(row: _Row, reasons: Mapping[_OffsetKey, str]) -> Change:
     else:
         change = "offset_forward" if after > before else "offset_rewound"
     return Change(change, *_key(row), before, after, why)
+
+
+def _topic_changes(warehouse: Warehouse, before: Run, after: Run) -> Iterator[Change]:
+    """Topics that the cluster's metadata had in one run and has no longer in the other, which must know every topic."""
+    columns = ("topic", "topic_id", "is_deleted", "all_topics_known")
+    then, now = (warehouse.read("topics", columns=columns, run=run).to_pylist() for run in (before, after))
+    living = {row["topic_id"] for row in now if not row["is_deleted"]}
+    deleted = {row["topic_id"] for row in now if row["is_deleted"]}
+    for row in then:
+        is_known = row["topic_id"] in deleted or (now and now[0]["all_topics_known"])
+        if not row["is_deleted"] and row["topic_id"] not in living and is_known:
+            yield Change("topic_gone", "", row["topic"], None, None, None, None)
+
+
+def _share_changes(warehouse: Warehouse, before: Run, after: Run, group_id: str | None, gone_groups: Container[str]) -> Iterator[Change]:
+    """Positions of share groups that are gone or lower, or that stand still while the lag grows; none where a run had no copy of them."""
+    if not all(warehouse.read("share_offsets", columns=["partition"], run=run).num_rows for run in (before, after)):
+        return
+    from groupcoord_spark.warehouse.sql import NightInDuckDB
+
+    sides: list[dict[tuple[str, str, int], _Row]] = []
+    gone_topics: set[str] = set()
+    for run in (before, after):
+        rows = NightInDuckDB(warehouse, run=run).execute(_SHARE_POSITIONS)
+        assert rows is not None  # the statement is a SELECT
+        positions = {(row["group_id"], row["topic_id"], row["partition"]): row for row in rows.to_pylist()}
+        sides.append({key: row for key, row in positions.items() if group_id in (None, key[0]) and row["remark"] != "topic_gone"})
+        gone_topics = {key[1] for key, row in positions.items() if row["remark"] == "topic_gone"}
+    gone_topics |= {row["topic_id"] for row in warehouse.read("topics", where=[("is_deleted", "=", True)], run=after).to_pylist()}
+    then, now = sides
+    for key, row in then.items():
+        place, current = (key[0], row["name"], key[2]), now.get(key)
+        if current is None:
+            why = "group_deleted" if key[0] in gone_groups else "topic_deleted" if key[1] in gone_topics else NOT_KNOWN
+            yield Change("share_gone", *place, row["start_offset"], None, why)
+        elif (current["start_offset"] or 0) < (row["start_offset"] or 0):
+            yield Change("share_reset", *place, row["start_offset"], current["start_offset"], None)
+        elif (current["lag"] or 0) > (row["lag"] or 0) and all(current[name] == row[name] for name in _SHARE_PROGRESS):
+            yield Change("share_stopped", *place, row["lag"], current["lag"], None)
 
 
 def _pending_changes(warehouse: Warehouse, before: Run, after: Run, where: Sequence[Condition]) -> Iterator[Change]:

@@ -11,7 +11,17 @@ from groupcoord_spark.answers.removal_causes import GroupRemoval, OffsetRemoval
 from groupcoord_spark.wording import counted
 
 EventKind = Literal[
-    "commits", "rewind", "committed_again", "transaction", "rebalance", "assignment", "offsets_removed", "group_removed", "expires"
+    "commits",
+    "rewind",
+    "committed_again",
+    "transaction",
+    "rebalance",
+    "assignment",
+    "offsets_removed",
+    "group_removed",
+    "share_reset",
+    "share_removed",
+    "expires",
 ]
 
 _MAX_NAMES: Final = 3
@@ -76,6 +86,7 @@ class LowerCommit(NamedTuple):
     """The two commits carry different topic ids: the topic was made anew, and its offsets count from 0 again."""
     owner: str | None = None
     """Id of the member that had the partition when the commit was written; None: not known."""
+    transactional_id: str | None = None
 
 
 class RemovedOffsets(NamedTuple):
@@ -106,6 +117,7 @@ class Transaction(NamedTuple):
     """(record offset, topic, partition) of each of its commits."""
     marker_offset: int | None = None
     """Record offset of the marker that ended the transaction; None: no marker was read."""
+    transactional_id: str | None = None
 
 
 Piece = Stretch | LowerCommit | RemovedOffsets | Transaction
@@ -186,7 +198,7 @@ def timeline(
         else:
             last_commit_ms = step.until_ms if isinstance(step, Stretch) else step.time_ms
             event = _commits(step) if isinstance(step, Stretch) else _lower_commit(step, members)
-        if _is_within(event.time_ms, from_ms, to_ms):
+        if is_within(event.time_ms, from_ms, to_ms):
             yield event
 
 
@@ -196,7 +208,8 @@ def _position(step: Piece | GroupEnd | Mapping[str, Any]) -> int:
     return step.record_offset if isinstance(step, GroupEnd) else step.at
 
 
-def _is_within(time_ms: int | None, from_ms: int | None, to_ms: int | None) -> bool:
+def is_within(time_ms: int | None, from_ms: int | None, to_ms: int | None) -> bool:
+    """Whether a time is in a range that includes ``from_ms`` and ends before ``to_ms``; None for either: no border."""
     if from_ms is None and to_ms is None:
         return True
     return time_ms is not None and (from_ms is None or time_ms >= from_ms) and (to_ms is None or time_ms < to_ms)
@@ -299,6 +312,12 @@ def _partition_facts(partitions: Iterable[PartitionStretch]) -> list[dict[str, A
     ]
 
 
+def producer_text(piece: LowerCommit | Transaction) -> str:
+    """``producer 7``, with the transactional id where the log of transactions names it."""
+    name = "" if piece.transactional_id is None else f" (transactional id {piece.transactional_id!r})"
+    return f"producer {piece.producer_id}{name}"
+
+
 def _lower_commit(commit: LowerCommit, members: _Members) -> Event:
     by = commit.from_committed_offset - commit.to_committed_offset
     where = f"{commit.topic} {commit.partition}"
@@ -309,7 +328,7 @@ def _lower_commit(commit: LowerCommit, members: _Members) -> Event:
     if commit.producer_id is None:
         what += f" {members.sentence(commit.owner)}"
     else:
-        what += f" Producer {commit.producer_id} committed it in a transaction."
+        what += f" {producer_text(commit)[0].upper()}{producer_text(commit)[1:]} committed it in a transaction."
     if commit.is_of_new_topic:
         what += " The topic was made anew between the two commits (they carry different topic ids), so its offsets count from 0 again."
     if commit.may_miss_commits:
@@ -322,6 +341,7 @@ def _lower_commit(commit: LowerCommit, members: _Members) -> Event:
         "back_by": by,
         "from_record_offset": commit.from_record_offset,
         "producer_id": commit.producer_id,
+        "transactional_id": commit.transactional_id,
         "member_count": members.count,
         "owner": commit.owner,
         "members": None if members.names is None else list(members.names),
@@ -349,12 +369,13 @@ def _transaction(transaction: Transaction) -> Event:
         fate = f"still open{since}, and {they} not count any more: a later commit or a removal of the same offset came first"
     else:
         fate = "no record of its end was read, and the newest night does not know it as open; if it was committed is not known"
-    which = f"{counted(commits, 'commit')} in a transaction of producer {transaction.producer_id} ({progress_text(transaction.partitions)})"
+    which = f"{counted(commits, 'commit')} in a transaction of {producer_text(transaction)} ({progress_text(transaction.partitions)})"
     what = f"{which}: {fate}."
     is_over = transaction.result == "aborted"
     facts = {
         "result": transaction.result,
         "producer_id": transaction.producer_id,
+        "transactional_id": transaction.transactional_id,
         "open_since": None if since_ms is None else iso(since_ms),
         "ended": None if ended_ms is None else iso(ended_ms),
         "commits": commits,

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Final, Literal, NamedTuple
 
-from groupcoord_spark.answers.group_history import PlaceHistory, Question, expiry_events, milliseconds, read_history, rows_of
+from groupcoord_spark.answers.group_history import PlaceHistory, Question, expiry_events, milliseconds, read_history, rows_of, share_events
 from groupcoord_spark.answers.night_changes import NOT_KNOWN, REASONS, departure_of
 from groupcoord_spark.answers.removal_causes import OffsetRemoval
 from groupcoord_spark.answers.timeline import (
@@ -20,6 +20,7 @@ from groupcoord_spark.answers.timeline import (
     duration,
     iso,
     places_text,
+    producer_text,
     progress_text,
 )
 from groupcoord_spark.coordinator.semantics import Semantics
@@ -121,6 +122,7 @@ def why(warehouse: Warehouse, question: Question, semantics: Semantics) -> Story
     if finder is not None and question.topic is None and not now and (end := finder.end_without_tombstone()) is not None:
         steps.append(end)
     steps += _departure(warehouse, question, now)
+    steps += [_share_step(event) for event in share_events(warehouse, question)]
     found = [finding for step in [*steps, *now] for finding in step.findings]
     has_commits = any(step.event == "commits" for step in steps)
     if not has_commits and not unreadable and not any(question.topic is None or finding.topic is not None for finding in found):
@@ -222,10 +224,10 @@ class _Finder:
         cause = causes.get(transaction.result, "unknown")
         since = "" if transaction.since_ms is None else f" since {iso(transaction.since_ms)}"
         sentence = {
-            "aborted_transaction": f"the transaction of producer {transaction.producer_id} was aborted, so its commit never counted",
-            "open_transaction": f"the transaction of producer {transaction.producer_id} is open{since}, so its commit does not count yet",
-            "replaced_in_transaction": f"a later record replaced the commit in the open transaction of producer {transaction.producer_id}",
-        }.get(cause, f"the end of the transaction of producer {transaction.producer_id} is in no record")
+            "aborted_transaction": f"the transaction of {producer_text(transaction)} was aborted, so its commit never counted",
+            "open_transaction": f"the transaction of {producer_text(transaction)} is open{since}, so its commit does not count yet",
+            "replaced_in_transaction": f"a later record replaced the commit in the open transaction of {producer_text(transaction)}",
+        }.get(cause, f"the end of the transaction of {producer_text(transaction)} is in no record")
         for record_offset, topic, partition in transaction.commits:
             records = [self._record("transactional value", record_offset)]
             if transaction.marker_offset is not None:
@@ -500,16 +502,31 @@ def _share_positions(warehouse: Warehouse, question: Question, as_of_ms: int) ->
     """Where a share group stands, by the newest run that had a copy of ``__share_group_state``."""
     columns = ["topic", "topic_id", "partition", "start_offset", "state_epoch", "record_timestamp", "state_partition", "record_offset"]
     rows = rows_of(warehouse, question, "share_offsets", columns).to_pylist()
+    topics = warehouse.read("topics", cluster=question.cluster, columns=["topic_id", "is_deleted", "all_topics_known"]).to_pylist()
+    living = {row["topic_id"] for row in topics if not row["is_deleted"]}
+    gone = {row["topic_id"] for row in topics if row["is_deleted"]}
+    gone |= {row["topic_id"] for row in rows if topics and topics[0]["all_topics_known"]} - living
     for row in sorted(rows, key=lambda row: (row["topic"] or row["topic_id"], row["partition"])):
         topic = row["topic"] or row["topic_id"]
         if question.asks_about(topic, row["partition"]):
-            start = "has no start offset yet" if row["start_offset"] is None else f"starts at {row['start_offset']}"
+            sentence = "has no start offset yet" if row["start_offset"] is None else "is where the share group starts"
+            sentence += f" since its epoch {row['state_epoch']}"
+            if row["topic_id"] in gone:  # a topic of the same name may have been made since
+                topic, sentence = f"{topic} (id {row['topic_id']})", f"{sentence}, and the topic with this id is no more"
             since_ms = milliseconds(row["record_timestamp"])
             since = "" if since_ms is None else f", as written at {iso(since_ms)}"
             place = f"offset {row['record_offset']} of __share_group_state-{row['state_partition']}"
-            sentence = f"the share group {start} since its epoch {row['state_epoch']}{since} ({place})"
-            finding = Finding(topic, row["partition"], "still_there", None, None, [], sentence)
-            yield Step(as_of_ms, "now", f"{topic} {row['partition']}: {sentence}.", [], [finding])
+            finding = Finding(topic, row["partition"], "still_there", None, None, [], sentence, row["start_offset"])
+            start = "" if row["start_offset"] is None else f"{row['start_offset']} "
+            yield Step(as_of_ms, "now", f"{topic} {row['partition']}: {start}{sentence}{since} ({place}).", [], [finding])
+
+
+def _share_step(event: Event) -> Step:
+    """A reset or a removal of a share group's position."""
+    facts, sentence = event.facts, event.what.removesuffix(".").partition(": ")[2]
+    causes: Mapping[str, Cause] = {"topic_deleted": "topic_delete", "group_deleted": "group_delete"}
+    cause: Cause = "rewound" if event.event == "share_reset" else causes.get(facts["why"], "unknown")
+    return Step(event.time_ms, event.event, event.what, [], [Finding(facts["topic"], facts["partition"], cause, None, None, [], sentence)])
 
 
 def _present_offset(table: str, row: Mapping[str, Any], expiry: Mapping[str, Any] | None, as_of_ms: int) -> Step:
@@ -599,7 +616,7 @@ def _subject(findings: Sequence[Finding]) -> str:
 
 def _joint(sentence: str) -> str:
     """What stands between the partitions and a sentence: the partitions are the subject of a sentence that begins with its verb."""
-    return " " if sentence.startswith(("is ", "was ", "went ", "expired ", "waits ")) else ": "
+    return " " if sentence.startswith(("is ", "was ", "went ", "expired ", "waits ", "has ")) else ": "
 
 
 def _of_several(sentence: str) -> str:
@@ -612,6 +629,8 @@ def _of_several(sentence: str) -> str:
         "is there, and no rule of expiration is known for it": "are there, and no rule of expiration is known for them",
         "was ": "were ",
         "waits ": "wait ",
+        "is where the share group starts": "are where the share group starts",
+        "has no start offset yet": "have no start offset yet",
     }
     for one, of_several in several.items():
         if sentence.startswith(one):

@@ -35,15 +35,16 @@ OF_WORDS: Final[Mapping[str, tuple[str, ...]]] = {
     "born": ("group_born",),
     "changed": ("group_changed",),
     "rebalanced": ("group_rebalanced",),
-    "gone": ("group_gone", "offset_gone"),
-    "rewound": ("offset_rewound",),
+    "gone": ("group_gone", "offset_gone", "share_gone", "topic_gone"),
+    "rewound": ("offset_rewound", "share_reset"),
+    "stopped": ("share_stopped",),
     "forward": ("offset_forward",),
     "new": ("offset_new",),
 }
 """Word -> kinds of change. Pending offsets have no word: each transaction of a healthy cluster makes them."""
 
 
-_NOUNS: Final = {"group": "group", "offset": "offset", "pending": "pending offset"}
+_NOUNS: Final = {"group": "group", "offset": "offset", "pending": "pending offset", "share": "share partition", "topic": "topic"}
 
 
 @command(epilog="Example: groupcoord diff --fail-on rewound,gone")

@@ -29,7 +29,9 @@ if TYPE_CHECKING:
 
 _UUID: Final = re.compile(r"\b([0-9a-f]{8})-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b")
 
-WRONG_EVENTS: Final = frozenset({"rewind", "transaction", "offsets_removed", "group_removed", "warning", "quarantined"})
+WRONG_EVENTS: Final = frozenset(
+    {"rewind", "transaction", "offsets_removed", "group_removed", "warning", "quarantined", "share_reset", "share_removed"}
+)
 """Events that are shown in red: an offset went back or away, commits that do not count, records that a broker does not take."""
 
 NAMES: Final = ("time", "until", "event", "offsets_partition", "record_offset", "generation", "what", "facts")
@@ -75,15 +77,19 @@ def timeline(common: Common, group_id: str, topic: str | None, from_ms: int | No
 
 def _events(warehouse: Warehouse, question: Question) -> list[tuple[int | None, Event]]:
     """Events with their offsets partition, in order. Raises GroupcoordError for a group that no table knows."""
-    from groupcoord_spark.answers.group_history import expiry_events, read_history
+    from groupcoord_spark.answers.group_history import expiry_events, read_history, share_events
+    from groupcoord_spark.answers.timeline import is_within
 
     run = warehouse.run(question.cluster)
     histories = read_history(warehouse, question, rules_of(run))
-    if not histories:
+    of_share = [event for event in share_events(warehouse, question) if is_within(event.time_ms, question.from_ms, question.to_ms)]
+    if not histories and not of_share:
         explain_missing_history(warehouse, question.cluster, question.group_id)
     events: list[tuple[int | None, Event]] = [
         (one.place.offsets_partition, event) for one in histories for event in one.events(question, run.retention_ms)
     ]
+    if of_share:
+        events = sorted([*events, *((None, event) for event in of_share)], key=lambda one: one[1].time_ms or 0)
     if not events:
         where = f"cluster {question.cluster!r} of {warehouse.location.uri}"
         raise GroupcoordError(f"No record of group {question.group_id!r} lies between --from and --to in {where}.")

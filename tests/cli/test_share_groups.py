@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.warehouse import groupcoord
-from tests.warehouse.nights import AS_OF_MS, group, night, offset
+from tests.warehouse.nights import AS_OF_MS, DAY_MS, assignment, group, member, night, offset
 from tests.warehouse.view_rows import SHARE_TOPIC_ID, end, record, share_offset, topic
 
 OLD = "MkTRaXlSRfWvFLT1M3hZWA"
@@ -66,7 +66,10 @@ def test_end_offsets_of_a_file_win(place: str, tmp_path: Path) -> None:
 
 
 def test_why_tells_the_position_and_the_application(place: str) -> None:
-    assert "t 0: the share group starts at 10 since its epoch 1" in groupcoord("why", "--group", "share", "--warehouse", place).stdout
+    position = groupcoord("why", "--group", "share", "--topic", "t", "--warehouse", place).stdout
+    assert "t 0,2-3 at 5 to 10 are where the share group starts since its epoch 1" in position
+    assert "t 1 has no start offset yet since its epoch 1" in position
+    assert f"t (id {OLD}) 0 at 5 is where the share group starts since its epoch 1, and the topic with this id is no more" in position
     answer = groupcoord("why", "--group", "plain", "--warehouse", place).stdout
     assert "the open transaction of producer 5 (transactional id 'tx-payout')" in answer
 
@@ -74,3 +77,56 @@ def test_why_tells_the_position_and_the_application(place: str) -> None:
 def test_state_tells_the_settings_that_a_group_has_of_its_own(place: str) -> None:
     result = groupcoord("describe", "--state", "--group", "plain", "--warehouse", place)
     assert "Group 'plain' has settings of its own: consumer.session.timeout.ms=250000." in result.stderr
+
+
+def test_members_and_states_are_printed_as_kafka_share_groups_prints_them(place: str, tmp_path: Path) -> None:
+    live = group("live", group_type="share", state="Stable", generation=4, assignment_epoch=3, member_count=2)
+    members = [
+        member("live", "m-1", member_epoch=4, client_id="c", client_host="/127.0.0.1"),
+        member("live", "m-2", member_epoch=4, client_id="d", client_host="/127.0.0.1"),
+    ]
+    assignments = [assignment("live", "m-1", "orders", number) for number in (1, 0)]
+    night(tmp_path / "live", "prod", {"groups": [live], "members": members, "assignments": assignments})
+
+    def printed(*options: str) -> list[str]:
+        return groupcoord("describe", "--group", "live", *options, "--warehouse", str(tmp_path / "live")).stdout.splitlines()[1:]
+
+    assert printed("--members") == [
+        "GROUP           CONSUMER-ID     HOST            CLIENT-ID       #PARTITIONS  ASSIGNMENT",
+        "live            m-1             /127.0.0.1      c               2            orders:0,1",
+        "live            m-2             /127.0.0.1      d               0            ",
+    ]
+    assert printed("--state", "--verbose") == [
+        "GROUP           COORDINATOR (ID)          STATE           GROUP-EPOCH  ASSIGNMENT-EPOCH  #MEMBERS",
+        "live            -                         Stable          4            3                 2",
+    ]
+    idle = groupcoord("describe", "--group", "idle", "--members", "--warehouse", place)
+    assert (idle.stdout, idle.stderr.strip().splitlines()[-1]) == ("", "Share group 'idle' has no active members.")
+
+
+def test_what_became_of_a_share_group_from_night_to_night(place: str) -> None:
+    """Night two: partition 0 was reset, 1 has moved on, 2 stands still while the lag grows; topic u is gone with its position."""
+    share = group("share", group_type="share")
+    ends = [end("t", partition, 30, source="checkpoint", written_at_ms=AS_OF_MS) for partition in range(3)]
+    at = [share_offset(number, start_offset=10, delivery_complete_count=0) for number in range(3)]
+    positions = [*at, share_offset(0, topic_id=OLD, topic="u", start_offset=5)]
+    topics = [topic("t", SHARE_TOPIC_ID), topic("u", OLD)]
+    night(Path(place), "two", {"groups": [share], "topics": topics, "share_offsets": positions, "log_ends": ends})
+    now = [share_offset(number, start_offset=start, delivery_complete_count=0) for number, start in enumerate((2, 12, 10))]
+    ends = [end("t", partition, 90, hours=24, source="checkpoint", written_at_ms=AS_OF_MS + DAY_MS) for partition in range(3)]
+    topics = [topic("t", SHARE_TOPIC_ID), topic("u", OLD, is_deleted=True)]
+    rows = {"groups": [share], "topics": topics, "share_offsets": now, "log_ends": ends}
+    night(Path(place), "two", rows, as_of_ms=AS_OF_MS + DAY_MS)
+    of_two = ["--cluster", "two", "--output", "json", "--warehouse", place]
+    changes = [json.loads(line) for line in groupcoord("diff", *of_two).stdout.splitlines()]
+    assert {(row["change"], row["topic"], row["partition"], row["from"], row["to"]) for row in changes} == {
+        ("topic_gone", "u", None, None, None),
+        ("share_gone", "u", 0, 5, None),
+        ("share_reset", "t", 0, 10, 2),
+        ("share_stopped", "t", 2, 20, 80),
+    }
+    assert groupcoord("diff", "--fail-on", "stopped", *of_two).exit_code == 3
+    events = [json.loads(line) for line in groupcoord("timeline", "--group", "share", *of_two).stdout.splitlines()]
+    assert {(event["event"], event["facts"]["topic"]) for event in events} == {("share_reset", "t"), ("share_removed", "u")}
+    story = groupcoord("why", "--group", "share", "--topic", "t", "--partition", "0", "--cluster", "two", "--warehouse", place).stdout
+    assert "went back from 10 to 2 between the nights" in story

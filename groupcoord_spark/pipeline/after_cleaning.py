@@ -21,6 +21,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import chain
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -128,14 +129,17 @@ def check_after_cleaning(log: PartitionLog, releases: Sequence[Semantics]) -> li
     The log is read once, and a second time where a group is at risk.
     """
     loads = check_load_and_keep(log, releases)
-    of_releases = [_Kept(as_one(kept)) if kept else None for _, kept in loads]
-    at_risk = [set() if kept is None else kept.groups_at_risk(semantics) for kept, semantics in zip(of_releases, releases, strict=True)]
-    del of_releases
-    group_ids = set().union(*at_risk)
+    at_risk: set[str] = set()
+    for semantics, (now, kept) in zip(releases, loads, strict=True):
+        at_risk |= now.groups_of_orphans
+        if kept:
+            at_risk |= _Kept(as_one(kept)).groups_at_risk(semantics)
     checked = []
     for semantics, (now, _) in zip(releases, loads, strict=True):
-        records = _records_of_groups(log, group_ids, semantics) if group_ids else None
-        exposures, tried = ((), 0) if records is None else _exposures(records, semantics, log.offsets_partition)
+        records = _records_of_groups(log, at_risk, semantics) if at_risk else None
+        exposures, tried = ((), 0) if records is None else _exposures(
+            records, semantics, log.offsets_partition, now.groups_of_orphans
+        )
         checked.append(AfterCleaning(now, exposures, tried))
     return checked
 
@@ -163,10 +167,15 @@ def _records_of_groups(log: PartitionLog, group_ids: Set[str], semantics: Semant
     return _Kept(as_one(kept), np.concatenate(starts))
 
 
-def _exposures(records: _Kept, semantics: Semantics, offsets_partition: int) -> tuple[tuple[Exposure, ...], int]:
+def _exposures(records: _Kept, semantics: Semantics, offsets_partition: int, deleted: Set[str]) -> tuple[tuple[Exposure, ...], int]:
     """The exposures, by group, and how many cleanings were tried."""
-    before = _replayed(records.batch, semantics)
-    waiting = {group: cleanings_to_try(records, rows, semantics) for group, rows in records.rows_by_group().items()}
+    rows_by_group = records.rows_by_group()
+    to_try = {group: cleanings_to_try(records, rows, semantics, deleted) for group, rows in rows_by_group.items()}
+    first = {group: cleaning for group, cleanings in to_try.items() if (cleaning := next(cleanings, None)) is not None}
+    if not first:
+        return (), 0
+    waiting = {group: chain((cleaning,), to_try[group]) for group, cleaning in first.items()}
+    before = _replayed(records.after(dict.fromkeys(first, Cleaning(0, False))), semantics)
     found: dict[tuple[str, str], Exposure] = {}
     tried = 0
     while waiting:
@@ -319,6 +328,12 @@ class _Kept:
         return np.asarray(self.batch.column("value").is_null().to_numpy(zero_copy_only=False)) & ~self.is_control
 
     @cached_property
+    def member_ids(self) -> list[str | None]:
+        """By number of the key; None where the key has no member."""
+        member_ids: list[str | None] = self.keys.member_id.to_pylist()
+        return member_ids
+
+    @cached_property
     def marker(self) -> Ints:
         """int64, the row of the marker that ends the record's transaction; -1 outside of transactions, the number of rows if it is open."""
         producer, control_type = self._column("producer_id"), self._column("control_type")
@@ -362,19 +377,25 @@ class _Kept:
         row = int(np.searchsorted(self.offset, record_offset)) - 1
         return int(self._column("record_timestamp_ms")[row]) if row >= 0 else NONE
 
+    @cached_property
+    def is_offset_at_risk(self) -> Mask:
+        """bool, a commit or tombstone of an offset that the cleaner may see otherwise than the loader does."""
+        is_offset = (self.group >= 0) & (self.key_type < KeyType.GROUP_METADATA)
+        producer, bit, following = self._column("producer_id") != NO_PRODUCER_ID, self._column("is_transactional"), self.next_of_key
+        of_both_types = np.isin(self.group, self._groups_with_both_offset_types())
+        return np.asarray(
+            is_offset
+            & (
+                (bit != producer)  # the loaders differ in what makes a record transactional
+                | self.is_tombstone & (producer | of_both_types)
+                | (following >= 0) & (following < self.marker)  # superseded while its transaction was open
+            )
+        )
+
     def groups_at_risk(self, semantics: Semantics) -> set[str]:
-        """The groups for which ``cleanings_to_try`` can find something."""
-        is_data = self.group >= 0
-        is_offset = is_data & (self.key_type < KeyType.GROUP_METADATA)
+        """The groups for which ``cleanings_to_try`` can find something, beside deleted groups with offsets."""
         known = [key_type for key_type in MODERN_KEY_TYPES if key_type in semantics.known_key_types]
-        producer, bit = self._column("producer_id") != NO_PRODUCER_ID, self._column("is_transactional")
-        removed_groups = np.unique(self.group[is_data & self.is_tombstone & (self.key_type == KeyType.GROUP_METADATA)])
-        following = self.next_of_key
-        at_risk = is_data & np.isin(self.key_type, known)
-        at_risk |= is_offset & (bit != producer)
-        at_risk |= is_offset & self.is_tombstone & (producer | np.isin(self.group, self._groups_with_both_offset_types()))
-        at_risk |= is_offset & (following >= 0) & (following < self.marker)
-        at_risk |= is_offset & ~self.is_tombstone & np.isin(self.group, removed_groups)
+        at_risk = (self.group >= 0) & np.isin(self.key_type, known) | self.is_offset_at_risk
         return {self.names[group] for group in np.unique(self.group[at_risk]).tolist()}
 
     def _groups_with_both_offset_types(self) -> Ints:
@@ -405,10 +426,14 @@ class _Kept:
         return self.batch.filter(pa.array(self.is_control | is_left & is_chosen[self.group]))
 
 
-def cleanings_to_try(records: _Kept, rows: Ints, semantics: Semantics) -> Iterator[Cleaning]:
-    """The cleanings that may make a load of the group fail or differ: ends of the cleaner and moments of a load, each once."""
+def cleanings_to_try(records: _Kept, rows: Ints, semantics: Semantics, deleted: Set[str]) -> Iterator[Cleaning]:
+    """The cleanings that may make a load of the group fail or differ: ends of the cleaner and moments of a load, each once.
+
+    deleted: the groups that are deleted and have offsets.
+    """
     seen = set()
-    for cleaning in _Orders(records, rows, semantics).cleanings():
+    is_deleted = records.names[int(records.group[rows[0]])] in deleted
+    for cleaning in _Orders(records, rows, semantics, is_deleted).cleanings():
         if cleaning not in seen and cleaning.cleaned_to > max(cleaning.read_before, 0):
             seen.add(cleaning)
             yield cleaning
@@ -417,8 +442,9 @@ def cleanings_to_try(records: _Kept, rows: Ints, semantics: Semantics) -> Iterat
 class _Orders:
     """The orders of the records of one group that a cleaning can expose."""
 
-    def __init__(self, records: _Kept, rows: Ints, semantics: Semantics) -> None:
+    def __init__(self, records: _Kept, rows: Ints, semantics: Semantics, is_deleted: bool) -> None:
         self._semantics = semantics
+        self._is_deleted = is_deleted
         self._records = records
         self._rows = rows
         self._offset = records.offset[rows].tolist()
@@ -435,16 +461,20 @@ class _Orders:
 
     def cleanings(self) -> Iterator[Cleaning]:
         """In the order in which they are tried."""
-        for drops in (False, True):
-            yield Cleaning(self._records.limit, drops)
+        has_risk = self._is_deleted or bool(self._records.is_offset_at_risk[self._rows].any())
         for place, key_type in enumerate(self._type):
             if self._offset[place] >= self._records.limit:
-                return
-            if key_type < KeyType.GROUP_METADATA:
-                if self._is_tombstone[place]:
-                    yield Cleaning(self._after(place), True)
-            elif self._is_tombstone[place]:
-                yield from self._of_tombstone(place)
+                break
+            if not self._is_tombstone[place]:
+                continue
+            of_place = list(self._of_tombstone(place)) if key_type >= KeyType.GROUP_METADATA else []
+            has_risk |= bool(of_place)
+            yield from of_place
+            if key_type < KeyType.GROUP_METADATA and self._records.is_offset_at_risk[self._rows[place]]:
+                yield Cleaning(self._after(place), True)
+        if has_risk:
+            yield Cleaning(self._records.limit, False)
+            yield Cleaning(self._records.limit, True)
         yield from self._of_owners()
 
     def _after(self, place: int) -> int:
@@ -459,7 +489,7 @@ class _Orders:
     def _of_tombstone(self, place: int) -> Iterator[Cleaning]:
         """Cleanings around a tombstone of a group record."""
         records, revived = self._records, self._next[place]
-        is_of_member = records.keys.member_id[self._key[place]].is_valid
+        is_of_member = records.member_ids[self._key[place]] is not None
         ends = [] if is_of_member else [place]
         if revived >= 0:
             # the cleaner removes the tombstone, and what it removed stays in the state of a load that has read it
@@ -476,10 +506,10 @@ class _Orders:
         metadata = _METADATA_OF_EPOCH.get(self._type[place])
         if metadata is None:
             return False
-        member_id = self._records.keys.member_id
-        member = member_id[self._key[place]]
+        member_ids = self._records.member_ids
+        member = member_ids[self._key[place]]
         for later in range(place + 1, len(self._type)):
-            if self._type[later] == metadata and member_id[self._key[later]] == member:
+            if self._type[later] == metadata and member_ids[self._key[later]] == member:
                 return bool(self._is_tombstone[later] and self._batch[later] != self._batch[place])
         return False
 
@@ -498,11 +528,28 @@ class _Orders:
                     given_up[partition][key] = place, epoch
             for partition, epoch in partitions.items():
                 for former, (released, former_epoch) in given_up[partition].items():
-                    if former != key and (former_epoch >= epoch or not self._semantics.newer_epoch_takes_partitions_over):
-                        again = self._next_after(released, place)
-                        if again >= 0 and (self._next[place] < 0 or again < self._next[place]):
-                            yield Cleaning(self._after(again), False, self._before(released))
+                    again = self._next_after(released, place)
+                    if former == key or again < 0 or 0 <= self._next[place] <= again:
+                        continue
+                    is_strict = former_epoch >= epoch or not self._semantics.newer_epoch_takes_partitions_over
+                    if is_strict or self._has_metadata_between(former, place, again):
+                        yield Cleaning(self._after(again), False, self._before(released))
             owned[key] = partitions
+
+    def _has_metadata_between(self, key: int, begin: int, end: int) -> bool:
+        """Whether a record of the member's metadata lies there: with it the loader adds the partitions that the member has once more."""
+        places = self._metadata.get(self._records.member_ids[key], ())
+        following = bisect_right(places, begin)
+        return following < len(places) and places[following] < end
+
+    @cached_property
+    def _metadata(self) -> dict[str | None, list[int]]:
+        """Member id -> places of the records of its metadata."""
+        places: dict[str | None, list[int]] = defaultdict(list)
+        for place, key_type in enumerate(self._type):
+            if key_type == KeyType.CONSUMER_GROUP_MEMBER_METADATA:
+                places[self._records.member_ids[self._key[place]]].append(place)
+        return places
 
     def _next_after(self, first: int, place: int) -> int:
         """The place of the first record with the key of ``first`` that follows ``place``; -1: there is none."""

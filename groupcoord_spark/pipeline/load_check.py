@@ -53,6 +53,7 @@ class LoadOutcome:
         skipped: skipped records by rule.
         groups: group id -> (type, state, members). offsets: (group id, topic, partition) -> committed offset. The state as if the refused
             records were not there.
+        groups_of_orphans: groups that are deleted and have offsets.
     """
 
     offsets_partition: int
@@ -62,6 +63,7 @@ class LoadOutcome:
     skipped: Counter[str] = field(default_factory=Counter)
     groups: dict[str, tuple[str, str, int]] = field(default_factory=dict)
     offsets: dict[tuple[str, str, int], int] = field(default_factory=dict)
+    groups_of_orphans: set[str] = field(default_factory=set)
 
     @property
     def loads(self) -> bool:
@@ -175,9 +177,11 @@ class _Load:
         state, outcome = self._replay.coordinator.finish(), self._outcome
         self._count(state.warnings())
         outcome.groups = {group.group_id: (group.group_type, group.state, group.member_count) for group in state.groups()}
+        orphans = state.orphan_offsets()
         outcome.offsets = {
-            (row.group_id, row.topic, row.partition): row.committed_offset for row in (*state.committed_offsets(), *state.orphan_offsets())
+            (row.group_id, row.topic, row.partition): row.committed_offset for row in (*state.committed_offsets(), *orphans)
         }
+        outcome.groups_of_orphans = {row.group_id for row in orphans}
         return outcome
 
     def _count(self, warnings: Iterable[LoadWarning]) -> None:

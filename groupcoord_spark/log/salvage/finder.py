@@ -320,11 +320,13 @@ class EntryFinder:
             if in_window.any():
                 return at + int((in_window != 0).argmax())
             at = self._window_end
-        for start, end in self.file.data_ranges(at, self.file.size):
-            for begin in range(start, end, _READ_AT_ONCE):
-                piece = self.file.read(begin, min(begin + _READ_AT_ONCE, end))
+        wanted = 1 << 12  # in a sound file the byte is near, and what looks for one record must read little
+        for begin, end in self.file.data_ranges(at, self.file.size):
+            while begin < end:
+                piece = self.file.read(begin, min(begin + wanted, end))
                 if piece.any():
                     return begin + int((piece != 0).argmax())
+                begin, wanted = begin + wanted, min(2 * wanted, _READ_AT_ONCE)
         return self.file.size
 
     def _end_without_zeros(self, at: int) -> int:

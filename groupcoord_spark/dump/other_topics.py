@@ -21,6 +21,7 @@ from groupcoord_spark.protocol.definition import decode_key, decode_value, key_j
 from groupcoord_spark.protocol.messages import share_state, transaction_state
 from groupcoord_spark.protocol.messages.cluster_metadata import CONTROL_RECORDS
 from groupcoord_spark.protocol.record_types import NOT_A_CONTROL_RECORD
+from groupcoord_spark.sources.inputs import KAFKA_SCHEME
 
 _METADATA_TOPIC: Final = "__cluster_metadata"
 _RECORD_TYPES: Final = {"__share_group_state": share_state.RECORD_TYPES, "__transaction_state": transaction_state.RECORD_TYPES}
@@ -30,6 +31,8 @@ _FILE: Final = re.compile(r"(?:([0-9]{20})\.log|.*\.checkpoint)")
 
 def topic_of(given: str) -> str | None:
     """The other topic of which the input is a partition's directory or a file; None: it is none. Raises InputError as ``Location`` does."""
+    if given.startswith(KAFKA_SCHEME):
+        return None
     location = Location.of(given)
     if location.info().type == pafs.FileType.File:
         location = location.parent() if _FILE.fullmatch(location.name) else location

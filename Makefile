@@ -7,7 +7,7 @@ SAMPLE := tests/golden/classic-modern/logs
 WITHOUT_JAVA := $(addprefix tests/,protocol log coordinator assignors simulator test_arrows.py test_documentation.py test_packaging.py test_ratios.py)
 WAREHOUSE ?= ./warehouse
 
-.PHONY: nightly test check lint pytest pytest-without-java coverage bench ratios reference docs clean
+.PHONY: nightly test check lint pytest pytest-without-java coverage bench ratios reference notebooks docs clean
 
 nightly: $(VENV)/.warm
 	@bash .ci/ensure-java
@@ -55,6 +55,10 @@ coverage: $(VENV)/.tests
 # The generated parts of docs/reference.
 reference: $(VENV)/.runs
 	$(BIN)/python docs/generate.py
+
+# notebooks/*.ipynb: the notebooks as they look after a run on the sample (two minutes).
+notebooks: $(VENV)/.tests $(VENV)/.warm
+	$(BIN)/python -m docs.notebooks
 
 docs: $(VENV)/.docs
 	$(BIN)/mkdocs build --strict

@@ -67,17 +67,25 @@ story.toPandas()
 # A tombstone has no committed offset; a record of the group itself with 0 members is the moment from which its offsets age.
 
 # %%
-commits = story.where("committed_offset IS NOT NULL").toPandas()
-figure, axes = plt.subplots(figsize=(8, 3))
-for (topic, partition), rows in commits.groupby(["topic", "partition"]):
-    axes.step(rows["time"], rows["committed_offset"], where="post", marker="o", label=f"{topic}-{partition}")
-axes.set(title=f"Commits of {group}", xlabel="time (UTC)", ylabel="committed offset")
-axes.legend(fontsize="x-small")
+of_partitions = story.where("topic IS NOT NULL").toPandas().groupby(["topic", "partition"])
+shown = of_partitions.size().nlargest(12).index.sort_values()
+figure, grid = plt.subplots(len(shown), sharex=True, squeeze=False, figsize=(8, 0.6 + 0.6 * len(shown)))
+for axes, (topic, partition) in zip(grid[:, 0], shown, strict=True):
+    rows = of_partitions.get_group((topic, partition))
+    axes.step(rows["time"], rows["committed_offset"], where="post", marker="o")
+    for time in rows["time"][rows["is_tombstone"]]:
+        axes.axvline(time, color="tab:red", linestyle=":")
+    axes.margins(y=0.3)
+    axes.locator_params(axis="y", nbins=2)
+    axes.set_ylabel(f"{topic}-{partition}", rotation=0, ha="right", va="center", labelpad=12)
+figure.suptitle(f"Committed offsets of {group}")
+grid[-1, 0].set_xlabel("time (UTC)")
 figure.tight_layout()
 plt.show()
 
 # %% [markdown]
-# A line that falls is a group that went back; a line that ends is one that stopped committing.
+# A line that falls is a group that went back, a dotted line is a tombstone. Each partition has its own scale; the twelve with most records
+# are shown.
 
 # %% [markdown]
 # ## What does the group have now, and what will it lose?

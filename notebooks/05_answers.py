@@ -309,6 +309,30 @@ FROM no_leader_epoch ORDER BY offsets_without_epoch DESC LIMIT 10
 # Whether a log was truncated is in no record.
 
 # %% [markdown]
+# ## Where do share groups stand, and how many records are they behind?
+
+# %%
+answer("""
+SELECT group_id, topic, partition, start_offset, end_offset, lag, remark
+FROM share_lag ORDER BY lag DESC NULLS LAST, group_id, topic, partition
+""")
+
+# %% [markdown]
+# Share groups keep their offsets in `__share_group_state`: only a copy of a whole log directory has them.
+
+# %% [markdown]
+# ## Who may read as which group?
+
+# %%
+answer("""
+SELECT group_id, principal, host, permission, operation, is_overruled
+FROM may_read ORDER BY group_id, principal
+""")
+
+# %% [markdown]
+# Rules are in the cluster's metadata, `__cluster_metadata-0`; superusers are settings of the brokers, and in no log.
+
+# %% [markdown]
 # ## Which topics were made anew?
 
 # %%

@@ -11,6 +11,7 @@ import nbclient
 import nbformat
 import pytest
 
+from docs.notebooks import MOST_BYTES, PICTURE, cells_of_text, pictures_of
 from groupcoord_spark.errors import WarehouseError
 from groupcoord_spark.warehouse import find_warehouse
 from groupcoord_spark.warehouse.sql import names_in
@@ -57,6 +58,28 @@ def test_every_section_asks_a_question_and_ends_in_a_sentence(notebook: Any) -> 
 def test_times_come_from_what_decode_gives(notebook: Any) -> None:
     """A bronze table may have Kafka's columns: only what ``decode`` gives has record_timestamp_ms in any case."""
     assert not [source for source in cells_of(notebook, "code") if "raw.agg(" in source]
+
+
+@pytest.mark.parametrize("text", NOTEBOOKS, ids=lambda path: path.stem)
+def test_what_renders_has_the_cells_of_the_text_with_what_they_gave(text: Path) -> None:
+    file = text.with_suffix(".ipynb")
+    notebook = nbformat.read(file, as_version=4)
+    columns = ("id", "cell_type", "source", "metadata")
+    told = "run `make notebooks`"
+    assert [[cell[name] for name in columns] for cell in notebook.cells] == [
+        [cell[name] for name in columns] for cell in cells_of_text(text).cells
+    ], told
+    outputs = [output for cell in notebook.cells for output in cell.get("outputs", ())]
+    assert "error" not in {output.output_type for output in outputs}
+    assert pictures_of(notebook) and any("text/html" in output.get("data", {}) for output in outputs), told
+    written = file.read_text(encoding="utf-8")
+    assert len(written) <= MOST_BYTES and str(text.parents[1]) not in written
+
+
+def test_the_picture_of_readme_is_the_first_of_its_notebook() -> None:
+    name, picture = PICTURE
+    notebook = nbformat.read(NOTEBOOKS[0].with_name(f"{name}.ipynb"), as_version=4)
+    assert pictures_of(notebook)[0] == picture.read_bytes()
 
 
 FACTS_OF_LOGS = {

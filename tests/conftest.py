@@ -186,7 +186,7 @@ def spark_with_delta(spark: SparkSession) -> Iterator[SparkSession]:
 
 
 @pytest.fixture(scope="session")
-def sample_warehouse(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> SampleWarehouse:
+def sample_warehouse(local: LocalSession, tmp_path_factory: pytest.TempPathFactory) -> SampleWarehouse:
     from groupcoord_spark.cli.progress import StageLines
     from groupcoord_spark.coordinator.semantics import semantics_for
     from groupcoord_spark.log import plan_logs
@@ -196,4 +196,4 @@ def sample_warehouse(spark: SparkSession, tmp_path_factory: pytest.TempPathFacto
     inputs = (str(SAMPLE_LOGS),)
     path = tmp_path_factory.mktemp("sample") / "warehouse"
     night = RunRequest(inputs, str(path), "sample", as_of_ms=SAMPLE_AS_OF_MS, retention_ms=7 * DAY_MS, semantics=semantics_for())
-    return SampleWarehouse(path, run_nightly(night, plan_logs(inputs), spark, StageLines(quiet=True)))
+    return SampleWarehouse(path, run_nightly(night, plan_logs(inputs), local, StageLines(quiet=True)))

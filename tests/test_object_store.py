@@ -23,6 +23,8 @@ from tests.tools.faults.two_runs import one_run, pauses
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from tests.local_session import LocalSession
+
 NIGHTS = [GOLDEN / "nights" / number / "logs" for number in ("1", "2")]
 
 
@@ -47,16 +49,18 @@ def spark_with_keys(spark: SparkSession, store: ObjectStore) -> Iterator[SparkSe
 
 
 @pytest.fixture(scope="module")
-def warehouses(spark_with_keys: SparkSession, store: ObjectStore, tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Path]:
+def warehouses(
+    spark_with_keys: SparkSession, local: LocalSession, store: ObjectStore, tmp_path_factory: pytest.TempPathFactory
+) -> tuple[str, Path]:
     """Two nights on the store, and the same nights on the disk. The second night goes on from the first."""
-    uri, local = f"s3a://{WAREHOUSES}/nights", tmp_path_factory.mktemp("nights") / "w"
+    uri, place = f"s3a://{WAREHOUSES}/nights", tmp_path_factory.mktemp("nights") / "w"
     for number, logs in enumerate(NIGHTS):
         on_store = run(spark_with_keys, uri, store.upload(logs, f"night-{number}"))
-        on_disk = run(spark_with_keys, local, logs)
+        on_disk = run(local, place, logs)
         assert on_store.records_read == on_disk.records_read > 0
         assert on_store.reading == on_disk.reading
     assert on_store.reading.since_ms is not None
-    return uri, local
+    return uri, place
 
 
 def test_nights_on_a_store_have_the_rows_of_nights_on_a_disk(warehouses: tuple[str, Path]) -> None:

@@ -23,6 +23,8 @@ from tests.sources.test_segments import raw
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from tests.local_session import LocalSession
+
 JAVA_CORPORA = (
     *("classic-modern", "transactions", "kip848", "share", "streams", "vanished", "compacted", "connect", "convert", "expiry", "fuzz-1"),
 )
@@ -47,11 +49,13 @@ def assert_equal(frame: DataFrame, expected: DataFrame) -> None:
 
 
 @pytest.mark.parametrize(("release", "names"), [("4.3", JAVA_CORPORA), ("2.8", SCALA_CORPORA)])
-def test_each_frame_is_the_table_of_its_name(spark: SparkSession, tmp_path: Path, release: str, names: tuple[str, ...]) -> None:
+def test_each_frame_is_the_table_of_its_name(
+    spark: SparkSession, local: LocalSession, tmp_path: Path, release: str, names: tuple[str, ...]
+) -> None:
     """The logs of all corpora are one frame, each as a cluster of its own."""
     rules = semantics_for(None, release)
     for name in names:
-        run(spark, tmp_path / "w", Corpus(name).logs, cluster=name, as_of_ms=AS_OF_MS, retention_ms=DAY_MS, semantics=rules)
+        run(local, tmp_path / "w", Corpus(name).logs, cluster=name, as_of_ms=AS_OF_MS, retention_ms=DAY_MS, semantics=rules)
     records = reduce(DataFrame.union, [raw(spark, Corpus(name).logs, cluster=name) for name in names])
     state = replay(records, semantics=release)
     leaves = expire(state, retention="1d", as_of=AS_OF_MS, semantics=release)
@@ -70,10 +74,10 @@ OTHER_SETTINGS = {
 }
 
 
-def test_moments_are_right_in_a_session_of_any_time_zone(spark: SparkSession, tmp_path: Path) -> None:
+def test_moments_are_right_in_a_session_of_any_time_zone(spark: SparkSession, local: LocalSession, tmp_path: Path) -> None:
     """The frame is as Spark's Kafka source gives it, with a TIMESTAMP; the night reads milliseconds from the log, in UTC."""
     logs = Corpus("vanished").logs
-    run(spark, tmp_path / "w", logs, as_of_ms=AS_OF_MS, retention_ms=DAY_MS)
+    run(local, tmp_path / "w", logs, as_of_ms=AS_OF_MS, retention_ms=DAY_MS)
     before = {name: spark.conf.get(name) for name in OTHER_SETTINGS}
     try:
         for name, value in OTHER_SETTINGS.items():

@@ -48,6 +48,7 @@ def test_a_night_on_a_full_disk_is_one_sentence_and_the_next_one_is_whole(tmp_pa
         shutil.rmtree(warehouse, ignore_errors=True)
         if number > 1:
             shutil.copytree(tmp_path / "before", warehouse)
+        warehouse.mkdir(exist_ok=True)  # where nothing is, ``night`` copies empty tables
         resize(disk, used_bytes(disk) + needed * tenth // 10)
         with pytest.raises(WarehouseError) as raised:
             night(warehouse, "prod", rows_of_night(number))

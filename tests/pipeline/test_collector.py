@@ -14,13 +14,13 @@ from groupcoord_spark.coordinator.semantics import JAVA
 from groupcoord_spark.pipeline.expiration import ExpirationJob
 from groupcoord_spark.pipeline.rebalances import RebalanceJob
 from groupcoord_spark.pipeline.replay.partition import ReplayJob, partition_replay
+from tests.conftest import SAMPLE_LOGS
+from tests.running import run
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from pyspark.sql import SparkSession
-
-    from tests.conftest import SampleWarehouse
 
 
 @pytest.fixture(params=[True, False], ids=["on", "off"])
@@ -63,11 +63,11 @@ def test_collector_is_as_it_was_after_a_replay_that_fails(tmp_path: Path, was_on
     assert gc.isenabled() == was_on
 
 
-def test_collector_of_every_worker_is_on_after_a_night(spark: SparkSession, sample_warehouse: SampleWarehouse) -> None:
+def test_collector_of_every_worker_is_on_after_a_night(spark: SparkSession, tmp_path: Path) -> None:
     def is_on(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for _ in batches:
             yield pa.RecordBatch.from_pydict({"is_on": [gc.isenabled()]})
 
-    assert sample_warehouse.path.exists()
+    run(spark, tmp_path / "w", SAMPLE_LOGS)
     rows = spark.range(0, 8, 1, 8).mapInArrow(is_on, "is_on boolean").collect()
     assert [row.is_on for row in rows] == [True] * 8

@@ -47,6 +47,7 @@ import org.apache.kafka.coordinator.group.modern.share.ShareGroupConfig;
  *   request METHOD VERSION JSON                    of GroupCoordinatorShard, whose records are applied
  *
  * Standard output: case; refused OFFSET EXCEPTION (-1: at the end of the load); group ID TYPE STATE (ID: = and hexadecimal digits);
+ * offset PRODUCER_ID GROUP TOPIC PARTITION OFFSET (-1: committed, else pending);
  * tombstone KEY; failed EXCEPTION (of the cleanup); answer ERROR JSON and record KEY VALUE (of a request). Signatures that differ between releases are called by reflection.
  */
 public class ReplayRecords {
@@ -74,9 +75,7 @@ public class ReplayRecords {
             }
         }
         shard = ((GroupCoordinatorShard.Builder) builder).build();
-        Field manager = GroupCoordinatorShard.class.getDeclaredField("groupMetadataManager");
-        manager.setAccessible(true);
-        metadata = manager.get(shard);
+        metadata = field(shard, "groupMetadataManager");
     }
 
     /** All settings of the coordinator; 4.0 declares them in several groups. */
@@ -206,6 +205,11 @@ public class ReplayRecords {
             Group group = (Group) call(metadata, "group", groupId);
             System.out.println("group =" + hex((String) groupId) + " " + group.type() + " " + group.stateAsString());
         }
+        Object offsets = field(shard, "offsetMetadataManager");
+        printOffsets("offset -1", field(offsets, "offsets"));
+        for (Map.Entry<?, ?> entry : ((Map<?, ?>) field(offsets, "pendingTransactionalOffsets")).entrySet()) {
+            printOffsets("offset " + entry.getKey(), entry.getValue());
+        }
         List<CoordinatorRecord> tombstones;
         try {
             tombstones = shard.cleanupGroupMetadata().records();
@@ -216,6 +220,23 @@ public class ReplayRecords {
         for (CoordinatorRecord record : tombstones) {
             System.out.println("tombstone " + HEX.formatHex(serde.serializeKey(record)));
         }
+    }
+
+    private static void printOffsets(String start, Object offsets) throws Exception {
+        for (Map.Entry<?, ?> group : ((Map<?, ?>) field(offsets, "offsetsByGroup")).entrySet()) {
+            for (Map.Entry<?, ?> topic : ((Map<?, ?>) group.getValue()).entrySet()) {
+                for (Map.Entry<?, ?> partition : ((Map<?, ?>) topic.getValue()).entrySet()) {
+                    System.out.println(start + " =" + hex((String) group.getKey()) + " =" + hex((String) topic.getKey()) + " "
+                        + partition.getKey() + " " + field(partition.getValue(), "committedOffset"));
+                }
+            }
+        }
+    }
+
+    private static Object field(Object target, String name) throws Exception {
+        Field field = target.getClass().getDeclaredField(name);
+        field.setAccessible(true);
+        return field.get(target);
     }
 
     private static Object call(Object target, String name, Object... given) throws Exception {

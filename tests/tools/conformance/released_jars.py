@@ -2,11 +2,10 @@
 
 Run by hand, as the jars of each release (27 MB) are fetched from Maven Central the first time, into the user's cache directory. It needs a
 JDK 17 or newer: ReplayRecords.java beside this file loads the records into each release's own GroupCoordinatorShard and has it run a
-cleanup. Compared are the records that are refused, the groups and their states, and the tombstones.
+cleanup. Compared are the records that are refused, the groups and their states, the offsets, and the tombstones.
 
 Not compared, because a load alone does not show it or brokers never write it: offsets of streams groups with members in 4.1 (a
-member's heartbeat tells the coordinator the topology), share groups of 4.0 (early access, with records of their own), and share groups with
-offsets, over which the cleanup of 4.0 and 4.4 fails.
+member's heartbeat tells the coordinator the topology), and share groups of 4.0 (early access, with records of their own).
 """
 
 from __future__ import annotations
@@ -178,6 +177,8 @@ class Outcome:
     refused: set[int] = field(default_factory=set)
     groups: dict[str, tuple[str, str]] = field(default_factory=dict)
     """Group id -> type and state."""
+    offsets: dict[tuple[int, str, str, int], int] = field(default_factory=dict)
+    """(producer id, group id, topic, partition) -> committed offset; producer id -1: it counts, else it is pending."""
     tombstones: list[str] = field(default_factory=list)
     """Keys in hexadecimal, sorted."""
 
@@ -192,6 +193,12 @@ def outcome_here(records: Iterable[Record], semantics: Semantics, now_ms: int = 
     return Outcome(
         refused={AT_THE_END if each.code == "R-3.29" else each.record_offset for each in refusals if each.record_offset is not None},
         groups={row.group_id: (row.group_type, row.state.lower()) for row in state.groups()},
+        offsets={
+            (producer_id, row.group_id, row.topic, row.partition): row.committed_offset
+            for rows, is_pending in ((state.committed_offsets(), False), (state.orphan_offsets(), False), (state.pending_offsets(), True))
+            for row in rows
+            for producer_id in [row.producer_id if is_pending else -1]
+        },
         tombstones=sorted(tombstone.key.hex() for cleanup in cleanups for tombstone in cleanup.tombstones),
     )
 
@@ -223,8 +230,12 @@ def outcomes_of(
         elif word == "group":
             group_id, group_type, state = rest.split()
             outcomes[-1].groups[bytes.fromhex(group_id[1:]).decode()] = (group_type.lower(), state.replace("_", "").lower())
-        else:
-            outcomes[-1].tombstones.append(rest if word == "tombstone" else line)
+        elif word == "offset":
+            producer_id, *names, partition, committed_offset = rest.split()
+            place = (bytes.fromhex(name[1:]).decode() for name in names)
+            outcomes[-1].offsets[int(producer_id), *place, int(partition)] = int(committed_offset)
+        elif word == "tombstone":
+            outcomes[-1].tombstones.append(rest)
     for outcome in outcomes:
         outcome.tombstones.sort()
     return outcomes
@@ -251,7 +262,7 @@ def is_compared(line: Release, records: Iterable[Record]) -> bool:
     """Whether a load alone shows what releases of this line do with the records: see the top of this file."""
     key_types = {int.from_bytes(record.key[:2], "big") for record in records if record.key}
     if key_types & SHARE_KEY_TYPES:
-        return line != (4, 0) and not (line == (4, 4) and key_types & OFFSET_KEY_TYPES)
+        return line != (4, 0)
     return not (line == (4, 1) and key_types & STREAMS_KEY_TYPES and key_types & OFFSET_KEY_TYPES)
 
 
@@ -268,6 +279,7 @@ def test_a_release_makes_of_records_what_is_made_of_them_here(release: Release, 
     ours = {name: outcome_here(records, semantics) for name, records in cases.items()}
     for outcomes in (ours, theirs):
         outcomes[INSTANCE_TWICE].groups.clear()
+        outcomes[INSTANCE_TWICE].offsets.clear()
         outcomes[INSTANCE_TWICE].tombstones.clear()
     assert {name: (outcome, theirs[name]) for name, outcome in ours.items() if outcome != theirs[name]} == {}
 

@@ -138,19 +138,20 @@ def assigned(group: Group, assignor: str) -> Assignment:
     return assignment_in({member_id: [(names[topic], numbers) for topic, numbers in of.items()] for member_id, of in targets.items()})
 
 
-def main(arguments: Sequence[str]) -> int:
-    """Compare and print; the exit code."""
-    if not arguments:
-        print("usage: python -m tests.tools.conformance.server_assignors JARS [GROUPS [SEED]]", file=sys.stderr)
-        return 2
-    groups = int(arguments[1]) if len(arguments) > 1 else 2000
-    chance = random.Random(int(arguments[2]) if len(arguments) > 2 else 1)
-    command = ["java", "-cp", f"{arguments[0]}/*", str(Path(__file__).with_name("ServerAssignors.java"))]
-    equal = different = 0
+def compared(
+    jars: str, groups: int, seed: int, kinds: Sequence[Sequence[str]] = (("range", "uniform"), ("simple",))
+) -> tuple[int, list[str]]:
+    """(number of equal assignments, a text for each other one) of random groups.
+
+    jars: the directory of the jars. kinds: as BY_KIND.
+    """
+    chance = random.Random(seed)
+    command = ["java", "-cp", f"{jars}/*", str(Path(__file__).with_name("ServerAssignors.java"))]
+    equal, different = 0, []
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as java:
         assert java.stdin is not None and java.stdout is not None
         for number in range(groups):
-            for assignors in (("range", "uniform"), ("simple",)):
+            for assignors in kinds:
                 group = random_group(chance)
                 for round_number in range(chance.randint(1, 6)):
                     for assignor in assignors:
@@ -158,13 +159,20 @@ def main(arguments: Sequence[str]) -> int:
                         if assigned(group, assignor) == assignment_in(targets):
                             equal += 1
                         else:
-                            different += 1
-                            if different == 1:
-                                print(f"{assignor} differs in round {round_number} of group {number}:\n{group.lines(assignor)}")
+                            different.append(f"{assignor} differs in round {round_number} of group {number}:\n{group.lines(assignor)}")
                     group.targets = targets
                     change(group, chance)
         java.stdin.close()
-    print(f"{equal} of {equal + different} assignments equal")
+    return equal, different
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Compare and print; the exit code."""
+    if not arguments:
+        print("usage: python -m tests.tools.conformance.server_assignors JARS [GROUPS [SEED]]", file=sys.stderr)
+        return 2
+    equal, different = compared(arguments[0], *map(int, arguments[1:3] or ["2000"]), *([1] if len(arguments) < 3 else []))
+    print("\n".join([*different[:1], f"{equal} of {equal + len(different)} assignments equal"]))
     return 1 if different or not equal else 0
 
 

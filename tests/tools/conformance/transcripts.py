@@ -255,7 +255,7 @@ class Backend(StreamsSteps):
             )
             return f"{int(group.error)} {group.state} epoch {group.group_epoch} {group.assignment_epoch} {group.assignor} {members}".strip()
 
-        return self.ask(ShareGroupDescribe((self.group,), 1), client, note)
+        return self.ask(ShareGroupDescribe((self.group,), version=1), client, note)
 
     def _list(self, client: Client) -> str:
         """What ListGroups and DescribeGroups say of the group."""
@@ -268,14 +268,14 @@ class Backend(StreamsSteps):
             return f"{int(group.error)} {group.state}"
 
         text = self.ask(ListGroups(version=5), client, listed)
-        return f"{text or 'not listed'}, {self.ask(DescribeGroups((self.group,), 6), client, described)}"
+        return f"{text or 'not listed'}, {self.ask(DescribeGroups((self.group,), version=6), client, described)}"
 
     def _commit(self, client: Client, *, older: int = 0, version: int = 9) -> str:
         request = OffsetCommit(self.group, (OffsetToCommit("t", 0, 5),), client.generation - older, client.member_id, version=version)
         return self.ask(request, client, lambda answer: str(int(answer.errors["t", 0])))
 
     def _delete(self, client: Client) -> str:
-        return self.ask(DeleteGroups((self.group,), 2), client, lambda answer: str(int(answer.errors[self.group])))
+        return self.ask(DeleteGroups((self.group,), version=2), client, lambda answer: str(int(answer.errors[self.group])))
 
     # Lines
 

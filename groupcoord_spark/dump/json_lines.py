@@ -175,18 +175,18 @@ class JsonLines:
         key, value = records.key, records.value
         data, shift = (key.data, 0) if key.data is value.data else (np.concatenate([key.data, value.data]), len(key.data))
         columns = (
-            self._offsets_partition, records.record_offset, records.timestamp_ms, records.producer_id, records.producer_epoch,
+            records.record_offset, records.timestamp_ms, records.producer_id, records.producer_epoch,
             records.is_transactional, records.control_type, np.zeros(0, np.int32) if leader_epoch is None else leader_epoch,
-            data, key.start, key.end, key.is_null, value.start + shift, value.end + shift, value.is_null,
         )  # fmt: skip
-        programs = json_programs(HIDDEN_FIELDS if self._redaction else None)
+        texts = data, key.start, key.end, key.is_null, value.start + shift, value.end + shift, value.is_null
+        programs = tuple(json_programs(HIDDEN_FIELDS if self._redaction else None))
         stack, wanted = np.empty(loops.DEEPEST, np.int64), np.empty(3, np.int64)
         block = np.empty(BLOCK_BYTES, np.uint8)
         row = to = 0
         why = loops.NO_ROOM
         while why != loops.DONE:
             names = (self._names.buckets, self._names.names, self._names.name_bytes)
-            row, to, why = loops.write_lines(*columns, *programs, *names, stack, wanted, row, to, block)
+            row, to, why = loops.write_lines(self._offsets_partition, columns, texts, programs, names, stack, wanted, row, to, block)
             if why == loops.NAME_WANTED and self._redaction:
                 kind_number, start, end = wanted.tolist()
                 text = data[start:end].tobytes()

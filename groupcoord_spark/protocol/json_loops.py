@@ -536,19 +536,17 @@ def _write_base64_or_null(data, start, end, is_null, out, to):
 
 @njit(
     types.UniTuple(types.int64, 3)(
-        types.int64, NUMBERS, NUMBERS, NUMBERS, INT16S, FLAGS, INT8S, INT32S, BYTES, NUMBERS, NUMBERS, FLAGS, NUMBERS, NUMBERS, FLAGS,
-        BYTES, TABLE, NUMBERS, NUMBERS, NUMBERS, TABLE, BYTES, NUMBERS_OUT, NUMBERS_OUT,
-        types.int64, types.int64, BYTES_OUT,
+        types.int64,
+        types.Tuple((NUMBERS, NUMBERS, NUMBERS, INT16S, FLAGS, INT8S, INT32S)),
+        types.Tuple((BYTES, NUMBERS, NUMBERS, FLAGS, NUMBERS, NUMBERS, FLAGS)),
+        types.Tuple((BYTES, TABLE, NUMBERS, NUMBERS)),
+        types.Tuple((NUMBERS, TABLE, BYTES)),
+        NUMBERS_OUT, NUMBERS_OUT, types.int64, types.int64, BYTES_OUT,
     ),
     cache=True,
     _nrt=False,
 )  # fmt: skip
-def write_lines(
-    offsets_partition, record_offset, timestamp_ms, producer_id, producer_epoch, is_transactional, control_type, leader_epoch,
-    data, key_start, key_end, key_is_null, value_start, value_end, value_is_null,
-    literals, steps, key_begin, value_begin, buckets, names, name_bytes, stack, wanted,
-    row, to, out,
-):  # fmt: skip
+def write_lines(offsets_partition, columns, texts, programs, names_of_texts, stack, wanted, row, to, out):
     """Writes the lines of the records from ``row`` on into ``out`` from ``to`` on, until a line cannot be written.
 
     Returns:
@@ -556,11 +554,15 @@ def write_lines(
         the line does not fit into ``out``; NOT_USUAL, the caller must write the line; NAME_WANTED, a hidden text has no name yet.
 
     Args:
-        record_offset ... control_type: columns of ``log.Records``. leader_epoch: of the batch of each record; empty: lines without bytes.
-        data ... value_is_null: the keys and the values, as in ``Slices``, all in one buffer.
-        literals, steps, key_begin, value_begin: of ``json_programs.JsonPrograms``.
-        buckets, names, name_bytes, stack, wanted: as in ``_write_message``.
+        columns: record_offset to control_type of ``log.Records``, and the leader epoch of each record's batch; empty: lines without bytes.
+        texts: the buffer of all keys and values, then start, end and is_null of the keys and of the values, as in ``Slices``.
+        programs: literals, steps, key_begin and value_begin of ``json_programs.JsonPrograms``.
+        names_of_texts: buckets, names and name_bytes as in ``_write_message``, as are stack and wanted.
     """
+    record_offset, timestamp_ms, producer_id, producer_epoch, is_transactional, control_type, leader_epoch = columns
+    data, key_start, key_end, key_is_null, value_start, value_end, value_is_null = texts
+    literals, steps, key_begin, value_begin = programs
+    buckets, names, name_bytes = names_of_texts
     while row < len(record_offset):
         line = to
         if len(out) - to < SMALL:

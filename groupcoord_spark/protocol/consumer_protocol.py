@@ -14,19 +14,8 @@ from functools import lru_cache
 from itertools import repeat
 from typing import Any
 
-from . import primitives
+from . import errors, primitives
 from .definition import FieldReader, write_message
-from .errors import (
-    BEYOND_LIMITS,
-    AssignmentMalformed,
-    ConnectMalformed,
-    Doubt,
-    FieldFault,
-    LengthBeyondEnd,
-    SubscriptionMalformed,
-    SubscriptionUnknown,
-    Underflow,
-)
 from .fields import REQUIRED, Int16, Message
 from .messages.connect import CONNECT_ASSIGNMENT, CONNECT_METADATA
 from .messages.embedded import (
@@ -52,7 +41,7 @@ class Subscription:
     owned_partitions: Partitions
     generation_id: int
     rack_id: str | None
-    doubts: tuple[Doubt, ...] = ()
+    doubts: tuple[errors.Doubt, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +51,7 @@ class Assignment:
     version: int
     partitions: Partitions
     user_data: bytes | None
-    doubts: tuple[Doubt, ...] = ()
+    doubts: tuple[errors.Doubt, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +74,7 @@ class ConnectAssignment:
     assignment: Partitions
     revoked: Partitions
     delay_ms: int
-    doubts: tuple[Doubt, ...] = ()
+    doubts: tuple[errors.Doubt, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +85,7 @@ class ConnectMetadata:
     url: str
     config_offset: int
     allocation: ConnectAssignment | None
-    doubts: tuple[Doubt, ...] = ()
+    doubts: tuple[errors.Doubt, ...] = ()
 
 
 def subscribed_topics(subscription: bytes, *, limits_values: bool = False) -> frozenset[str]:
@@ -117,14 +106,14 @@ def subscribed_topics(subscription: bytes, *, limits_values: bool = False) -> fr
         _, at = primitives.read_integer(subscription, 0, Int16)
         reader = FieldReader(subscription, message, 0)
         fields, _ = reader.read_struct(message.fields, at)
-    except LengthBeyondEnd as fault:
-        raise SubscriptionMalformed(fault.sentence(message.name)) from fault
-    except Underflow as fault:
-        raise SubscriptionUnknown(fault.sentence(message.name)) from fault
-    except FieldFault as fault:
-        raise SubscriptionMalformed(fault.sentence(message.name)) from fault
-    if limits_values and (doubt := next((doubt for doubt in reader.doubts if doubt.code == BEYOND_LIMITS), None)):
-        raise SubscriptionMalformed(doubt.detail)
+    except errors.LengthBeyondEnd as fault:
+        raise errors.SubscriptionMalformed(fault.sentence(message.name)) from fault
+    except errors.Underflow as fault:
+        raise errors.SubscriptionUnknown(fault.sentence(message.name)) from fault
+    except errors.FieldFault as fault:
+        raise errors.SubscriptionMalformed(fault.sentence(message.name)) from fault
+    if limits_values and (doubt := next((doubt for doubt in reader.doubts if doubt.code == errors.BEYOND_LIMITS), None)):
+        raise errors.SubscriptionMalformed(doubt.detail)
     return frozenset(fields["topics"])
 
 
@@ -145,8 +134,8 @@ def decode_subscription(data: bytes) -> Subscription | None:
     try:
         version, at = primitives.read_integer(data, 0, Int16)
         fields, at = reader.read_struct(message.fields, at)
-    except FieldFault as fault:
-        raise SubscriptionMalformed(fault.sentence(message.name)) from fault
+    except errors.FieldFault as fault:
+        raise errors.SubscriptionMalformed(fault.sentence(message.name)) from fault
     layout = min(version, message.versions[1])
     defaults = {field.name: field.absent_value() for field in message.fields if field.first_version > 0}
     doubts = reader.doubts
@@ -154,9 +143,9 @@ def decode_subscription(data: bytes) -> Subscription | None:
         later, later_doubts = _read_fields(message, layout, data, at, skip=len(fields))
         fields = {**defaults, **fields, **later}
         doubts = doubts + later_doubts
-    except FieldFault as fault:
+    except errors.FieldFault as fault:
         fields = {**defaults, **fields}
-        doubts = [*doubts, Doubt("subscription_truncated", fault.sentence(message.name))]
+        doubts = [*doubts, errors.Doubt("subscription_truncated", fault.sentence(message.name))]
     return Subscription(
         version, tuple(fields["topics"]), fields["user_data"], _joined(fields["owned_partitions"], "topic", "partitions"),
         fields["generation_id"], fields["rack_id"] or None, tuple(doubts),
@@ -175,8 +164,8 @@ def decode_assignment(data: bytes) -> Assignment | None:
     try:
         version, at = _read_version(data)
         fields, doubts = _read_fields(message, min(version, message.versions[1]), data, at)
-    except FieldFault as fault:
-        raise AssignmentMalformed(fault.sentence(message.name)) from fault
+    except errors.FieldFault as fault:
+        raise errors.AssignmentMalformed(fault.sentence(message.name)) from fault
     partitions = _joined(fields["assigned_partitions"], "topic", "partitions")
     return Assignment(version, partitions, fields["user_data"], tuple(doubts))
 
@@ -218,7 +207,7 @@ def decode_sticky_user_data(user_data: bytes | None) -> StickyUserData:
     for version in (1, 0):
         try:
             fields, _ = _read_fields(STICKY_USER_DATA, version, user_data, 0)
-        except FieldFault:
+        except errors.FieldFault:
             continue
         return StickyUserData(_joined(fields["previous_assignment"], "topic", "partitions"), fields.get("generation"))
     return StickyUserData({}, -1)
@@ -230,7 +219,7 @@ def decode_cooperative_sticky_generation(user_data: bytes | None) -> int | None:
         return None
     try:
         fields, _ = _read_fields(COOPERATIVE_STICKY_USER_DATA, 0, user_data, 0)
-    except FieldFault:
+    except errors.FieldFault:
         return -1
     generation: int = fields["generation"]
     return generation
@@ -251,8 +240,8 @@ def decode_connect_metadata(data: bytes, protocol: str | None = None) -> Connect
     if fields.get("allocation") is not None:
         try:
             allocation = decode_connect_assignment(fields["allocation"])
-        except ConnectMalformed as fault:
-            doubts.append(Doubt(fault.code, f"allocation: {fault.detail}"))
+        except errors.ConnectMalformed as fault:
+            doubts.append(errors.Doubt(fault.code, f"allocation: {fault.detail}"))
     return ConnectMetadata(version, fields["url"], fields["config_offset"], allocation, tuple(doubts))
 
 
@@ -314,24 +303,24 @@ def _listed(partitions: Partitions) -> list[dict[str, Any]]:
 _CONNECT_LAYOUTS = {"default": 0, "compatible": 1, "sessioned": 2}
 
 
-def _read_connect(message: Message, data: bytes, protocol: str | None) -> tuple[int, dict[str, Any], list[Doubt]]:
+def _read_connect(message: Message, data: bytes, protocol: str | None) -> tuple[int, dict[str, Any], list[errors.Doubt]]:
     try:
         version, at = _read_version(data)
         layout = min(version, message.versions[1]) if protocol is None else _CONNECT_LAYOUTS.get(protocol, version)
         fields, doubts = _read_fields(message, min(layout, message.versions[1]), data, at)
-    except FieldFault as fault:
-        raise ConnectMalformed(fault.sentence(message.name)) from fault
+    except errors.FieldFault as fault:
+        raise errors.ConnectMalformed(fault.sentence(message.name)) from fault
     return version, fields, doubts
 
 
 def _read_version(data: bytes) -> tuple[int, int]:
     version, at = primitives.read_integer(data, 0, Int16)
     if version < 0:
-        raise FieldFault(f"version {version} is negative")
+        raise errors.FieldFault(f"version {version} is negative")
     return version, at
 
 
-def _read_fields(message: Message, version: int, data: bytes, at: int, *, skip: int = 0) -> tuple[dict[str, Any], list[Doubt]]:
+def _read_fields(message: Message, version: int, data: bytes, at: int, *, skip: int = 0) -> tuple[dict[str, Any], list[errors.Doubt]]:
     """The fields of a version after the first ``skip``. A field with a default has it where the bytes end before the field."""
     reader = FieldReader(data, message, version)
     out: dict[str, Any] = {}

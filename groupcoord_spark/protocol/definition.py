@@ -11,28 +11,7 @@ import base64
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, NoReturn
 
-from . import primitives
-from .errors import (
-    BEYOND_LIMITS,
-    ControlRecordMalformed,
-    DecodeError,
-    Doubt,
-    EncodeError,
-    FieldFault,
-    KeyMalformed,
-    KeyTooShort,
-    KeyTruncated,
-    LeakedControlRecord,
-    LengthBeyondEnd,
-    NullKey,
-    Underflow,
-    UnexpectedNull,
-    UnknownKeyType,
-    UnknownValueVersion,
-    ValueMalformed,
-    ValueTooShort,
-    ValueTruncated,
-)
+from . import errors, primitives
 from .fields import (
     REQUIRED,
     Array,
@@ -70,7 +49,7 @@ class DecodedKey(NamedTuple):
     key_type: int
     name: str
     fields: dict[str, Any]
-    doubts: tuple[Doubt, ...]
+    doubts: tuple[errors.Doubt, ...]
 
 
 class DecodedValue(NamedTuple):
@@ -80,12 +59,10 @@ class DecodedValue(NamedTuple):
     name: str
     fields: dict[str, Any]
     dialect: str | None
-    doubts: tuple[Doubt, ...]
+    doubts: tuple[errors.Doubt, ...]
 
 
-def decode_key(
-    key: bytes | None, *, dialect: str | None = None, record_types: Mapping[int, RecordType] = RECORD_TYPES
-) -> DecodedKey:
+def decode_key(key: bytes | None, *, dialect: str | None = None, record_types: Mapping[int, RecordType] = RECORD_TYPES) -> DecodedKey:
     """The decoded key of a record.
 
     Args:
@@ -97,14 +74,14 @@ def decode_key(
         NullKey, KeyTooShort, UnknownKeyType, LeakedControlRecord, KeyTruncated, KeyMalformed: the key cannot be decoded.
     """
     if key is None:
-        raise NullKey("The record has no key; every record of a group or an offset has one.")
+        raise errors.NullKey("The record has no key; every record of a group or an offset has one.")
     if len(key) < 2:
-        raise KeyTooShort(f"The key has {len(key)} of the 2 bytes that name its type.")
+        raise errors.KeyTooShort(f"The key has {len(key)} of the 2 bytes that name its type.")
     key_type, at = primitives.read_integer(key, 0, Int16)
     record_type = _record_type(key_type, dialect, record_types)
     if record_type is _LEGACY_OFFSET_COMMIT and key in (b"\0\0\0\0", b"\0\0\0\1"):
         marker = "COMMIT" if key[3] else "ABORT"
-        raise LeakedControlRecord(
+        raise errors.LeakedControlRecord(
             f"Key {key.hex(' ', 1)} is a transaction marker ({marker}), not an offset key: "
             "this export carries control records without their batches. Export segments instead."
         )
@@ -112,10 +89,10 @@ def decode_key(
     reader = FieldReader(key, message, 0)
     try:
         fields, at = reader.read_struct(message.fields, at)
-    except Underflow as fault:
-        raise KeyTruncated(fault.sentence(message.name)) from fault
-    except FieldFault as fault:
-        raise KeyMalformed(fault.sentence(message.name)) from fault
+    except errors.Underflow as fault:
+        raise errors.KeyTruncated(fault.sentence(message.name)) from fault
+    except errors.FieldFault as fault:
+        raise errors.KeyMalformed(fault.sentence(message.name)) from fault
     if at < len(key):
         left = f"{message.name}: {len(key) - at} bytes follow the key, from position {at}."
         reader.doubt("key_trailing_bytes", left + " To compaction this is another key.")
@@ -145,23 +122,23 @@ def decode_value(
         return None
     message = record_type.value
     if len(value) < 2:
-        raise ValueTooShort(f"{message.name}: the value has {len(value)} of the 2 bytes that name its version; it is no tombstone.")
+        raise errors.ValueTooShort(f"{message.name}: the value has {len(value)} of the 2 bytes that name its version; it is no tombstone.")
     version, at = primitives.read_integer(value, 0, Int16)
-    doubts: tuple[Doubt, ...] = ()
+    doubts: tuple[errors.Doubt, ...] = ()
     if record_type is _LEGACY_OFFSET_COMMIT and 1 <= version <= OFFSET_COMMIT_VALUE.versions[1]:
         message = OFFSET_COMMIT_VALUE
         detail = f"Version {version} under key type 0: read as {message.name}. Brokers since 4.1 refuse it."
-        doubts = (Doubt("legacy_value_version", detail),)
+        doubts = (errors.Doubt("legacy_value_version", detail),)
     first, last = message.versions
     if not first <= version <= last:
-        raise UnknownValueVersion(f"{message.name}: version {version} is not known to this release ({first} to {last}).")
+        raise errors.UnknownValueVersion(f"{message.name}: version {version} is not known to this release ({first} to {last}).")
     try:
         decoded, end = _decode_by(message, version, value, at)
-    except FieldFault as fault:
+    except errors.FieldFault as fault:
         for older_message in record_type.dialects:
             try:
                 decoded, end = _decode_by(older_message, version, value, at)
-            except FieldFault:
+            except errors.FieldFault:
                 continue
             # a value of the current layout that was cut can look like one of an older layout with bytes left over
             if end == len(value):
@@ -174,7 +151,7 @@ def _record_type(key_type: int, dialect: str | None, record_types: Mapping[int, 
     record_type = record_types.get(key_type)
     if record_type is None or record_type.dialect not in (None, dialect):
         known = "0 to 23 without 9 and 18" if record_types is RECORD_TYPES else ", ".join(map(str, record_types))
-        raise UnknownKeyType(f"Key type {key_type} is not known to this release ({known}).")
+        raise errors.UnknownKeyType(f"Key type {key_type} is not known to this release ({known}).")
     return record_type
 
 
@@ -188,11 +165,11 @@ def _decode_by(message: Message, version: int, value: bytes, at: int) -> tuple[D
     return DecodedValue(version, message.name, fields, message.dialect, tuple(reader.doubts)), at
 
 
-def _refuse_value(name: str, version: int, fault: FieldFault) -> NoReturn:
+def _refuse_value(name: str, version: int, fault: errors.FieldFault) -> NoReturn:
     sentence = fault.sentence(f"{name} v{version}")
-    if isinstance(fault, Underflow) and not isinstance(fault, LengthBeyondEnd):
-        raise ValueTruncated(sentence) from fault
-    raise ValueMalformed(sentence) from fault
+    if isinstance(fault, errors.Underflow) and not isinstance(fault, errors.LengthBeyondEnd):
+        raise errors.ValueTruncated(sentence) from fault
+    raise errors.ValueMalformed(sentence) from fault
 
 
 class FieldReader:
@@ -205,11 +182,11 @@ class FieldReader:
         self.message = message
         self.version = version
         self.flexible = message.is_flexible(version)
-        self.doubts: list[Doubt] = []
+        self.doubts: list[errors.Doubt] = []
 
     def doubt(self, code: str, detail: str) -> None:
         """Adds a doubt about the message."""
-        self.doubts.append(Doubt(code, detail))
+        self.doubts.append(errors.Doubt(code, detail))
 
     def read_struct(self, fields: Sequence[Field], at: int) -> tuple[dict[str, Any], int]:
         """The fields of one struct by name, tagged ones included, and the position after it."""
@@ -225,7 +202,7 @@ class FieldReader:
         """The value of one untagged field, and the position after it. An error gets the name of the field."""
         try:
             return self.read(field.type, at, field.name)
-        except FieldFault as fault:
+        except errors.FieldFault as fault:
             fault.path.append(field.name)
             raise
 
@@ -262,7 +239,7 @@ class FieldReader:
                     _refuse_null(kind, at)
                     return None, after
                 if count > primitives.MOST_ELEMENTS:
-                    self.doubt(BEYOND_LIMITS, f"{self.message.name}: {name!r} has {count} elements. {_REFUSED_BY_SOME}")
+                    self.doubt(errors.BEYOND_LIMITS, f"{self.message.name}: {name!r} has {count} elements. {_REFUSED_BY_SOME}")
                 return self.read_elements(kind.element, count, after, name)
             case Struct():
                 if kind.nullable:
@@ -277,7 +254,7 @@ class FieldReader:
         for i in range(count):
             try:
                 element, at = self.read(kind, at, name)
-            except FieldFault as fault:
+            except errors.FieldFault as fault:
                 fault.path.append(f"[{i}]")
                 raise
             elements.append(element)
@@ -295,7 +272,9 @@ class FieldReader:
         unknown: dict[int, bytes] = {}
         count, at = primitives.read_uvarint(self.buf, at)
         if not 0 <= count <= primitives.MOST_TAGS:
-            self.doubt(BEYOND_LIMITS, f"{self.message.name} v{self.version}: a section declares {count} tagged fields. {_REFUSED_BY_SOME}")
+            self.doubt(
+                errors.BEYOND_LIMITS, f"{self.message.name} v{self.version}: a section declares {count} tagged fields. {_REFUSED_BY_SOME}"
+            )
         for _ in range(count):
             tag, at = primitives.read_uvarint(self.buf, at)
             size, at = primitives.read_uvarint(self.buf, at)
@@ -310,7 +289,9 @@ class FieldReader:
                 at = end
             else:
                 if not 0 <= size <= len(self.buf) - at:
-                    raise LengthBeyondEnd(f"tag {tag & 0xFFFFFFFF} declares {size} bytes at position {at}, {len(self.buf) - at} remain")
+                    raise errors.LengthBeyondEnd(
+                        f"tag {tag & 0xFFFFFFFF} declares {size} bytes at position {at}, {len(self.buf) - at} remain"
+                    )
                 unknown[tag & 0xFFFFFFFF] = self.buf[at : at + size]
                 at += size
         if unknown:
@@ -325,14 +306,14 @@ class FieldReader:
             # the presence mark of a struct is an unsigned varint inside a tagged field, and an int8 elsewhere
             mark, at = primitives.read_uvarint(self.buf, at)
             return (None, at) if mark <= 0 else self.read_struct(field.type.fields, at)
-        except FieldFault as fault:
+        except errors.FieldFault as fault:
             fault.path.append(field.name)
             raise
 
 
 def _refuse_null(kind: Text | Blob | Array, at: int) -> None:
     if not kind.nullable:
-        raise UnexpectedNull(f"is null at position {at} and may not be")
+        raise errors.UnexpectedNull(f"is null at position {at} and may not be")
 
 
 def encode_key(key_type: int, fields: Mapping[str, Any], *, dialect: str | None = None) -> bytes:
@@ -361,7 +342,7 @@ def encode_value(key_type: int, version: int, fields: Mapping[str, Any], *, dial
     message = next((older for older in record_type.dialects if older.dialect == dialect), message)
     first, last = message.versions
     if not first <= version <= last:
-        raise UnknownValueVersion(f"{message.name}: version {version} is not known to this release ({first} to {last}).")
+        raise errors.UnknownValueVersion(f"{message.name}: version {version} is not known to this release ({first} to {last}).")
     return primitives.write_integer(version, Int16) + write_message(message, version, fields)
 
 
@@ -370,7 +351,7 @@ def write_message(message: Message, version: int, fields: Mapping[str, Any]) -> 
     try:
         return _write_struct(message.fields, version, message.is_flexible(version), fields)
     except (ValueError, TypeError, AttributeError) as fault:
-        raise EncodeError(f"{message.name} v{version}: {fault}") from fault
+        raise errors.EncodeError(f"{message.name} v{version}: {fault}") from fault
 
 
 def _write_struct(fields: Sequence[Field], version: int, flexible: bool, values: Mapping[str, Any]) -> bytes:
@@ -510,28 +491,12 @@ def _decode_control(message: Message, data: bytes | None) -> int:
     (field,) = message.fields
     try:
         if data is None:
-            raise UnexpectedNull("is null and may not be")
+            raise errors.UnexpectedNull("is null and may not be")
         version, at = primitives.read_integer(data, 0, Int16)
         if version < 0:
-            raise ControlRecordMalformed(f"{message.name}: version {version} is negative.")
+            raise errors.ControlRecordMalformed(f"{message.name}: version {version} is negative.")
         fields, _ = FieldReader(data, message, 0).read_struct(message.fields, at)
-    except FieldFault as fault:
-        raise ControlRecordMalformed(fault.sentence(message.name)) from fault
+    except errors.FieldFault as fault:
+        raise errors.ControlRecordMalformed(fault.sentence(message.name)) from fault
     number: int = fields[field.name]
     return number
-
-
-__all__ = [
-    "UNKNOWN_TAGS",
-    "DecodeError",
-    "DecodedKey",
-    "DecodedValue",
-    "decode_control_key",
-    "decode_end_transaction_marker",
-    "decode_key",
-    "decode_value",
-    "encode_key",
-    "encode_value",
-    "key_json",
-    "value_json",
-]

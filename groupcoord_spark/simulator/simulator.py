@@ -5,20 +5,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeVar
 
 from groupcoord_spark.errors import UsageError
-from groupcoord_spark.simulator.broker.actions import (
-    Action,
-    AddPartitions,
-    BeginLoad,
-    CleanUp,
-    ConfigureGroup,
-    CreateTopic,
-    DeleteTopic,
-    Deny,
-    FailAppends,
-    LoadPartition,
-    LosePartition,
-    SetActive,
-)
+from groupcoord_spark.simulator.broker import actions
 from groupcoord_spark.simulator.broker.broker import Broker
 from groupcoord_spark.simulator.broker.permissions import refusal
 from groupcoord_spark.simulator.broker.release import Release, refuse_unknown_request, release_for
@@ -93,7 +80,7 @@ class TimelineEntry:
 
     at_ms: int
     call: Call | None
-    action: Action | None
+    action: actions.Action | None
     timer: TimerKind | None
     group_id: str | None
     member_id: str | None
@@ -107,7 +94,7 @@ class Event(NamedTuple):
     """A request or an action, and the time at which it reaches the broker."""
 
     at_ms: int
-    what: requests.Request | Action
+    what: requests.Request | actions.Action
 
 
 class Simulator:
@@ -176,39 +163,39 @@ class Simulator:
         self._close_event(call, None, None)
         return call
 
-    def act(self, action: Action, at_ms: int | None = None) -> None:
+    def act(self, action: actions.Action, at_ms: int | None = None) -> None:
         """Perform an action at a time (None: now). Raises UsageError if the time is in the past."""
         if at_ms is not None:
             self.advance_to(at_ms)
         broker = self._broker
         match action:
-            case BeginLoad(number):
+            case actions.BeginLoad(number):
                 begin_loading(broker, number)
-            case LoadPartition(number, records):
+            case actions.LoadPartition(number, records):
                 load_partition(broker, number, records)
                 write_kept_markers(broker)
-            case LosePartition(number):
+            case actions.LosePartition(number):
                 unload_partition(broker, number)
-            case SetActive(is_active):
+            case actions.SetActive(is_active):
                 broker.is_active = is_active
-            case FailAppends(error, takes_ms):
+            case actions.FailAppends(error, takes_ms):
                 broker.append_error, broker.append_takes_ms = error, takes_ms
                 write_kept_markers(broker)
-            case CreateTopic(topic, partitions) | AddPartitions(topic, partitions):
+            case actions.CreateTopic(topic, partitions) | actions.AddPartitions(topic, partitions):
                 broker.settings = broker.settings.with_topic(topic, partitions)
                 broker.topics_have_changed()
-            case DeleteTopic(topic):
+            case actions.DeleteTopic(topic):
                 delete_topic(broker, topic)
                 broker.settings = broker.settings.without_topic(topic)
                 broker.topics_have_changed()
-            case Deny(denied):
+            case actions.Deny(denied):
                 broker.denied = denied
-            case ConfigureGroup(group_id, name, value):
+            case actions.ConfigureGroup(group_id, name, value):
                 if name in SETTINGS_SINCE_4_4 and not broker.release.has_streams_settings_of_4_4:
                     version = broker.release.semantics.broker_version
                     raise UsageError(f"Kafka {version} does not know {name}: the setting came with 4.4. Leave it out, or simulate 4.4.")
                 broker.group_settings.setdefault(group_id, {})[name] = value
-            case CleanUp():
+            case actions.CleanUp():
                 clean_up(broker)
         self._close_event(None, action, None)
 
@@ -258,7 +245,7 @@ class Simulator:
         self._start_cleanup_timer()
         return clean_up(self._broker)
 
-    def _close_event(self, call: Call | None, action: Action | None, timer: Timer | None) -> None:
+    def _close_event(self, call: Call | None, action: actions.Action | None, timer: Timer | None) -> None:
         broker = self._broker
         if self._on_entry is not None:
             group_id = getattr(call.request, "group_id", None) if call is not None else timer.group_id if timer is not None else None

@@ -14,16 +14,9 @@ from groupcoord_spark.coordinator.semantics import Semantics, semantics_for
 from groupcoord_spark.errors import UsageError
 from groupcoord_spark.simulator.groups import classic_checks as checks
 from groupcoord_spark.simulator.groups.classic_checks import GroupChecks, HeartbeatRules
+from groupcoord_spark.simulator.messages import requests
 from groupcoord_spark.simulator.messages.errors import Error
 from groupcoord_spark.simulator.messages.request_versions import Versions, first_release_of, known_versions
-from groupcoord_spark.simulator.messages.requests import (
-    Heartbeat,
-    JoinGroup,
-    LeaveGroup,
-    OffsetDelete,
-    Request,
-    SyncGroup,
-)
 
 
 class CoordinatorCheck(Enum):
@@ -67,7 +60,7 @@ _COMMIT_APPEND_ERRORS: AppendErrors = {**_APPEND_FAILURE, **_COMMIT_TOO_LARGE, *
 _APPEND_ERRORS_4_0: AppendErrors = {**_APPEND_FAILURE, **_GROUP_TOO_LARGE, Error.REQUEST_TIMED_OUT: Error.COORDINATOR_NOT_AVAILABLE}
 """4.x has one table for all requests (CoordinatorOperationExceptionHelper)."""
 
-NEVER_EMPTY_IDS = frozenset({JoinGroup, SyncGroup, Heartbeat, LeaveGroup, OffsetDelete})
+NEVER_EMPTY_IDS = frozenset({requests.JoinGroup, requests.SyncGroup, requests.Heartbeat, requests.LeaveGroup, requests.OffsetDelete})
 """Requests that refuse the group id "". The others accept it, because old clients send it."""
 
 
@@ -89,7 +82,7 @@ class Release:
         CoordinatorCheck.LOADING,
         CoordinatorCheck.SESSION_TIMEOUT,
     )
-    empty_group_id_refused: frozenset[type] = frozenset({JoinGroup})
+    empty_group_id_refused: frozenset[type] = frozenset({requests.JoinGroup})
     null_group_id_refused: bool = False
     sync_while_loading: Error | None = None
     """The answer to SyncGroup while its offsets partition is being loaded; None: SyncGroup does not check that."""
@@ -214,7 +207,7 @@ class Release:
     request_versions: Mapping[type, Versions] = field(default_factory=dict)
     """Request -> its versions, for the requests that this release knows."""
 
-    def version_of(self, request: Request) -> int:
+    def version_of(self, request: requests.Request) -> int:
         """The version of a request: the newest that this release knows if the request names none."""
         return request.version if request.version is not None else self.request_versions[type(request)].newest
 
@@ -392,7 +385,7 @@ def release_for(semantics: str | None = None, broker_version: str | None = None)
     return Release(semantics=loader_rules, request_versions=known_versions(version), **rules)
 
 
-def refuse_unknown_request(release: Release, request: Request) -> None:
+def refuse_unknown_request(release: Release, request: requests.Request) -> None:
     """Raise UsageError if the release does not know the request, or does not know static members and the request has an instance id."""
     version = release.semantics.broker_version
     if type(request) not in release.request_versions:

@@ -11,19 +11,7 @@ from collections.abc import Iterable
 
 from groupcoord_spark import assignors
 from groupcoord_spark.assignors import CLIENT_ASSIGNORS, NO_GENERATION, TopicPartition
-from groupcoord_spark.protocol.consumer_protocol import (
-    Assignment,
-    StickyUserData,
-    Subscription,
-    decode_assignment,
-    decode_cooperative_sticky_generation,
-    decode_sticky_user_data,
-    decode_subscription,
-    encode_assignment,
-    encode_cooperative_sticky_generation,
-    encode_sticky_user_data,
-    encode_subscription,
-)
+from groupcoord_spark.protocol import consumer_protocol
 from groupcoord_spark.simulator.clients.client_core import (
     COORDINATOR_LOST_ERRORS,
     MEMBERSHIP_LOST_ERRORS,
@@ -31,6 +19,7 @@ from groupcoord_spark.simulator.clients.client_core import (
 )
 from groupcoord_spark.simulator.clients.client_offsets import OffsetsClient
 from groupcoord_spark.simulator.clients.client_settings import CLASSIC_PROTOCOL, COOPERATIVE
+from groupcoord_spark.simulator.messages import requests
 from groupcoord_spark.simulator.messages.answers import (
     HeartbeatAnswer,
     JoinedMember,
@@ -40,16 +29,6 @@ from groupcoord_spark.simulator.messages.answers import (
 from groupcoord_spark.simulator.messages.errors import Error
 from groupcoord_spark.simulator.messages.partition_lists import by_topic, difference, offsets_text, partitions_text, topic_partitions
 from groupcoord_spark.simulator.messages.re2j import matches
-from groupcoord_spark.simulator.messages.requests import (
-    FindCoordinator,
-    Heartbeat,
-    JoinGroup,
-    LeaveGroup,
-    Leaving,
-    OffsetCommit,
-    OffsetFetch,
-    SyncGroup,
-)
 
 
 class Consumer(OffsetsClient):
@@ -59,7 +38,7 @@ class Consumer(OffsetsClient):
 
     def start(self) -> None:
         """Subscribe and poll."""
-        for kind in (FindCoordinator, self._first_request, OffsetFetch, OffsetCommit):
+        for kind in (requests.FindCoordinator, self._first_request, requests.OffsetFetch, requests.OffsetCommit):
             own, of_broker = self._own_versions[kind], self._broker_versions.get(kind)
             if of_broker is None:
                 self._notify_application(f"UnsupportedVersionException: the broker does not know {kind.__name__}")
@@ -138,7 +117,7 @@ class Consumer(OffsetsClient):
         self._join_attempt += 1
         self._heartbeat_epoch += 1
         attempt = self._join_attempt
-        request = JoinGroup(
+        request = requests.JoinGroup(
             self._group_id,
             session_timeout_ms=self.settings.session_timeout_ms,
             rebalance_timeout_ms=self.settings.max_poll_interval_ms,
@@ -146,20 +125,22 @@ class Consumer(OffsetsClient):
             group_instance_id=self.settings.group_instance_id,
             protocols=tuple((name, self._subscription(name)) for name in self.settings.partition_assignment_strategy),
             client_id=self.settings.client_id,
-            version=self._version(JoinGroup),
+            version=self._version(requests.JoinGroup),
         )
         self._send(request, lambda answer: self._on_join(answer) if attempt == self._join_attempt else None)
 
     def _subscription(self, assignor: str) -> bytes:
         user_data = None
         if assignor == "sticky" and self._owned_generation != NO_GENERATION:
-            user_data = encode_sticky_user_data(StickyUserData(by_topic(self._last_assignment), self._owned_generation))
+            user_data = consumer_protocol.encode_sticky_user_data(
+                consumer_protocol.StickyUserData(by_topic(self._last_assignment), self._owned_generation)
+            )
         elif assignor == COOPERATIVE:
-            user_data = encode_cooperative_sticky_generation(self._owned_generation)
+            user_data = consumer_protocol.encode_cooperative_sticky_generation(self._owned_generation)
         owned = self._owned_partitions if self.settings.is_cooperative else ()
         generation = self._owned_generation if self.settings.is_cooperative else NO_GENERATION
-        return encode_subscription(
-            Subscription(
+        return consumer_protocol.encode_subscription(
+            consumer_protocol.Subscription(
                 self.settings.subscription_version,
                 self._subscribed_topics,
                 user_data,
@@ -196,13 +177,18 @@ class Consumer(OffsetsClient):
         cluster = {name: assignors.Topic(partitions) for name, partitions in self._topics.items()}
         assignment = CLIENT_ASSIGNORS[self._protocol or ""](members, cluster)
         return tuple(
-            (member_id, encode_assignment(Assignment(self.settings.subscription_version, by_topic(partitions), None)))
+            (
+                member_id,
+                consumer_protocol.encode_assignment(
+                    consumer_protocol.Assignment(self.settings.subscription_version, by_topic(partitions), None)
+                ),
+            )
             for member_id, partitions in assignment.items()
         )
 
     def _sync(self, assignments: tuple[tuple[str, bytes], ...]) -> None:
         attempt = self._join_attempt
-        request = SyncGroup(
+        request = requests.SyncGroup(
             self._group_id,
             self.generation,
             self.member_id,
@@ -210,7 +196,7 @@ class Consumer(OffsetsClient):
             protocol_type="consumer",
             protocol=self._protocol,
             assignments=assignments,
-            version=self._version(SyncGroup),
+            version=self._version(requests.SyncGroup),
         )
         self._send(request, lambda answer: self._on_sync(answer) if attempt == self._join_attempt else None)
 
@@ -218,7 +204,7 @@ class Consumer(OffsetsClient):
         error = Error.REQUEST_TIMED_OUT if answer is None else answer.error
         if answer is not None and error is Error.NONE:
             self.phase = Phase.STABLE
-            assignment = decode_assignment(answer.assignment)
+            assignment = consumer_protocol.decode_assignment(answer.assignment)
             self._apply_assignment(tuple(topic_partitions(assignment.partitions)) if assignment is not None else ())
         elif error in MEMBERSHIP_LOST_ERRORS:
             self._reset_membership(error)
@@ -310,8 +296,8 @@ class Consumer(OffsetsClient):
         self._schedule(0, self.die)
 
     def _send_leave_group(self) -> None:
-        leaving = Leaving(self.member_id, self.settings.group_instance_id)
-        self._send(LeaveGroup(self._group_id, (leaving,), version=self._version(LeaveGroup)), lambda answer: None)
+        leaving = requests.Leaving(self.member_id, self.settings.group_instance_id)
+        self._send(requests.LeaveGroup(self._group_id, (leaving,), version=self._version(requests.LeaveGroup)), lambda answer: None)
 
     def _poll_expired(self) -> None:
         if not self._is_busy or self.phase is Phase.CLOSED:
@@ -339,8 +325,8 @@ class Consumer(OffsetsClient):
     def _send_heartbeat(self, heartbeat_epoch: int) -> None:
         if heartbeat_epoch != self._heartbeat_epoch:
             return
-        request = Heartbeat(
-            self._group_id, self.generation, self.member_id, self.settings.group_instance_id, version=self._version(Heartbeat)
+        request = requests.Heartbeat(
+            self._group_id, self.generation, self.member_id, self.settings.group_instance_id, version=self._version(requests.Heartbeat)
         )
         self._send(request, lambda answer: self._on_heartbeat_answer(answer, heartbeat_epoch))
         self._schedule(self.settings.heartbeat_interval_ms, lambda: self._send_heartbeat(heartbeat_epoch))
@@ -401,15 +387,15 @@ class Consumer(OffsetsClient):
 
 
 def _assignor_member(member: JoinedMember, assignor: str) -> assignors.Member:
-    subscription = decode_subscription(member.metadata)
+    subscription = consumer_protocol.decode_subscription(member.metadata)
     if subscription is None:
         return assignors.Member(member.member_id, (), member.group_instance_id)
     owned, generation = subscription.owned_partitions, subscription.generation_id
     if assignor == "sticky":
-        user_data = decode_sticky_user_data(subscription.user_data)
+        user_data = consumer_protocol.decode_sticky_user_data(subscription.user_data)
         owned, generation = user_data.previous_assignment, NO_GENERATION if user_data.generation is None else user_data.generation
     elif assignor == COOPERATIVE and generation == NO_GENERATION:
-        generation = decode_cooperative_sticky_generation(subscription.user_data) or NO_GENERATION
+        generation = consumer_protocol.decode_cooperative_sticky_generation(subscription.user_data) or NO_GENERATION
     return assignors.Member(
         member.member_id,
         subscription.topics,

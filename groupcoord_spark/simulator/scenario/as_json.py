@@ -9,18 +9,10 @@ from enum import Enum
 from typing import Any, Final
 
 from groupcoord_spark.protocol import decode_key, decode_value, key_json, value_json
+from groupcoord_spark.simulator.messages import requests
 from groupcoord_spark.simulator.messages.answers import Answer
 from groupcoord_spark.simulator.messages.errors import Error
 from groupcoord_spark.simulator.messages.records import WrittenRecord
-from groupcoord_spark.simulator.messages.requests import (
-    DescribeGroups,
-    JoinGroup,
-    LeaveGroup,
-    ListGroups,
-    OffsetFetch,
-    Request,
-    SyncGroup,
-)
 from groupcoord_spark.simulator.scenario.playing import TimelineRow
 
 
@@ -47,24 +39,24 @@ def row_json(row: TimelineRow) -> dict[str, Any]:
     }
 
 
-def _request_json(request: Request) -> dict[str, Any]:
+def _request_json(request: requests.Request) -> dict[str, Any]:
     fields_of_request = plain(request)
     version = fields_of_request.pop("version")
     return {"type": type(request).__name__, **fields_of_request, "version": version}
 
 
 _FIELDS_OF_ANSWERS: Final[Mapping[type, Mapping[str, int]]] = {
-    JoinGroup: {"protocol_type": 7, "skip_assignment": 9, "group_instance_id": 5},
-    SyncGroup: {"protocol_type": 5, "protocol": 5},
-    LeaveGroup: {"members": 3},
-    OffsetFetch: {"leader_epoch": 5},
-    DescribeGroups: {"group_instance_id": 4},
-    ListGroups: {"state": 4, "group_type": 5},
+    requests.JoinGroup: {"protocol_type": 7, "skip_assignment": 9, "group_instance_id": 5},
+    requests.SyncGroup: {"protocol_type": 5, "protocol": 5},
+    requests.LeaveGroup: {"members": 3},
+    requests.OffsetFetch: {"leader_epoch": 5},
+    requests.DescribeGroups: {"group_instance_id": 4},
+    requests.ListGroups: {"state": 4, "group_type": 5},
 }
 """Request -> field of its answer -> the first version that has the field, for fields that not every version has."""
 
 
-def response_json(request: Request, answer: Answer) -> dict[str, Any]:
+def response_json(request: requests.Request, answer: Answer) -> dict[str, Any]:
     """An answer with the fields that it has in the version of its request."""
     since = _FIELDS_OF_ANSWERS.get(type(request), {})
     lacking = frozenset() if request.version is None else {name for name, first in since.items() if request.version < first}

@@ -12,19 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from groupcoord_spark.errors import UsageError
-from groupcoord_spark.simulator.broker.actions import (
-    Action,
-    AddPartitions,
-    BeginLoad,
-    CleanUp,
-    ConfigureGroup,
-    CreateTopic,
-    DeleteTopic,
-    Deny,
-    FailAppends,
-    LoadPartition,
-    LosePartition,
-)
+from groupcoord_spark.simulator.broker import actions
 from groupcoord_spark.simulator.broker.permissions import Denied
 from groupcoord_spark.simulator.broker.release import Release
 from groupcoord_spark.simulator.clients.classic_client import Consumer
@@ -295,20 +283,20 @@ class _ScenarioRun:
             self._send_by_hand(step)
         elif step.verb == "move_coordinator":
             number = self.simulator.offsets_partition_of(self._scenario.group_id)
-            self.simulator.act(LosePartition(number))
+            self.simulator.act(actions.LosePartition(number))
             half_ms = options["for"] // 2
-            self._schedule(self.now_ms + half_ms, None, lambda: self.simulator.act(BeginLoad(number)))
-            self._schedule(self.now_ms + 2 * half_ms, None, lambda: self.simulator.act(LoadPartition(number, self._log_of(number))))
+            self._schedule(self.now_ms + half_ms, None, lambda: self.simulator.act(actions.BeginLoad(number)))
+            self._schedule(self.now_ms + 2 * half_ms, None, lambda: self.simulator.act(actions.LoadPartition(number, self._log_of(number))))
         elif step.verb == "append":
-            self.simulator.act(FailAppends(Error[step.value["fails"]], step.value["takes"]))
+            self.simulator.act(actions.FailAppends(Error[step.value["fails"]], step.value["takes"]))
         elif step.verb == "fail_appends":
-            self.simulator.act(FailAppends(Error[step.value]))
+            self.simulator.act(actions.FailAppends(Error[step.value]))
         elif step.verb in ("deny_group", "deny_topic"):
             operations, topics = self._denied
             self._denied = (frozenset(step.value), topics) if step.verb == "deny_group" else (operations, frozenset(step.value))
-            self.simulator.act(Deny(Denied(*self._denied)))
+            self.simulator.act(actions.Deny(Denied(*self._denied)))
         elif step.verb in ("create_topic", "add_partitions"):
-            action = CreateTopic if step.verb == "create_topic" else AddPartitions
+            action = actions.CreateTopic if step.verb == "create_topic" else actions.AddPartitions
             for topic, partitions in step.value.items():
                 if (topic in self.topics) is (step.verb == "create_topic"):
                     state = "exists already" if step.verb == "create_topic" else "does not exist"
@@ -323,12 +311,12 @@ class _ScenarioRun:
                     self._let_clients_notice(topic)
         elif step.verb == "configure_group":
             for name, value in step.value.items():
-                self.simulator.act(ConfigureGroup(self._scenario.group_id, name, value))
+                self.simulator.act(actions.ConfigureGroup(self._scenario.group_id, name, value))
         elif step.verb == "delete_topic":
-            self.simulator.act(DeleteTopic(step.value))
+            self.simulator.act(actions.DeleteTopic(step.value))
             self._let_clients_notice(step.value)
         else:
-            self.simulator.act(CleanUp())
+            self.simulator.act(actions.CleanUp())
 
     def _let_clients_notice(self, topic: str) -> None:
         for client in self._clients.values():
@@ -441,30 +429,30 @@ def _hand_over(then: Callable[[Any], None], answer: Any) -> Callable[[], None]:
     return lambda: then(answer)
 
 
-def _action_text(action: Action) -> str:
+def _action_text(action: actions.Action) -> str:
     match action:
-        case BeginLoad(number):
+        case actions.BeginLoad(number):
             return f"starts to read __consumer_offsets-{number}"
-        case LoadPartition(number, records):
+        case actions.LoadPartition(number, records):
             return f"has read __consumer_offsets-{number}: {len(records)} records"
-        case LosePartition(number):
+        case actions.LosePartition(number):
             return f"loses __consumer_offsets-{number}"
-        case FailAppends(error, takes_ms):
+        case actions.FailAppends(error, takes_ms):
             text = "appends work again" if error is Error.NONE and not takes_ms else "appends"
             text += f" take {takes_ms / 1000:g} s" if takes_ms else ""
             return text if error is Error.NONE else f"{text}{' and' if takes_ms else ''} fail: {error.name}"
-        case CreateTopic(topic, partitions):
+        case actions.CreateTopic(topic, partitions):
             return f"topic {topic} is created with {partitions} partitions"
-        case AddPartitions(topic, partitions):
+        case actions.AddPartitions(topic, partitions):
             return f"topic {topic} gets more partitions: {partitions}"
-        case DeleteTopic(topic):
+        case actions.DeleteTopic(topic):
             return f"topic {topic} is deleted"
-        case Deny(denied):
+        case actions.Deny(denied):
             refused = [*(f"{operation} of groups" for operation in sorted(denied.group_operations)), *sorted(denied.topics)]
             return f"refuses {', '.join(refused)}" if refused else "refuses nothing any more"
-        case ConfigureGroup(group_id, name, value):
+        case actions.ConfigureGroup(group_id, name, value):
             return f"group {group_id} has {name}={value}"
-        case CleanUp():
+        case actions.CleanUp():
             return "offsets retention check"
         case _:
             return type(action).__name__

@@ -24,19 +24,7 @@ from groupcoord_spark.simulator.clients.client_settings import (
 from groupcoord_spark.simulator.messages.re2j import InvalidExpressionError, parsed
 from groupcoord_spark.simulator.messages.request_versions import newest_version
 from groupcoord_spark.simulator.messages.streams_requests import Topology
-from groupcoord_spark.simulator.scenario.language import (
-    AFTER_LAST_STEP_MS,
-    APPEND_KEYS,
-    AT,
-    BROKER_KEYS,
-    BROKER_SETTINGS,
-    DAY_MS,
-    FILE_KEYS,
-    LONGEST_MS,
-    MEMBER_SETTINGS,
-    VERBS,
-    Key,
-)
+from groupcoord_spark.simulator.scenario import language
 from groupcoord_spark.simulator.scenario.requests_by_hand import REQUESTS
 from groupcoord_spark.simulator.scenario.values import MOST_PARTITIONS, Kind, described, mapping_of, names_among, nearest, value_of
 from groupcoord_spark.simulator.scenario.yaml_text import LARGEST_BYTES, MistakeError, line_of, read_yaml
@@ -152,10 +140,10 @@ def _read(content: Any, source: str) -> Scenario:
         raise UsageError(
             f"{what}. A scenario has at least `members` and `steps`: `groupcoord simulate a-member-joins --explain` shows one."
         )
-    values = _values(FILE_KEYS, content, "the file")
-    broker = _values(BROKER_KEYS, values["broker"], "broker")
-    settings = _given(BROKER_SETTINGS, broker["settings"], "settings of the broker")
-    common = _given(MEMBER_SETTINGS, values["client"], "client")
+    values = _values(language.FILE_KEYS, content, "the file")
+    broker = _values(language.BROKER_KEYS, values["broker"], "broker")
+    settings = _given(language.BROKER_SETTINGS, broker["settings"], "settings of the broker")
+    common = _given(language.MEMBER_SETTINGS, values["client"], "client")
     members = {}
     with at_line(line_of(content, "members")):
         named = mapping_of(values["members"], "members")
@@ -165,12 +153,13 @@ def _read(content: Any, source: str) -> Scenario:
     with at_line(line_of(content, "steps")):
         steps = _steps(values["steps"], tuple(members))
     last_ms = steps[-1].at_ms
-    until_ms = last_ms + AFTER_LAST_STEP_MS if values["until"] is None else values["until"]
+    until_ms = last_ms + language.AFTER_LAST_STEP_MS if values["until"] is None else values["until"]
     if until_ms < last_ms:
         raise MistakeError("`until` is before the last step.", line_of(content, "until"))
-    if until_ms > LONGEST_MS:
+    if until_ms > language.LONGEST_MS:
         raise MistakeError(
-            f"the scenario goes on for {until_ms // DAY_MS} days, and may for {LONGEST_MS // DAY_MS}.", line_of(content, "until")
+            f"the scenario goes on for {until_ms // language.DAY_MS} days, and may for {language.LONGEST_MS // language.DAY_MS}.",
+            line_of(content, "until"),
         )
     topics = values["topics"]
     if too_many := too_many_partitions(topics):
@@ -254,7 +243,7 @@ def _topics(partitions: Mapping[str, int]) -> Mapping[str, Topic] | None:
 
 
 def _member(name: str, common: Mapping[str, Any], own: Any) -> ClientSettings:
-    named = {"client.id": name, **common, **_given(MEMBER_SETTINGS, own, f"member {name!r}")}
+    named = {"client.id": name, **common, **_given(language.MEMBER_SETTINGS, own, f"member {name!r}")}
     settings = {setting.replace(".", "_"): value for setting, value in named.items()}
     try:
         member = ClientSettings(**{**defaults_of(settings.get("client_version", NEWEST_CLIENT)), **settings})
@@ -304,20 +293,20 @@ def _steps(listed: Any, members: tuple[str, ...]) -> tuple[Step, ...]:
 
 def _step(given: Mapping[str, Any], number: int, line: int | None, members: tuple[str, ...]) -> Step:
     where = f"step {number}"
-    verbs = [key for key in given if key in VERBS]
+    verbs = [key for key in given if key in language.VERBS]
     if not verbs:
-        unknown = [key for key in given if key != AT.name]
-        raise UsageError(f"{where} has no verb. {nearest(unknown[0] if unknown else '', VERBS)}")
+        unknown = [key for key in given if key != language.AT.name]
+        raise UsageError(f"{where} has no verb. {nearest(unknown[0] if unknown else '', language.VERBS)}")
     if len(verbs) > 1:
         raise UsageError(f"{where} has the verbs {' and '.join(verbs)}: make a step of each.")
-    verb = VERBS[verbs[0]]
+    verb = language.VERBS[verbs[0]]
     where = f"{where} ({verb.name})"
     member_names = names_among(members, "name under `members`")
-    value = Key(verb.name, verb.kind if verb.kind is not None else member_names, verb.meaning, is_required=True)
-    values = _values((AT, value, *verb.options), given, where)
-    at_ms, chosen = values.pop(AT.name), values.pop(verb.name)
+    value = language.Key(verb.name, verb.kind if verb.kind is not None else member_names, verb.meaning, is_required=True)
+    values = _values((language.AT, value, *verb.options), given, where)
+    at_ms, chosen = values.pop(language.AT.name), values.pop(verb.name)
     if verb.name == "append":
-        chosen = _values(APPEND_KEYS, chosen, f"`append` of {where}")
+        chosen = _values(language.APPEND_KEYS, chosen, f"`append` of {where}")
     if verb.name == "send":
         form = REQUESTS[chosen]
         values["with"] = _given(form.fields, values["with"], f"`with` of {where.removesuffix(')')} {chosen})")
@@ -342,7 +331,7 @@ class _Named(Protocol):
     def is_required(self) -> bool: ...
 
 
-def _values(keys: Iterable[Key], given: Any, where: str) -> dict[str, Any]:
+def _values(keys: Iterable[language.Key], given: Any, where: str) -> dict[str, Any]:
     """The value of every key, its default where the file does not have it."""
     keys = tuple(keys)
     return {**{key.name: key.default for key in keys}, **_given(keys, given, where)}
@@ -372,21 +361,21 @@ def _advice(name: str, known: Iterable[str]) -> str:
 
 
 def _homes() -> Iterator[tuple[str, str]]:
-    for verb in reversed(tuple(VERBS.values())):
+    for verb in reversed(tuple(language.VERBS.values())):
         for option in verb.options:
             yield option.name, f"It belongs to the verb `{verb.name}`."
     for form in REQUESTS.values():
         for field in form.fields:
             yield field.name, "It is a field of a request, and belongs under `with`."
-    for key in BROKER_SETTINGS:
+    for key in language.BROKER_SETTINGS:
         yield key.name, "It is a setting of the broker, and belongs under `settings` of `broker`."
-    for key in MEMBER_SETTINGS:
+    for key in language.MEMBER_SETTINGS:
         yield key.name, "It is a setting of members, and belongs under `client` or under a name of `members`."
-    for key in BROKER_KEYS:
+    for key in language.BROKER_KEYS:
         yield key.name, "It belongs under `broker`."
-    for verb in VERBS.values():
+    for verb in language.VERBS.values():
         yield verb.name, "It is a verb, and belongs into an element of `steps`."
-    for key in FILE_KEYS:
+    for key in language.FILE_KEYS:
         yield key.name, "It belongs to the file itself, with no space before it."
 
 

@@ -8,15 +8,7 @@ the partitions of each member. Ties between equal members are broken by the orde
 from __future__ import annotations
 
 from groupcoord_spark.assignors.comparison import MemberChange, OwnerChange, compare_assignments
-from groupcoord_spark.assignors.membership import (
-    NO_GENERATION,
-    Assignment,
-    Assignor,
-    Member,
-    Topic,
-    TopicPartition,
-    Topics,
-)
+from groupcoord_spark.assignors.membership import NO_GENERATION, Assignment, Assignor, Member, Topic, TopicPartition, Topics
 from groupcoord_spark.assignors.quality import Balance, balance_of, quality_of
 from groupcoord_spark.assignors.range import range_assignment
 from groupcoord_spark.assignors.rebalances import rebalances_until_stable

@@ -9,14 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from groupcoord_spark.assignors.java_maps import hash_of_text, in_hash_order
-from groupcoord_spark.assignors.membership import (
-    Assignment,
-    Member,
-    TopicPartition,
-    Topics,
-    assignment_of,
-    subscribers_by_topic,
-)
+from groupcoord_spark.assignors.membership import Assignment, Member, TopicPartition, Topics, assignment_of, subscribers_by_topic
 from groupcoord_spark.assignors.ownership_claims import previous_owners, resolve_claims
 from groupcoord_spark.assignors.racks import group_racks
 from groupcoord_spark.assignors.sticky_constrained import ConstrainedSticky

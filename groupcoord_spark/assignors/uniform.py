@@ -9,13 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from groupcoord_spark.assignors.java_maps import hash_of_text, in_hash_order, in_order_of_copy, slots_of_copy
-from groupcoord_spark.assignors.membership import (
-    Assignment,
-    Member,
-    TopicPartition,
-    Topics,
-    assignment_of,
-)
+from groupcoord_spark.assignors.membership import Assignment, Member, TopicPartition, Topics, assignment_of
 from groupcoord_spark.assignors.topic_ids import topic_id_of
 from groupcoord_spark.assignors.uniform_heterogeneous import HeterogeneousUniform
 

@@ -9,16 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from groupcoord_spark.cli.names import named_groups
-from groupcoord_spark.cli.options import (
-    Common,
-    MomentOfNight,
-    alert,
-    cluster_to_read,
-    command,
-    common_options,
-    force_option,
-    groups_option,
-)
+from groupcoord_spark.cli.options import Common, MomentOfNight, alert, cluster_to_read, command, common_options, force_option, groups_option
 from groupcoord_spark.cli.render import lines, moment, say, write_lines, write_records
 from groupcoord_spark.cli.words import Words
 from groupcoord_spark.errors import GroupcoordError, UsageError

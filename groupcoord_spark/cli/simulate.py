@@ -63,14 +63,7 @@ def simulate(
     applications do and hear. Times are seconds since the start. STATE, GENERATION and RECORDS are what is so afterwards.
     """
     from groupcoord_spark.simulator import release_for
-    from groupcoord_spark.simulator.scenario import (
-        explained_settings,
-        json_schema,
-        play,
-        read_scenario,
-        scenario_text,
-        shipped_scenarios,
-    )
+    from groupcoord_spark.simulator.scenario import explained_settings, json_schema, play, read_scenario, scenario_text, shipped_scenarios
     from groupcoord_spark.simulator.scenario.as_json import row_json
 
     if schema:

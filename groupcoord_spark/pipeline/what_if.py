@@ -12,14 +12,7 @@ from groupcoord_spark.coordinator.expiration import PENDING_TRANSACTION, TOPOLOG
 from groupcoord_spark.coordinator.transactions import OffsetKey
 from groupcoord_spark.coordinator.traps import traps_of
 from groupcoord_spark.log.writing import Batch, RecordToLog
-from groupcoord_spark.pipeline.expiration import (
-    GROUP_COLUMNS,
-    OFFSET_COLUMNS,
-    PENDING_COLUMNS,
-    CleanedGroup,
-    ExpirationJob,
-    cleaned_groups,
-)
+from groupcoord_spark.pipeline.expiration import GROUP_COLUMNS, OFFSET_COLUMNS, PENDING_COLUMNS, CleanedGroup, ExpirationJob, cleaned_groups
 from groupcoord_spark.warehouse.read import Condition, Run, Warehouse
 
 _DAY_MS = 86_400_000

@@ -22,15 +22,7 @@ from .consumer_protocol import (
     decode_subscription,
     subscribed_topics,
 )
-from .definition import (
-    UNKNOWN_TAGS,
-    DecodedValue,
-    decode_end_transaction_marker,
-    encode_key,
-    encode_value,
-    key_json,
-    value_json,
-)
+from .definition import UNKNOWN_TAGS, DecodedValue, decode_end_transaction_marker, encode_key, encode_value, key_json, value_json
 from .errors import DecodeError, Doubt, EncodeError, SubscriptionMalformed, SubscriptionUnknown
 from .fields import ZERO_UUID
 from .from_json import encode_key_json, encode_value_json

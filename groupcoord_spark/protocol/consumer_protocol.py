@@ -18,12 +18,7 @@ from . import errors, primitives
 from .definition import FieldReader, write_message
 from .fields import REQUIRED, Int16, Message
 from .messages.connect import CONNECT_ASSIGNMENT, CONNECT_METADATA
-from .messages.embedded import (
-    CONSUMER_PROTOCOL_ASSIGNMENT,
-    CONSUMER_PROTOCOL_SUBSCRIPTION,
-    COOPERATIVE_STICKY_USER_DATA,
-    STICKY_USER_DATA,
-)
+from .messages.embedded import CONSUMER_PROTOCOL_ASSIGNMENT, CONSUMER_PROTOCOL_SUBSCRIPTION, COOPERATIVE_STICKY_USER_DATA, STICKY_USER_DATA
 
 _INT16, _INT32 = struct.Struct(">h"), struct.Struct(">i")
 

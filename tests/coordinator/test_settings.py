@@ -5,15 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from groupcoord_spark.coordinator import (
-    JAVA,
-    SCALA,
-    BrokerSettings,
-    DefaultAssignors,
-    read_broker_settings,
-    read_duration,
-    semantics_for,
-)
+from groupcoord_spark.coordinator import JAVA, SCALA, BrokerSettings, DefaultAssignors, read_broker_settings, read_duration, semantics_for
 from groupcoord_spark.coordinator.broker_settings import SETTINGS_OF_RUNS, kafka_setting_names, refuse_misspelled_names
 from groupcoord_spark.errors import UsageError
 from groupcoord_spark.properties import read_properties

@@ -36,14 +36,7 @@ from tests.log.log_writer import T0
 from tests.pipeline.local_run import rows_of_reports, run_locally
 from tests.pipeline.logs import LogRecord, commit_value, random_log, records_of
 from tests.pipeline.segment_files import write_log
-from tests.pipeline.test_distributed_replay import (
-    AS_OF_MS,
-    RETENTION_MS,
-    Rows,
-    comparable,
-    is_in_history,
-    tables_by_the_rule,
-)
+from tests.pipeline.test_distributed_replay import AS_OF_MS, RETENTION_MS, Rows, comparable, is_in_history, tables_by_the_rule
 from tests.pipeline.test_nightly import commit, commits
 from tests.running import plain_rows, rows_of, run, tables_of
 

@@ -6,14 +6,7 @@ from groupcoord_spark.protocol import decode_key, decode_value
 from groupcoord_spark.simulator import Error, FailAppends, LoadPartition, LosePartition, State, Topic
 from groupcoord_spark.simulator.broker.settings import NO_TOPIC_ID
 from groupcoord_spark.simulator.messages.answers import FetchedOffset
-from groupcoord_spark.simulator.messages.requests import (
-    EndTxn,
-    GroupToFetch,
-    OffsetCommit,
-    OffsetFetch,
-    OffsetToCommit,
-    TxnOffsetCommit,
-)
+from groupcoord_spark.simulator.messages.requests import EndTxn, GroupToFetch, OffsetCommit, OffsetFetch, OffsetToCommit, TxnOffsetCommit
 from tests.simulator.decision_table import by_release, case_id
 from tests.simulator.scene import GROUP, Scene
 

@@ -11,14 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from groupcoord_spark.coordinator.groups.classic import CONSUMER, decoded_or_none
-from groupcoord_spark.coordinator.rebalances.findings import (
-    Confidence,
-    Finding,
-    coordinator_moved,
-    group_of_size,
-    move_sentence,
-    names_of,
-)
+from groupcoord_spark.coordinator.rebalances.findings import Confidence, Finding, coordinator_moved, group_of_size, move_sentence, names_of
 from groupcoord_spark.coordinator.rebalances.generations import Generation, is_connect
 from groupcoord_spark.coordinator.rebalances.moves import Moves
 from groupcoord_spark.coordinator.rebalances.records import NOT_KNOWN, Value

@@ -31,15 +31,7 @@ from groupcoord_spark.pipeline.exchange.kept_records import (
     batches_of_size,
 )
 from groupcoord_spark.pipeline.exchange.packing import pack, unpack_batch
-from groupcoord_spark.pipeline.exchange.state_rows import (
-    COLUMNS,
-    FIRST,
-    LATER,
-    TOPIC_NAMES,
-    PartitionReport,
-    packed_rows,
-    state_rows,
-)
+from groupcoord_spark.pipeline.exchange.state_rows import COLUMNS, FIRST, LATER, TOPIC_NAMES, PartitionReport, packed_rows, state_rows
 from groupcoord_spark.pipeline.expiration import ExpirationJob, expirations_of
 from groupcoord_spark.pipeline.extents import CarriedState
 from groupcoord_spark.pipeline.read.carried_records import LATEST_RECORDS, TOPIC_IDS, carried_records, carried_topic_names

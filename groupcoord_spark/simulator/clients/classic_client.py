@@ -12,20 +12,11 @@ from collections.abc import Iterable
 from groupcoord_spark import assignors
 from groupcoord_spark.assignors import CLIENT_ASSIGNORS, NO_GENERATION, TopicPartition
 from groupcoord_spark.protocol import consumer_protocol
-from groupcoord_spark.simulator.clients.client_core import (
-    COORDINATOR_LOST_ERRORS,
-    MEMBERSHIP_LOST_ERRORS,
-    Phase,
-)
+from groupcoord_spark.simulator.clients.client_core import COORDINATOR_LOST_ERRORS, MEMBERSHIP_LOST_ERRORS, Phase
 from groupcoord_spark.simulator.clients.client_offsets import OffsetsClient
 from groupcoord_spark.simulator.clients.client_settings import CLASSIC_PROTOCOL, COOPERATIVE
 from groupcoord_spark.simulator.messages import requests
-from groupcoord_spark.simulator.messages.answers import (
-    HeartbeatAnswer,
-    JoinedMember,
-    JoinGroupAnswer,
-    SyncGroupAnswer,
-)
+from groupcoord_spark.simulator.messages.answers import HeartbeatAnswer, JoinedMember, JoinGroupAnswer, SyncGroupAnswer
 from groupcoord_spark.simulator.messages.errors import Error
 from groupcoord_spark.simulator.messages.partition_lists import by_topic, difference, offsets_text, partitions_text, topic_partitions
 from groupcoord_spark.simulator.messages.re2j import matches

@@ -8,17 +8,10 @@ from typing import Any, Final, Protocol
 
 from groupcoord_spark.assignors import NO_GENERATION, TopicPartition
 from groupcoord_spark.simulator.clients.client_settings import ClientSettings
-from groupcoord_spark.simulator.messages.answers import (
-    FindCoordinatorAnswer,
-)
+from groupcoord_spark.simulator.messages.answers import FindCoordinatorAnswer
 from groupcoord_spark.simulator.messages.errors import Error
 from groupcoord_spark.simulator.messages.request_versions import Versions, known_versions
-from groupcoord_spark.simulator.messages.requests import (
-    FindCoordinator,
-    JoinGroup,
-    Request,
-    SyncGroup,
-)
+from groupcoord_spark.simulator.messages.requests import FindCoordinator, JoinGroup, Request, SyncGroup
 
 COORDINATOR_LOST_ERRORS: Final = frozenset({Error.NOT_COORDINATOR, Error.COORDINATOR_NOT_AVAILABLE, Error.REQUEST_TIMED_OUT})
 """Errors after which the client looks for the coordinator again, then repeats the request."""

@@ -19,13 +19,7 @@ from typing import Any
 
 from groupcoord_spark.log.decode.definition import Place, read_records
 from groupcoord_spark.protocol import decode_key, decode_value, key_json, offsets_partition_for, value_json
-from groupcoord_spark.protocol.consumer_protocol import (
-    Assignment,
-    Subscription,
-    decode_assignment,
-    encode_assignment,
-    encode_subscription,
-)
+from groupcoord_spark.protocol.consumer_protocol import Assignment, Subscription, decode_assignment, encode_assignment, encode_subscription
 from groupcoord_spark.simulator import Action, Simulator, Topic, WrittenRecord, read_settings, release_for
 from groupcoord_spark.simulator.messages.requests import (
     ConsumerGroupHeartbeat,

@@ -8,12 +8,7 @@ from groupcoord_spark.protocol.record_types import NO_PRODUCER_EPOCH, NO_PRODUCE
 from groupcoord_spark.simulator.broker.broker import Broker
 from groupcoord_spark.simulator.broker.coordinator_checks import coordinator_error
 from groupcoord_spark.simulator.broker.coordinator_records import group_record, new_group_record
-from groupcoord_spark.simulator.broker.rebalance import (
-    end_join_phase_if_complete,
-    members_for_leader,
-    prepare_rebalance,
-    restart_session,
-)
+from groupcoord_spark.simulator.broker.rebalance import end_join_phase_if_complete, members_for_leader, prepare_rebalance, restart_session
 from groupcoord_spark.simulator.broker.release import SizeRule
 from groupcoord_spark.simulator.groups.classic_checks import first_error
 from groupcoord_spark.simulator.groups.classic_group import ClassicGroup

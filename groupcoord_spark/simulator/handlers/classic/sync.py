@@ -4,12 +4,7 @@ from groupcoord_spark.protocol.record_types import NO_PRODUCER_EPOCH, NO_PRODUCE
 from groupcoord_spark.simulator.broker.broker import Broker
 from groupcoord_spark.simulator.broker.coordinator_checks import coordinator_error
 from groupcoord_spark.simulator.broker.coordinator_records import group_record
-from groupcoord_spark.simulator.broker.rebalance import (
-    answer_waiting_syncs,
-    prepare_rebalance,
-    propagate_assignment_error,
-    restart_session,
-)
+from groupcoord_spark.simulator.broker.rebalance import answer_waiting_syncs, prepare_rebalance, propagate_assignment_error, restart_session
 from groupcoord_spark.simulator.groups.classic_checks import first_error
 from groupcoord_spark.simulator.groups.classic_group import ClassicGroup
 from groupcoord_spark.simulator.groups.classic_member import Member

@@ -10,13 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from groupcoord_spark.coordinator.groups.consumer import ConsumerMember
-from groupcoord_spark.protocol.consumer_protocol import (
-    Assignment,
-    Subscription,
-    decode_assignment,
-    decode_subscription,
-    encode_assignment,
-)
+from groupcoord_spark.protocol.consumer_protocol import Assignment, Subscription, decode_assignment, decode_subscription, encode_assignment
 from groupcoord_spark.protocol.errors import DecodeError
 from groupcoord_spark.simulator.broker.broker import Broker
 from groupcoord_spark.simulator.broker.coordinator_records import group_record

@@ -30,11 +30,7 @@ from groupcoord_spark.simulator.broker.streams_settings import (
 from groupcoord_spark.simulator.groups.classic_group import ClassicGroup
 from groupcoord_spark.simulator.groups.clock import TimerKind
 from groupcoord_spark.simulator.groups.modern_group import cancel_timer, metadata_hash
-from groupcoord_spark.simulator.groups.streams_group import (
-    NO_TASKS,
-    StreamsGroup,
-    changed_metadata,
-)
+from groupcoord_spark.simulator.groups.streams_group import NO_TASKS, StreamsGroup, changed_metadata
 from groupcoord_spark.simulator.groups.streams_tasks import (
     ACTIVE,
     KINDS,

@@ -15,7 +15,7 @@ from groupcoord_spark.wording import counted
 if TYPE_CHECKING:
     from groupcoord_spark.coordinator.semantics import Semantics
     from groupcoord_spark.doctor import CopyFacts
-    from groupcoord_spark.pipeline.after_cleaning import AfterCleaning, Exposure
+    from groupcoord_spark.pipeline.after_cleaning import AfterCleaning
     from groupcoord_spark.pipeline.load_check import LoadOutcome
 
 Outcome = TypeVar("Outcome")
@@ -98,22 +98,8 @@ def _cleaning_lines(release: str, outcomes: Sequence[AfterCleaning]) -> Iterator
             partitions = len({found.offsets_partition for found in of_answer})
             yield from textwrap.wrap(f"Kafka {release} {title.format(f'{partitions} of {everything}')}:", WIDTH)
         for found in of_answer:
-            yield from _paragraph(_exposure_text(found))
-
-
-def _exposure_text(found: Exposure) -> str:
-    cleaning = found.cleaning
-    tombstones = "without its old tombstones" if cleaning.drops_tombstones else "with its tombstones"
-    text = f"partition {found.offsets_partition}, group {found.group_id!r}, cleaned up to offset {cleaning.cleaned_to} {tombstones}"
-    if cleaning.read_before >= 0:
-        text += f", by a load that has read up to offset {cleaning.read_before}"
-    if found.refusal is not None:
-        at = "the end of the log" if found.refusal.record_offset is None else f"offset {found.refusal.record_offset}"
-        issue = "" if found.issue is None else f", {found.issue}"
-        text += f": {at} is refused ({found.refusal.rule}{issue}). {found.refusal.detail}"
-    else:
-        text += f": {'; '.join(found.differences)}."
-    return f"{text} So since {moment(found.since_ms)}. Remedy: {found.remedy}"
+            text = f"partition {found.offsets_partition}: {found.summary} So since {moment(found.since_ms)}. Remedy: {found.remedy}"
+            yield from _paragraph(text)
 
 
 def _paragraph(text: str) -> list[str]:

@@ -50,6 +50,9 @@ FINDINGS: Mapping[str, Kind] = {
     "never_cleaned": Kind(Severity.SICK, "never_cleaned", "No offset is missing in many closed segments: the cleaner has never run here."),
     "offset_span": Kind(Severity.SICK, "offset_span", "A segment spans more offsets than its index can name; cleaning it fails."),
     "hot_group": Kind(Severity.SICK, "hot_committer", "One group writes most of the partition, and commits the same offset over and over."),
+    "refused_after_cleaning": Kind(
+        Severity.SICK, "refused_after_cleaning", "The log loads, and will not once the log cleaner has passed: a record is then refused."
+    ),
     "oversized_record": Kind(Severity.WATCH, "oversized", "A batch is larger than the topic takes, or than an old loader can read."),
     "too_many_keys": Kind(Severity.WATCH, "too_many_keys", "One cleaning pass cannot hold all keys that are dirty."),
     "open_transaction": Kind(Severity.WATCH, "open", "A transaction without a marker; only the coordinator knows whether it hangs."),
@@ -62,6 +65,12 @@ FINDINGS: Mapping[str, Kind] = {
     "large_metadata": Kind(Severity.WATCH, "large_metadata", "One group writes most of the partition: long metadata in each commit."),
     "wide_commit": Kind(Severity.WATCH, "wide_commit", "One group writes most of the partition: very many partitions in each commit."),
     "throwaway_groups": Kind(Severity.WATCH, "throwaway_groups", "Groups whose names are made anew for each start of a client."),
+    "other_state_after_cleaning": Kind(
+        Severity.WATCH, "other_state", "The log will load to another state after the log cleaner, mostly with offsets that come back."
+    ),
+    "refused_while_cleaning": Kind(
+        Severity.WATCH, "refused_while_cleaning", "A load that meets the log cleaner at work refuses a record; the next load succeeds."
+    ),
     "live_set": Kind(Severity.NORMAL, "live_set", "The latest values alone are most of the bytes: cleaning cannot make the log smaller."),
     "open_transaction_young": Kind(Severity.NORMAL, "young", "A transaction that began a short time ago."),
 }

@@ -21,7 +21,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from functools import cached_property
-from itertools import chain
+from itertools import chain, groupby
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -31,6 +31,8 @@ import pyarrow.compute as pc
 
 from groupcoord_spark.coordinator.semantics import Semantics
 from groupcoord_spark.coordinator.state import LoadWarning, PartitionState
+from groupcoord_spark.doctor import FINDINGS, Finding
+from groupcoord_spark.doctor.groups import MOST_NAMES
 from groupcoord_spark.log import PartitionLog, read_segment
 from groupcoord_spark.pipeline.exchange.kept_records import as_one, kept_records
 from groupcoord_spark.pipeline.load_check import CHUNK_BYTES, LoadOutcome, Refusal, check_load_and_keep
@@ -57,6 +59,12 @@ _ISSUES: Final = {"R-3.14": "KAFKA-19862", "R-3.4": "KAFKA-21117", "R-3.5": "KAF
 _MENDED_BY: Final = {"KAFKA-19862": "4.0.2, 4.1.2 and 4.2.0", "KAFKA-20254": "4.2.1"}
 """Issue -> the releases that load such logs, or more of them."""
 MOST_DIFFERENCES: Final = 3
+FINDING_OF_ANSWER: Final = {
+    "refused": "refused_after_cleaning",
+    "refused_while_cleaning": "refused_while_cleaning",
+    "other_state": "other_state_after_cleaning",
+}
+"""Answer -> the finding that a night keeps."""
 
 
 class Cleaning(NamedTuple):
@@ -103,6 +111,20 @@ class Exposure:
         return None if self.refusal is None else _ISSUES.get(self.refusal.rule)
 
     @property
+    def summary(self) -> str:
+        """What happens to the group, in one or two sentences."""
+        cleaning = self.cleaning
+        text = f"Group {self.group_id!r}, cleaned up to offset {cleaning.cleaned_to}"
+        text += " without its old tombstones" if cleaning.drops_tombstones else " with its tombstones"
+        if cleaning.read_before >= 0:
+            text += f", by a load that has read up to offset {cleaning.read_before}"
+        if self.refusal is None:
+            return f"{text}: {'; '.join(self.differences)}."
+        at = "the end of the log" if self.refusal.record_offset is None else f"offset {self.refusal.record_offset}"
+        issue = "" if self.issue is None else f", {self.issue}"
+        return f"{text}: {at} is refused ({self.refusal.rule}{issue}). {self.refusal.detail}"
+
+    @property
     def remedy(self) -> str:
         """What mends it, in one sentence."""
         mended = _MENDED_BY.get(self.issue or "")
@@ -142,6 +164,32 @@ def check_after_cleaning(log: PartitionLog, releases: Sequence[Semantics]) -> li
         )
         checked.append(AfterCleaning(now, exposures, tried))
     return checked
+
+
+def findings_after_cleaning(exposures: Sequence[Exposure], copy: str) -> Iterator[Finding]:
+    """A finding for each answer and offsets partition. copy: the log directory."""
+    for (number, answer), of_answer in groupby(sorted(exposures, key=_answer_of), _answer_of):
+        groups = list(of_answer)
+        first, name = groups[0], FINDING_OF_ANSWER[answer]
+        evidence = {
+            "release": first.release,
+            "groups": [exposure.group_id for exposure in groups[:MOST_NAMES]],
+            "number_of_groups": len(groups),
+            "cleaned_to": first.cleaning.cleaned_to,
+            "tombstones_dropped": first.cleaning.drops_tombstones,
+            "read_before": first.cleaning.read_before if first.cleaning.read_before >= 0 else None,
+            "refused_offset": None if first.refusal is None else first.refusal.record_offset,
+            "rule": None if first.refusal is None else first.refusal.rule,
+            "kafka_issue": first.issue,
+            "differences": list(first.differences),
+            "since_ms": first.since_ms,
+        }
+        severity = FINDINGS[name].severity
+        yield Finding(name, number, copy, severity, first.group_id, first.summary, first.remedy, evidence)
+
+
+def _answer_of(exposure: Exposure) -> tuple[int, str]:
+    return exposure.offsets_partition, exposure.answer
 
 
 def _records_of_groups(log: PartitionLog, group_ids: Set[str], semantics: Semantics) -> _Kept:

@@ -11,13 +11,14 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import replace
-from typing import Any
+from typing import Any, Final
 
 from groupcoord_spark.doctor import (
     FINDINGS,
     CopyFacts,
     Diagnosis,
     FilesBeside,
+    Finding,
     HealthSettings,
     KnownTransactions,
     PartitionFacts,
@@ -28,16 +29,21 @@ from groupcoord_spark.doctor import (
     read_transaction_states,
 )
 from groupcoord_spark.doctor.hanging_transactions import Certainty, OpenTransaction
+from groupcoord_spark.doctor.processes import map_partitions
 from groupcoord_spark.log import PartitionLog
 from groupcoord_spark.log.files.broker_files import LogDirectoryFiles, PartitionFiles, read_log_directory_files
 from groupcoord_spark.log.files.object_store import at_once
 from groupcoord_spark.log.files.storage import Location, side_by_side
+from groupcoord_spark.pipeline.after_cleaning import check_after_cleaning, findings_after_cleaning
 from groupcoord_spark.pipeline.exchange.state_rows import PartitionReport
+from groupcoord_spark.pipeline.run import RunRequest
 from groupcoord_spark.warehouse import TABLES, RunStart
 
 Row = dict[str, Any]
 
 TOPIC_HEALTH = "topic_health"
+CHECKED_BYTES: Final = 64 << 20
+"""A night asks what the log cleaner will make of so many bytes of logs, which takes about a second; of more with --full alone."""
 _BLOCKED = "cleaning_blocked_by_open_transaction"
 
 
@@ -47,15 +53,19 @@ def health_rows(
     reads_from: Mapping[int, int],
     newest_timestamps_ms: Mapping[int, int],
     start: RunStart,
-    as_of_ms: int,
+    request: RunRequest,
 ) -> list[Row]:
     """Rows of topic_health.
 
     Args:
+        reports: what the readers and the replay say of the offsets partitions.
         logs: offsets partition -> its log, of those about which facts were gathered.
         reads_from: offsets partition -> the offset from which the run read it, where it goes on from a night.
         newest_timestamps_ms: offsets partition -> the newest timestamp of its records, also of those that earlier nights have read.
+        start: the warehouse before the run.
+        request: what the user asks of the run.
     """
+    as_of_ms = request.as_of_ms
     before = _rows_before(start)
     by_partition = {report.offsets_partition: report for report in reports}
     unread = [log for number, log in logs.items() if number not in by_partition or by_partition[number].health is None]
@@ -68,7 +78,8 @@ def health_rows(
         of_partition = PartitionGatherer(log, files[number]).facts() if report.health is None else report.health
         of_partition = replace(of_partition, newest_timestamp_ms=newest_timestamps_ms.get(number, of_partition.newest_timestamp_ms))
         facts[number] = _with_carried(of_partition, before, report.open_producers) if number in reads_from else of_partition
-    rows = _rows(_diagnosis(facts, logs), as_of_ms) if facts else []
+    cleaned = _after_cleaning([log for number, log in logs.items() if request.full or number not in reads_from], request)
+    rows = _rows(_diagnosis(facts, logs), cleaned, as_of_ms) if facts else []
     sizes = {number: of_partition.log_bytes for number, of_partition in facts.items()}
     together: list[Row] = []
     for number in sorted({*logs, *reads_from}):
@@ -176,7 +187,19 @@ def _diagnosis(facts: Mapping[int, PartitionFacts], logs: Mapping[int, Partition
     return diagnose(copies, HealthSettings(), known)
 
 
-def _rows(diagnosis: Diagnosis, as_of_ms: int) -> list[Row]:
+def _after_cleaning(logs: Sequence[PartitionLog], request: RunRequest) -> list[Finding]:
+    """What the log cleaner will make of the logs; nothing where finding out takes long and was not asked for."""
+    if not request.full and sum(log.bytes for log in logs) > CHECKED_BYTES:
+        return []
+    outcomes = map_partitions(check_after_cleaning, [(log, [request.semantics]) for log in logs])
+    return [
+        finding
+        for log, (outcome,) in zip(logs, outcomes, strict=True)
+        for finding in findings_after_cleaning(outcome.exposures, log_dir_of(log).shown)
+    ]
+
+
+def _rows(diagnosis: Diagnosis, after_cleaning: Sequence[Finding], as_of_ms: int) -> list[Row]:
     log_bytes = {verdict.offsets_partition: verdict.figures["log_bytes"] for verdict in diagnosis.verdicts}
     rows = [
         {
@@ -193,7 +216,7 @@ def _rows(diagnosis: Diagnosis, as_of_ms: int) -> list[Row]:
             "log_bytes": None if each.offsets_partition is None else log_bytes[each.offsets_partition],
             "read_at_ms": as_of_ms,
         }
-        for each in diagnosis.findings
+        for each in (*diagnosis.findings, *after_cleaning)
     ]
     with_finding = {row["offsets_partition"] for row in rows}
     for verdict in diagnosis.verdicts:

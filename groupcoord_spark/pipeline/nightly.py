@@ -74,7 +74,7 @@ def run_nightly(request: RunRequest, plan: LogPlan, spark: SparkSession, progres
     rows_of_driver = driver_rows(planned, reports, start.run_id)
     reads_from = {} if planned.carry_over.state is None else planned.carry_over.state.end_offsets
     newest_ms = {row["offsets_partition"]: row["newest_timestamp_ms"] for row in rows_of_driver["offsets_partitions"]}
-    rows_of_driver[TOPIC_HEALTH] = health_rows(reports, planned.health_logs, reads_from, newest_ms, start, request.as_of_ms)
+    rows_of_driver[TOPIC_HEALTH] = health_rows(reports, planned.health_logs, reads_from, newest_ms, start, request)
     tables_of_driver = {name: TABLES[name].from_rows(table_rows) for name, table_rows in rows_of_driver.items() if table_rows}
     for table, table_rows in {**tables_of_driver, **beside.tables}.items():
         files.setdefault(table, []).extend(write_part(start.location.uri, TABLES[table], table_rows, request.cluster, start.run_id))

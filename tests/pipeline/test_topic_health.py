@@ -93,3 +93,13 @@ def test_nights_of_a_healthy_broker(local: LocalSession, tmp_path: Path) -> None
     shown = page.partition("$ groupcoord doctor --warehouse ./warehouse\n")[2].partition("```")[0]
     printed = groupcoord("doctor", "--warehouse", str(warehouse)).stdout
     assert [line.rstrip() for line in printed.splitlines()] == shown.splitlines()
+
+
+def test_night_that_reads_a_log_from_its_beginning_keeps_what_the_log_cleaner_will_make_of_it(local: LocalSession, tmp_path: Path) -> None:
+    logs, warehouse = GOLDEN / "convert" / "logs", tmp_path / "warehouse"
+    for options in ({}, {}, {"full": True}):
+        run(local, warehouse, logs, **options)
+        (finding,) = [row for row in rows_of(warehouse, "topic_health") if row["finding"] == "refused_while_cleaning"]
+        assert (finding["offsets_partition"], finding["subject"], finding["severity"]) == (3, "mig-back-and-forth", "watch")
+        assert "KAFKA-21117" in finding["summary"]
+        assert finding["since"] == AS_OF_MS

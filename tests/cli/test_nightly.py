@@ -460,7 +460,7 @@ def test_a_process_of_its_own_starts_spark_and_tells_nothing_but_stages_and_summ
     assert (ended.returncode, ended.stdout) == (0, "")
     stages, summary = ended.stderr.split("\n\n")
     assert [line.split("  ")[0] for line in stages.splitlines()] == ["plan", "start Spark", "read, replay and write", "commit"]
-    assert [line.split()[0] for line in summary.splitlines()] == ["Cluster", "records", "complete", "state", "cleanup", "read"]
+    assert [line.split()[0] for line in summary.splitlines()] == ["Cluster", "records", "surviving", "state", "cleanup", "read"]
 
 
 def test_connector_of_sparks_own_version_is_tried_before_the_one_that_mirrors_have(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

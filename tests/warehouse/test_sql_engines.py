@@ -60,11 +60,15 @@ def rows(night_in_duckdb: NightInDuckDB, query: str) -> list[tuple[object, ...]]
     return sorted(zip(*columns, strict=True), key=repr)
 
 
-def in_views(place: str, query: str, **night_of: int) -> list[tuple[object, ...]]:
+def with_views(place: str, **night_of: int) -> duckdb.DuckDBPyConnection:
     connection = duckdb.connect()
     for statement in view_statements("duckdb", open_warehouse(place), **night_of):  # type: ignore[arg-type]
         connection.execute(statement)
-    return sorted(connection.execute(query).fetchall())
+    return connection
+
+
+def in_views(place: str, query: str, **night_of: int) -> list[tuple[object, ...]]:
+    return sorted(with_views(place, **night_of).execute(query).fetchall())
 
 
 def test_every_cluster_has_the_rows_of_its_own_newest_night(two_nights: str) -> None:
@@ -90,10 +94,10 @@ def test_an_earlier_night_is_pinned_with_the_runs_until_then(two_nights: str) ->
 def test_each_table_is_the_one_that_readers_of_the_warehouse_get(sample_warehouse: SampleWarehouse) -> None:
     place = str(sample_warehouse.path)
     opened = NightInDuckDB(open_warehouse(place))
-    expected = tables_of(Path(place), but=())
+    expected, views = tables_of(Path(place), but=()), with_views(place)
     for table in TABLES:
         query = f"SELECT COUNT(*) FROM {table}"
-        assert rows(opened, query) == [(len(expected[table]),)] == in_views(place, query)
+        assert rows(opened, query) == [(len(expected[table]),)] == views.execute(query).fetchall()
 
 
 @pytest.fixture

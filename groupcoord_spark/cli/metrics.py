@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -14,30 +14,81 @@ from prometheus_client.metrics_core import GaugeMetricFamily
 from prometheus_client.openmetrics.exposition import generate_latest
 
 from groupcoord_spark.cli.options import Common, command, common_options_of_a_writer
-from groupcoord_spark.cli.render import say
+from groupcoord_spark.cli.render import say, write_lines
 from groupcoord_spark.errors import GroupcoordError, UsageError
 from groupcoord_spark.moments import now_ms
 from groupcoord_spark.wording import counted
 
 if TYPE_CHECKING:
     from groupcoord_spark.warehouse.read import Run, Warehouse
+    from groupcoord_spark.warehouse.sql import NightInDuckDB
 
 HORIZON_MS: Final = 2 * 86_400_000
 """As of ``morning``."""
 MOST_GROUPS: Final = 100
 
-_LAG: Final = """
-SELECT group_id, CAST(SUM(GREATEST(lag, 0)) AS BIGINT) AS lag, MAX(GREATEST(lag, 0)) AS max_lag, MAX(hours_behind) * 3600 AS seconds_behind,
+_LAGS: Final = """
+SELECT group_id, SUM(GREATEST(lag, 0)) AS lag, MAX(GREATEST(lag, 0)) AS max_lag, MAX(hours_behind) * 3600 AS seconds_behind,
   MAX(share_of_log) AS share_of_log
 FROM lag GROUP BY group_id HAVING COUNT(lag) > 0
 UNION ALL
-SELECT group_id, CAST(SUM(lag) AS BIGINT), MAX(lag), NULL, NULL FROM share_lag GROUP BY group_id HAVING COUNT(lag) > 0
+SELECT group_id, SUM(lag), MAX(lag), NULL, NULL FROM share_lag GROUP BY group_id HAVING COUNT(lag) > 0
 ORDER BY lag DESC, group_id
 """
-_EXPIRING: Final = """
-SELECT COUNT(*) FILTER (expires_at <= as_of + INTERVAL 1 DAY) AS "1d", COUNT(*) FILTER (expires_at <= as_of + INTERVAL 7 DAY) AS "7d"
-FROM offset_expirations
-"""
+
+
+def _of_run(value: str) -> str:
+    return f"SELECT {value} FROM runs WHERE run_id = (FROM run_id)"
+
+
+def _of_lags(value: str) -> str:
+    series = "CASE WHEN is_own THEN group_id ELSE '' END AS group, CASE WHEN is_own THEN 'group' ELSE 'rest' END AS series"
+    return f"SELECT {series}, {value} AS value FROM group_lags GROUP BY ALL ORDER BY value DESC"
+
+
+_REST: Final = " With series=rest: {} all other groups; --groups and --top choose those with series of their own."
+_EXPIRING: Final = "SELECT '{0}' AS within, COUNT(*) FROM offset_expirations WHERE expires_at <= as_of + INTERVAL '{0}'"
+_RECORDS: Final = (_of_run("'decoded' AS result, records_decoded"), _of_run("'quarantined', records_quarantined"))
+
+GAUGES: Final[Mapping[str, tuple[str, str]]] = {
+    "night_last_success_timestamp_seconds": ("When the newest night was finished, in Unix time.", _of_run("epoch(finished_at)")),
+    "night_as_of_timestamp_seconds": ("The moment as of which the newest night is, in Unix time.", _of_run("epoch(as_of)")),
+    "night_duration_seconds": ("How long the newest night took.", _of_run("epoch(finished_at) - epoch(started_at)")),
+    "night_records": ("Records that the newest night read.", " UNION ALL ".join(_RECORDS)),
+    "night_read_bytes": ("Bytes that the newest night read.", _of_run("bytes_read")),
+    "night_doubts": ("Rows of the table warnings that the newest night wrote.", _of_run("warnings")),
+    "groups": ("Groups by type and state.", "SELECT group_type AS type, state, COUNT(*) FROM groups GROUP BY ALL ORDER BY ALL"),
+    "members": ("Members of these groups.", "SELECT group_type AS type, state, SUM(member_count) FROM groups GROUP BY ALL ORDER BY ALL"),
+    "committed_offsets": ("Committed offsets.", "SELECT COUNT(*) FROM committed_offsets"),
+    "pending_offsets": ("Offsets in open transactions.", "SELECT COUNT(*) FROM pending_offsets"),
+    "expiring_offsets": (
+        "Committed offsets that expire within that time if nothing changes.",
+        f"{_EXPIRING.format('1d')} UNION ALL {_EXPIRING.format('7d')}",
+    ),
+    "findings": (
+        "Findings of the doctor about the offsets topic.",
+        "SELECT finding, severity, COUNT(*) FROM topic_health WHERE severity <> 'normal' GROUP BY ALL ORDER BY ALL",
+    ),
+    "offsets_partition_size_bytes": (
+        "Bytes of the segments of a partition of __consumer_offsets.",
+        "SELECT offsets_partition AS partition, MAX(log_bytes) FROM topic_health WHERE log_bytes IS NOT NULL GROUP BY ALL ORDER BY ALL",
+    ),
+    "news": ("What is new since the last night that differs, as `groupcoord morning` lists it.", "FROM news"),
+    "lag_rest_groups": ("Groups that the series with series=rest stand for.", "SELECT COUNT(*) FROM group_lags WHERE NOT is_own"),
+    "group_lag_records": (f"Records that the group has not read.{_REST.format('the sum of')}", _of_lags("SUM(lag)")),
+    "group_max_lag_records": (f"The largest lag of a partition.{_REST.format('the largest of')}", _of_lags("MAX(max_lag)")),
+    "group_lag_seconds": (f"How long ago the next record was written.{_REST.format('the largest of')}", _of_lags("MAX(seconds_behind)")),
+    "group_lag_ratio": (
+        f"The largest share of a log that is lag: near 1 the group loses records.{_REST.format('the largest of')}",
+        _of_lags("MAX(share_of_log)"),
+    ),
+}
+"""Metric without its prefix -> help, and a query over ``_night``: its labels but for the cluster, and last its value."""
+
+_OF_THE_RUN: Final = {
+    "nightly_exit_code": "How the last run of nightly ended, as its exit code: 0 done, 1 failed, 2 refused or called in a wrong way.",
+    "nightly_last_run_timestamp_seconds": "When the last run of nightly ended, in Unix time.",
+}
 
 
 class RegularExpression(click.ParamType):  # type: ignore[type-arg]
@@ -85,7 +136,7 @@ def metrics(common: Common, file: Path | None, of_groups: Any, top: int) -> None
         raise GroupcoordError(f"{warehouse.location.uri} holds no night yet. Make one with `groupcoord nightly`.")
     families = _families(warehouse, runs, of_groups, top)
     if file is None:
-        click.echo(_text(families), nl=False)
+        write_lines([_text(families).rstrip("\n")])
         return
     _write(file, families)
     if not common.quiet:
@@ -124,12 +175,8 @@ def _families_after_run(common: Common, exit_code: int) -> list[GaugeMetricFamil
     except (GroupcoordError, ValueError):  # a refused run may be the first one, or the warehouse the reason
         if exit_code == 0:
             raise
-    ended = "How the last run of nightly ended, as its exit code: 0 done, 1 failed, 2 refused or called in a wrong way."
-    for name, unit, help_text, value in (
-        ("nightly_exit_code", "", ended, exit_code),
-        ("nightly_last_run_timestamp", "seconds", "When the last run of nightly ended, in Unix time.", now_ms() / 1000),
-    ):
-        families.append(_gauge(name, help_text, ["cluster"], unit))
+    for (name, help_text), value in zip(_OF_THE_RUN.items(), (exit_code, now_ms() / 1000), strict=True):
+        families.append(_family(name, help_text))
         families[-1].add_metric([cluster], value)
     return families
 
@@ -155,98 +202,46 @@ def _text(families: Iterable[GaugeMetricFamily]) -> str:
     return text.decode()
 
 
-def _gauge(name: str, help_text: str, labels: Sequence[str], unit: str = "") -> GaugeMetricFamily:
-    return GaugeMetricFamily(f"groupcoord_{name}", help_text, labels=labels, unit=unit)
-
-
 def _families(warehouse: Warehouse, runs: Sequence[Run], of_groups: Any, top: int) -> list[GaugeMetricFamily]:
     """Every metric, with the samples of all clusters."""
-    families: dict[tuple[str, str], GaugeMetricFamily] = {}
+    families: dict[str, GaugeMetricFamily] = {}
     for run in runs:
-        for name, unit, help_text, labels, value in _samples(warehouse, run, of_groups, top):
-            names = ("cluster", *labels)
-            family = families.setdefault((name, unit), _gauge(name, help_text, names, unit))
-            if value is not None:
-                family.add_metric([run.cluster, *map(str, labels.values())], value)
+        night = _night(warehouse, run, of_groups, top)
+        for name, (help_text, query) in GAUGES.items():
+            rows = night.execute(query)
+            assert rows is not None  # every query is a SELECT
+            family = families.setdefault(name, _family(name, help_text, rows.column_names[:-1]))
+            for *labels, value in zip(*(column.to_pylist() for column in rows.columns), strict=True):
+                if value is not None:
+                    family.add_metric([run.cluster, *map(str, labels)], float(value))
     return list(families.values())
 
 
-Sample = tuple[str, str, str, dict[str, Any], float | None]
-"""Name without prefix and unit, unit, help, labels but for the cluster, value; None: the metric has no sample."""
+def _family(name: str, help_text: str, labels: Sequence[str] = ()) -> GaugeMetricFamily:
+    unit = name.rpartition("_")[2]
+    unit = unit if unit in ("seconds", "bytes", "ratio") else ""
+    return GaugeMetricFamily(f"groupcoord_{name}", help_text, labels=("cluster", *labels), unit=unit)
 
 
-def _samples(warehouse: Warehouse, run: Run, of_groups: Any, top: int) -> Iterator[Sample]:
+def _night(warehouse: Warehouse, run: Run, of_groups: Any, top: int) -> NightInDuckDB:
+    """The night with three tables more: run_id, news, and group_lags, where ``is_own`` marks the groups with series of their own."""
+    import pyarrow as pa
+
     from groupcoord_spark.answers.morning import KINDS, morning
     from groupcoord_spark.warehouse.sql import NightInDuckDB
 
     night = NightInDuckDB(warehouse, run=run)
-
-    def rows(statement: str) -> list[dict[str, Any]]:
-        found = night.execute(statement)
-        assert found is not None  # every statement is a SELECT
-        return list(found.to_pylist())
-
-    started_ms = run.row["started_at"].cast("int64")[0].as_py() / 1000
-    yield "night_last_success_timestamp", "seconds", "When the newest night was finished, in Unix time.", {}, run.finished_at_ms / 1000
-    yield "night_as_of_timestamp", "seconds", "The moment as of which the newest night is, in Unix time.", {}, run.as_of_ms / 1000
-    yield "night_duration", "seconds", "How long the newest night took.", {}, (run.finished_at_ms - started_ms) / 1000
-    for result in ("decoded", "quarantined"):
-        yield "night_records", "", "Records that the newest night read.", {"result": result}, run.row[f"records_{result}"][0].as_py()
-    yield "night_read", "bytes", "Bytes that the newest night read.", {}, run.row["bytes_read"][0].as_py()
-    yield "night_doubts", "", "Rows of the table warnings that the newest night wrote.", {}, run.row["warnings"][0].as_py()
-    for row in rows(
-        "SELECT group_type, state, COUNT(*) AS groups, SUM(member_count)::BIGINT AS members FROM groups GROUP BY ALL ORDER BY ALL"
-    ):
-        kind = {"type": row["group_type"], "state": row["state"]}
-        yield "groups", "", "Groups by type and state.", kind, row["groups"]
-        yield "members", "", "Members of the groups of a type and state.", kind, row["members"]
-    for table in ("committed_offsets", "pending_offsets"):
-        yield table, "", f"Rows of the table {table}.", {}, rows(f"SELECT COUNT(*) AS number FROM {table}")[0]["number"]
-    for within, count in rows(_EXPIRING)[0].items():
-        yield "expiring_offsets", "", "Committed offsets that expire within that time if nothing changes.", {"within": within}, count
-    for row in rows("SELECT finding, severity, COUNT(*) AS number FROM topic_health WHERE severity <> 'normal' GROUP BY ALL ORDER BY ALL"):
-        labels = {"finding": row["finding"], "severity": row["severity"]}
-        yield "findings", "", "Findings of the doctor about the offsets topic.", labels, row["number"]
-    for row in rows("SELECT offsets_partition AS partition, MAX(log_bytes) AS size FROM topic_health GROUP BY ALL ORDER BY ALL"):
-        if row["partition"] is not None:
-            labels = {"partition": row["partition"]}
-            yield "offsets_partition_size", "bytes", "Bytes of the segments of a partition of __consumer_offsets.", labels, row["size"]
     numbers = dict.fromkeys(KINDS, 0)
     for one in morning(warehouse, run, HORIZON_MS).news:
         numbers[one.kind] += one.number
-    for what, number in numbers.items():
-        help_text = "What is new since the last night that differs, as `groupcoord morning` lists it."
-        yield "news", "", help_text, {"what": what, "level": KINDS[what].level}, number
-    yield from _lags(rows(_LAG), of_groups, top)
-
-
-def _lags(lags: Sequence[dict[str, Any]], of_groups: Any, top: int) -> Iterator[Sample]:
-    """The lag of the groups that have series of their own, and of all others together. ``lags``: the largest lag first."""
-    chosen = [row for row in lags if of_groups is None or of_groups.fullmatch(row["group_id"])][:top]
-    names = {row["group_id"] for row in chosen}
-    rest = [row for row in lags if row["group_id"] not in names]
-    said = " With series=rest: {} all other groups; --groups and --top choose those with series of their own."
-    yield "lag_rest_groups", "", "Groups that the series with series=rest stand for.", {}, len(rest)
-    for name, unit, column, merge, help_text in (
-        ("group_lag", "records", "lag", sum, "Records that the group has not read, of all of its partitions." + said.format("the sum of")),
-        ("group_max_lag", "records", "max_lag", max, "The largest lag of a partition of the group." + said.format("the largest of")),
-        (
-            "group_lag",
-            "seconds",
-            "seconds_behind",
-            max,
-            "How long ago the next record to read was written." + said.format("the largest of"),
-        ),
-        (
-            "group_lag",
-            "ratio",
-            "share_of_log",
-            max,
-            "The largest share that the lag of a partition has of all records in its log: near 1 the group loses data."
-            + said.format("the largest of"),
-        ),
-    ):
-        for row in chosen:
-            yield name, unit, help_text, {"group": row["group_id"], "series": "group"}, row[column]
-        values = [row[column] for row in rest if row[column] is not None]
-        yield name, unit, help_text, {"group": "", "series": "rest"}, merge(values) if values else None
+    levels = [kind.level for kind in KINDS.values()]
+    lags = night.execute(_LAGS)
+    assert lags is not None  # it is a SELECT
+    matching = [row for row, name in enumerate(lags["group_id"].to_pylist()) if of_groups is None or of_groups.fullmatch(name)]
+    own = set(matching[:top])
+    night.connection.register("run_id", pa.table({"run_id": [run.run_id]}))
+    night.connection.register("news", pa.table({"what": list(numbers), "level": levels, "value": list(numbers.values())}))
+    night.connection.register(
+        "group_lags", lags.append_column("is_own", pa.array([row in own for row in range(lags.num_rows)], pa.bool_()))
+    )
+    return night

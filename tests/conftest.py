@@ -53,18 +53,18 @@ def compile_loops(root: Path, with_check: Mapping[str, str]) -> None:
 
 
 SLOWEST_FILES = (
-    *("pipeline/test_views_alike.py", "test_standalone_cluster.py", "test_notebooks.py", "test_documentation.py"),
-    *("pipeline/test_nights.py", "warehouse/test_sql_engines.py", "test_object_store.py", "pipeline/test_golden.py"),
-    *("dataframes/test_nightly_tables.py", "warehouse/test_two_runs.py", "cli/test_warm_up.py", "cli/test_bad_copies.py"),
-    *("warehouse/test_maintenance.py", "warehouse/test_views.py", "integration/test_live_topic.py"),
-    *("dataframes/test_frames_of_users.py", "cli/test_nightly.py", "pipeline/test_nightly.py"),
-    *("pipeline/test_incremental_rows.py", "dataframes/test_records.py", "faults/test_deaths.py", "test_spark_submit.py"),
-    *("protocol/test_json_texts.py", "faults/test_interruptions.py", "pipeline/test_distributed_replay.py"),
-    *("pipeline/test_latest_records.py", "pipeline/test_rows.py", "faults/test_files_in_use.py"),
-    *("pipeline/test_until.py", "pipeline/test_upgrade.py", "sources/test_segments.py", "pipeline/test_causes.py"),
-    *("doctor/test_gather.py", "faults/test_two_runs.py", "pipeline/test_topic_health.py", "cli/test_maintain.py"),
-    *("warehouse/test_runs.py", "simulator/test_properties.py", "warehouse/test_answer_views.py"),
-    *("cli/test_untrusted_text.py", "report/test_in_browser.py", "protocol/test_columnar.py", "test_arrows.py"),
+    *("integration/test_live_topic.py", "pipeline/test_views_alike.py", "test_standalone_cluster.py", "test_documentation.py"),
+    *("pipeline/test_nights.py", "warehouse/test_sql_engines.py", "cli/test_warm_up.py", "dataframes/test_nightly_tables.py"),
+    *("test_object_store.py", "cli/test_bad_copies.py", "pipeline/test_golden.py", "warehouse/test_maintenance.py"),
+    *("warehouse/test_two_runs.py", "faults/test_deaths.py", "pipeline/test_nightly.py", "pipeline/test_incremental_rows.py"),
+    *("pipeline/test_distributed_replay.py", "cli/test_nightly.py", "dataframes/test_records.py", "test_spark_submit.py"),
+    *("pipeline/test_until.py", "faults/test_interruptions.py", "pipeline/test_causes.py", "warehouse/test_runs.py"),
+    *("warehouse/test_views.py", "dataframes/test_frames_of_users.py", "test_notebooks.py", "pipeline/test_rows.py"),
+    *("protocol/test_json_texts.py", "doctor/test_gather.py", "faults/test_two_runs.py", "cli/test_simulate.py"),
+    *("pipeline/test_run_night.py", "cli/test_maintain.py", "pipeline/test_udfs.py", "pipeline/test_upgrade.py"),
+    *("doctor/test_verdicts.py", "faults/test_files_in_use.py", "warehouse/test_reading.py", "log/test_ranges.py"),
+    *("sources/test_segments.py", "pipeline/test_timeline.py", "faults/test_full_disk.py", "pipeline/test_topic_health.py"),
+    *("cli/test_untrusted_text.py", "report/test_in_browser.py", "test_arrows.py"),
 )
 """Files of tests that take more than some seconds of CPU, the slowest first."""
 

@@ -47,6 +47,7 @@ OPTIONS_OF_OTHER_PROGRAMS = {
     *("--json", "--fail", "--header", "--data-binary"),  # curl
     *("--mutations", "--seed", "--packages", "--repositories", "--inplace", "--prefix", "--help"),
     *("--no-compile", "--yes", "--exclude", "--compress-level", "--constraint", "--ignore-failed-read"),
+    *("--release", "--show", "--scale"),  # tests.conformance.all
     *("--no-deps", "--no-build-isolation", "--wheel-dir", "--exclude-editable", "--write"),
 }
 

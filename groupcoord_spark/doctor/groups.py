@@ -40,7 +40,8 @@ class GroupFacts:
         batches, most_records_in_batch: of the batches whose first record is the group's.
         first_timestamp_ms, last_timestamp_ms: of its records.
         keys: distinct partitions with an offset, live or not.
-        metadata_bytes: of the longest metadata of a commit, where the value has more than ``record_loop.LARGE_VALUE`` bytes; else 0.
+        large_commit_bytes: bytes of the commits whose value has more than ``record_loop.LARGE_VALUE`` bytes: their metadata is long.
+        metadata_bytes: of the longest metadata of such a commit; 0 where there is none.
     """
 
     group_id: str
@@ -53,6 +54,7 @@ class GroupFacts:
     repeated_commits: int = 0
     keys: int = 0
     transactional_records: int = 0
+    large_commit_bytes: int = 0
     metadata_bytes: int = 0
     first_timestamp_ms: int = NO_TIMESTAMP
     last_timestamp_ms: int = NO_TIMESTAMP

@@ -569,8 +569,8 @@ class _Patient:
                 )
                 remedy = f"Mend the client of group {name!r}: commit after records were read, and at most about once a second."
                 yield self._finding("hot_group", summary, remedy, subject=name, evidence=evidence)
-            is_long = group.metadata_bytes >= LONG_METADATA and group.record_bytes >= FEW_BYTES
-            if is_long and group.record_bytes >= LONG_METADATA * group.records / 2:
+            is_most = group.large_commit_bytes >= max(FEW_BYTES, MOST_OF_THE_LOG * facts.batches.record_bytes)
+            if group.metadata_bytes >= LONG_METADATA and is_most:
                 summary = f"Group {name!r} wrote {share}: its commits carry up to {group.metadata_bytes:,} bytes of metadata."
                 remedy = f"Keep that state of group {name!r} elsewhere, or lower offset.metadata.max.bytes (default 4096)."
                 yield self._finding("large_metadata", summary, remedy, subject=name, evidence=evidence)

@@ -73,6 +73,11 @@ def test_few_commits_with_long_metadata_that_are_most_of_a_cleaned_log_are_watch
     assert (finding.subject, finding.evidence["commits"]) == ("stateful", long_commits)
 
 
+def test_short_records_of_the_same_group_do_not_hide_its_long_metadata(tmp_path: Path) -> None:
+    write_segment(tmp_path, [*commits("stateful", 6, metadata="x" * 4_096), *commits("stateful", 90, first=40, tombstones=True)])
+    assert [finding.subject for finding in of_kind(diagnosis_of(str(tmp_path)), "large_metadata")] == ["stateful"]
+
+
 def test_metadata_that_is_a_small_part_of_the_log_is_ordinary(tmp_path: Path) -> None:
     write_segment(tmp_path, [*commits("stateful", 2, metadata="x" * 4_096), *commits("plain", 200, first=40)])
     assert of_kind(diagnosis_of(str(tmp_path)), "large_metadata") == []

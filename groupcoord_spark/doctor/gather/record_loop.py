@@ -9,7 +9,7 @@ NO_COMMIT = -(2**63)
 """In columns of committed offsets: there is no commit. Clients do not commit this offset. In LAST_OFFSET: there is no record."""
 
 LARGE_VALUE = 512
-"""Values of offset commits above this many bytes are decoded for the length of their metadata."""
+"""Values of offset commits above this many bytes are large: their metadata is long, and the longest of a group is decoded."""
 
 DECIDED, TOMBSTONE, ABORTED, OPEN, WAITING, CONTROL = range(6)
 """What became of a record: DECIDED is in no transaction or committed (in the table of groups TOMBSTONE, where it has no value), OPEN will
@@ -17,8 +17,8 @@ have no marker any more, WAITING may still have one. A group has [records, bytes
 other records: columns 0 to 15 of its row."""
 
 OTHER_RECORDS = 8
-BATCH_BYTES, BATCHES, COMMITS, REPEATED, TRANSACTIONAL, MOST_RECORDS, FIRST_MS, LAST_MS, LONGEST_VALUE = range(16, 25)
-GROUP_COLUMNS = 25
+BATCH_BYTES, BATCHES, COMMITS, REPEATED, TRANSACTIONAL, LARGE_BYTES, MOST_RECORDS, FIRST_MS, LAST_MS, LONGEST_VALUE = range(16, 26)
+GROUP_COLUMNS = 26
 
 GROUP, IS_OFFSET, CLOSED_BYTES, LAST_OFFSET, LAST_BYTES, LAST_IS_TOMBSTONE, FIRST_COMMITTED, LAST_COMMITTED = range(8)
 KEY_COLUMNS = 8
@@ -77,8 +77,10 @@ def add_records(
                 groups[group, LAST_MS] = max(groups[group, LAST_MS], timestamp_ms[row])
                 groups[group, TRANSACTIONAL] += is_transactional[row]
                 groups[group, COMMITS] += is_commit
-                if is_commit and length > LARGE_VALUE and length > groups[group, LONGEST_VALUE]:
-                    groups[group, LONGEST_VALUE], longest[group] = length, row
+                if is_commit and length > LARGE_VALUE:
+                    groups[group, LARGE_BYTES] += record_bytes
+                    if length > groups[group, LONGEST_VALUE]:
+                        groups[group, LONGEST_VALUE], longest[group] = length, row
         if group >= 0 and kind <= OPEN:
             column = 2 * kind
             if kind == DECIDED and is_tombstone[row]:

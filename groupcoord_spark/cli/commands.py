@@ -9,8 +9,7 @@ import traceback
 from collections.abc import Sequence
 from contextlib import suppress
 from importlib import import_module, metadata
-from itertools import groupby
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import click
 
@@ -19,69 +18,45 @@ from groupcoord_spark.cli import interruption
 from groupcoord_spark.cli.render import prepare_streams, say
 from groupcoord_spark.errors import GroupcoordError, UsageError
 
-
-class Place(NamedTuple):
-    """Where a command is defined, for what purpose it is, and its line in the list of commands."""
-
-    module: str
-    function: str
-    purpose: str
-    help: str
-
-
-COMMANDS: Final = {
-    "morning": Place(
-        "groupcoord_spark.cli.morning", "morning", "What happened", "What is new since the last night that differs, the worst first."
-    ),
-    "why": Place("groupcoord_spark.cli.why", "why", "What happened", "Why a group or an offset is there, has gone or never counted."),
-    "doctor": Place(
-        "groupcoord_spark.cli.doctor", "doctor", "What happened", "Why the offsets topic is large, slow or stuck, and what mends it."
-    ),
-    "diff": Place(
-        "groupcoord_spark.cli.diff", "diff", "What happened", "What changed from one night to another, and why offsets are gone."
-    ),
-    "timeline": Place(
-        "groupcoord_spark.cli.timeline", "timeline", "What happened", "A group's life in order: commits, rewinds, rebalances, removals."
-    ),
-    "warnings": Place("groupcoord_spark.cli.warnings", "warnings", "What happened", "Doubts and quarantined records of a run, by code."),
-    "list": Place("groupcoord_spark.cli.list", "list_groups", "A night", "Groups, as kafka-consumer-groups --list prints them."),
-    "describe": Place(
-        "groupcoord_spark.cli.describe", "describe", "A night", "Groups in detail, as kafka-consumer-groups --describe prints them."
-    ),
-    "expire": Place("groupcoord_spark.cli.expire", "expire", "A night", "What a cleanup would remove, under any retention, and when."),
-    "export-offsets": Place(
-        "groupcoord_spark.cli.export_offsets",
-        "export_offsets",
-        "A night",
-        "A night's offsets for kafka-consumer-groups --reset-offsets.",
-    ),
-    "report": Place(
-        "groupcoord_spark.cli.report", "report", "A night", "One page about one night for a browser, with every table behind it."
-    ),
-    "sql": Place(
-        "groupcoord_spark.cli.sql", "sql", "A night", "SQL over the tables and views of a night, by DuckDB; views for other engines."
-    ),
-    "nightly": Place("groupcoord_spark.cli.nightly", "nightly", "Nights", "Read, decode, replay, expire and write: one night's run."),
-    "metrics": Place("groupcoord_spark.cli.metrics", "metrics", "Nights", "Figures of the newest nights for Prometheus, in OpenMetrics."),
-    "runs": Place("groupcoord_spark.cli.runs", "runs", "Nights", "The nights and look-backs of a warehouse, newest first."),
-    "coverage": Place("groupcoord_spark.cli.coverage", "coverage", "Nights", "Per type and version of record: read, decoded, quarantined."),
-    "verify": Place("groupcoord_spark.cli.verify", "verify", "Nights", "Our state against what a broker answers; 1 on any difference."),
-    "maintain": Place(
-        "groupcoord_spark.cli.maintain", "maintain", "Nights", "Join files of history, drop old nights, delete what nothing needs."
-    ),
-    "dump": Place("groupcoord_spark.cli.dump", "dump", "Logs and rules", "Every record of the offsets topic as a line of JSON."),
-    "simulate": Place(
-        "groupcoord_spark.cli.simulate", "simulate", "Logs and rules", "What the coordinator answers and writes in a scenario."
-    ),
-    "assign": Place("groupcoord_spark.cli.assign", "assign", "Logs and rules", "What each assignor would give a group's members."),
-    "mcp": Place("groupcoord_spark.cli.mcp", "mcp", "This installation", "A server of tools by which an agent asks a warehouse."),
-    "completion": Place(
-        "groupcoord_spark.cli.completion", "completion", "This installation", "The script by which bash, zsh or fish completes words."
-    ),
-    "warm-up": Place(
-        "groupcoord_spark.cli.warm_up", "warm_up", "This installation", "Once for an installation: later runs start some seconds sooner."
-    ),
+LISTED: Final = {
+    "What happened": {
+        "morning": "What is new since the last night that differs, the worst first.",
+        "why": "Why a group or an offset is there, has gone or never counted.",
+        "doctor": "Why the offsets topic is large, slow or stuck, and what mends it.",
+        "diff": "What changed from one night to another, and why offsets are gone.",
+        "timeline": "A group's life in order: commits, rewinds, rebalances, removals.",
+        "warnings": "Doubts and quarantined records of a run, by code.",
+    },
+    "A night": {
+        "list": "Groups, as kafka-consumer-groups --list prints them.",
+        "describe": "Groups in detail, as kafka-consumer-groups --describe prints them.",
+        "expire": "What a cleanup would remove, under any retention, and when.",
+        "export-offsets": "A night's offsets for kafka-consumer-groups --reset-offsets.",
+        "report": "One page about one night for a browser, with every table behind it.",
+        "sql": "SQL over the tables and views of a night, by DuckDB; views for other engines.",
+    },
+    "Nights": {
+        "nightly": "Read, decode, replay, expire and write: one night's run.",
+        "metrics": "Figures of the newest nights for Prometheus, in OpenMetrics.",
+        "runs": "The nights and look-backs of a warehouse, newest first.",
+        "coverage": "Per type and version of record: read, decoded, quarantined.",
+        "verify": "Our state against what a broker answers; 1 on any difference.",
+        "maintain": "Join files of history, drop old nights, delete what nothing needs.",
+    },
+    "Logs and rules": {
+        "dump": "Every record of the offsets topic as a line of JSON.",
+        "simulate": "What the coordinator answers and writes in a scenario.",
+        "assign": "What each assignor would give a group's members.",
+    },
+    "This installation": {
+        "mcp": "A server of tools by which an agent asks a warehouse.",
+        "completion": "The script by which bash, zsh or fish completes words.",
+        "warm-up": "Once for an installation: later runs start some seconds sooner.",
+    },
 }
+"""Purpose -> command -> its line in --help. The command is the function of its name, dashes as underscores, in its module of ``cli``."""
+
+COMMANDS: Final = tuple(name for commands in LISTED.values() for name in commands)
 
 
 _READERS: Final = frozenset(
@@ -97,18 +72,18 @@ class Commands(click.Group):
         return list(COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        place = COMMANDS.get(cmd_name)
-        if place is None:
+        if cmd_name not in COMMANDS:
             return None
-        command = getattr(import_module(place.module), place.function)
+        name = cmd_name.replace("-", "_")
+        command = getattr(import_module(f"groupcoord_spark.cli.{name}"), "list_groups" if name == "list" else name)
         assert isinstance(command, click.Command)
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         width = max(map(len, COMMANDS))
-        for purpose, commands in groupby(COMMANDS.items(), key=lambda command: command[1].purpose):
+        for purpose, commands in LISTED.items():
             with formatter.section(purpose):
-                formatter.write_dl([(name.ljust(width), place.help) for name, place in commands])
+                formatter.write_dl([(name.ljust(width), line) for name, line in commands.items()])
 
     def resolve_command(self, ctx: click.Context, args: list[str]) -> tuple[str | None, click.Command | None, list[str]]:
         try:

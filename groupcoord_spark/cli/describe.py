@@ -505,53 +505,39 @@ def _state_rows(group: Group, end_offsets: EndOffsets) -> list[tuple[Any, ...]]:
     return [(group.group_id, None, group.protocol or None, group.state, *epochs, group.member_count)]
 
 
+def _lines(
+    titles: str, widths: Sequence[int | None], rows: Iterable[tuple[Any, ...]], verbose: bool, of_verbose: Sequence[int]
+) -> list[str]:
+    """A table in the columns of Kafka's tools; nothing without rows.
+
+    Args:
+        titles: Of the columns, separated by bars.
+        widths: As for ``lines``.
+        rows: A cell for each column.
+        of_verbose: Columns that are there with --verbose alone.
+    """
+    shown_columns = itemgetter(*(at for at in range(len(widths)) if verbose or at not in of_verbose))
+    cells = list(map(shown_columns, rows))
+    return ["", *lines(shown_columns(titles.split("|")), cells, shown_columns(widths))] if cells else []
+
+
 def _offset_lines(group: Group, verbose: bool, end_offsets: EndOffsets) -> list[str]:
-    if group.share_offsets is not None:
-        return _share_lines(group, verbose, end_offsets)
-    titles = ["GROUP", "TOPIC", "PARTITION", "LEADER-EPOCH", "CURRENT-OFFSET", "LOG-END-OFFSET", "LAG", "CONSUMER-ID", "HOST", "CLIENT-ID"]
-    widths = [15, 15, 10, 15, 15, 15, 15, 15, 15, None]
     rows = _offset_rows(group, end_offsets)
-    if not rows:
-        return []
-    if not verbose:
-        del titles[3], widths[3]
-        rows = [(*row[:3], *row[4:]) for row in rows]
-    return ["", *lines(titles, rows, widths)]
-
-
-def _share_lines(group: Group, verbose: bool, end_offsets: EndOffsets) -> list[str]:
-    """As kafka-share-groups prints them."""
-    rows = [(*row[:5], row[6]) for row in _offset_rows(group, end_offsets)]
-    titles, widths = ["GROUP", "TOPIC", "PARTITION", "LEADER-EPOCH", "START-OFFSET", "LAG"], [15, 15, 10, 13, 13, None]
-    if not verbose:
-        del titles[3], widths[3]
-        rows = [(*row[:3], *row[4:]) for row in rows]
-    return ["", *lines(titles, rows, widths)] if rows else []
+    if group.share_offsets is not None:  # as kafka-share-groups prints them
+        titles, cells = "GROUP|TOPIC|PARTITION|LEADER-EPOCH|START-OFFSET|LAG", ((*row[:5], row[6]) for row in rows)
+        return _lines(titles, (15, 15, 10, 13, 13, None), cells, verbose, [3])
+    titles = "GROUP|TOPIC|PARTITION|LEADER-EPOCH|CURRENT-OFFSET|LOG-END-OFFSET|LAG|CONSUMER-ID|HOST|CLIENT-ID"
+    return _lines(titles, (15, 15, 10, 15, 15, 15, 15, 15, 15, None), rows, verbose, [3])
 
 
 def _share_member_lines(group: Group, verbose: bool) -> list[str]:
     """As kafka-share-groups prints them: of a group without members only the remark."""
-    titles = ["GROUP", "CONSUMER-ID", "HOST", "CLIENT-ID", "#PARTITIONS", "MEMBER-EPOCH", "ASSIGNMENT"]
-    widths = [15, 15, 15, 15, 12, 13, None]
-    rows: list[tuple[Any, ...]] = [
+    rows = [
         (group.group_id, one.member_id, one.host, one.client_id, one.partition_count, one.epoch, _assignment(one.current) or "")
         for one in group.members
     ]
-    if not verbose:
-        del titles[5], widths[5]
-        rows = [(*row[:5], row[6]) for row in rows]
-    return ["", *lines(titles, rows, widths)] if rows else []
-
-
-def _share_state_lines(group: Group, verbose: bool) -> list[str]:
-    """As kafka-share-groups prints them."""
-    titles = ["GROUP", "COORDINATOR (ID)", "STATE", "GROUP-EPOCH", "ASSIGNMENT-EPOCH", "#MEMBERS"]
-    widths = [15, 25, 15, 12, 17, None]
-    row: tuple[Any, ...] = (group.group_id, None, group.state, group.generation, group.assignment_epoch, group.member_count)
-    if not verbose:
-        del titles[3:5], widths[3:5]
-        row = (*row[:3], row[5])
-    return ["", *lines(titles, [row], widths)]
+    titles = "GROUP|CONSUMER-ID|HOST|CLIENT-ID|#PARTITIONS|MEMBER-EPOCH|ASSIGNMENT"
+    return _lines(titles, (15, 15, 15, 15, 12, 13, None), rows, verbose, [5])
 
 
 def _member_lines(group: Group, verbose: bool, end_offsets: EndOffsets) -> list[str]:
@@ -585,15 +571,12 @@ def _member_lines(group: Group, verbose: bool, end_offsets: EndOffsets) -> list[
 
 
 def _state_lines(group: Group, verbose: bool, end_offsets: EndOffsets) -> list[str]:
-    if group.group_type == "share":
-        return _share_state_lines(group, verbose)
-    titles = ["GROUP", "COORDINATOR (ID)", "ASSIGNMENT-STRATEGY", "STATE", "GROUP-EPOCH", "TARGET-ASSIGNMENT-EPOCH", "#MEMBERS"]
-    widths = [15, 25, 20, 20, 15, 25, None]
-    rows = _state_rows(group, end_offsets)
-    if not verbose:
-        del titles[4:6], widths[4:6]
-        rows = [(*row[:4], row[6]) for row in rows]
-    return ["", *lines(titles, rows, widths)]
+    row = _state_rows(group, end_offsets)[0]
+    if group.group_type == "share":  # as kafka-share-groups prints it
+        titles = "GROUP|COORDINATOR (ID)|STATE|GROUP-EPOCH|ASSIGNMENT-EPOCH|#MEMBERS"
+        return _lines(titles, (15, 25, 15, 12, 17, None), [(*row[:2], *row[3:])], verbose, [3, 4])
+    titles = "GROUP|COORDINATOR (ID)|ASSIGNMENT-STRATEGY|STATE|GROUP-EPOCH|TARGET-ASSIGNMENT-EPOCH|#MEMBERS"
+    return _lines(titles, (15, 25, 20, 20, 15, 25, None), [row], verbose, [4, 5])
 
 
 VIEWS: Final[Mapping[str, View]] = {

@@ -95,9 +95,13 @@ def last_night_that_differs(warehouse: Warehouse, after: Run) -> tuple[Run, list
     """
     earlier = [run for run in warehouse.finished_runs(after.cluster) if run.kind == NIGHT and run.is_kept]
     earlier = [run for run in earlier if run.finished_at_ms < after.finished_at_ms]
-    logs = _logs(warehouse, after)
+
+    def read(run: Run) -> tuple[object, ...]:
+        return _logs(warehouse, run), run.semantics, run.row["groups"][0].as_py()  # --accept missing drops groups of a log that is the same
+
+    of_after = read(after)
     for before in reversed(earlier):
-        read_the_same = bool(logs) and logs == _logs(warehouse, before) and after.semantics == before.semantics
+        read_the_same = bool(of_after[0]) and of_after == read(before)
         if not read_the_same and (changes := night_changes(warehouse, before, after)):
             return before, changes
     return (earlier[-1], []) if earlier else None

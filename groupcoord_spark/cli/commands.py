@@ -102,7 +102,7 @@ class Commands(click.Group):
         return result
 
     def main(self, args: Sequence[str] | None = None, prog_name: str | None = None, **extra: Any) -> Any:  # type: ignore[override]
-        """Run a command and leave by SystemExit: 0 done, 1 it could not be done, 2 usage, 130 interrupted."""
+        """Run a command and leave by SystemExit: 0 done, 1 it could not be done, 2 usage or input, 3 an alert, 130 interrupted."""
         given = list(sys.argv[1:] if args is None else args)
         prepare_streams()
         if args is None and given and given[0] in _READERS:

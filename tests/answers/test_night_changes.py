@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from groupcoord_spark.answers.group_history import Question
-from groupcoord_spark.answers.night_changes import CHANGES, REASONS, night_changes
+from groupcoord_spark.answers.night_changes import CHANGES, REASONS, last_night_that_differs, night_changes
 from groupcoord_spark.answers.why import why as answer
 from groupcoord_spark.coordinator.semantics import semantics_for
 from groupcoord_spark.warehouse import begin_run, commit_run, open_warehouse
@@ -156,6 +156,14 @@ def test_pending_offsets_are_gone_by_the_first_marker_after_them(tmp_path, marke
 def test_an_offset_that_waits_in_another_transaction_is_no_change(tmp_path):
     then, now = ([offset("g", "t", 0, 5, producer_id=number)] for number in (7, 8))
     assert changes(tmp_path, {"pending_offsets": then}, {"pending_offsets": now}) == []
+
+
+def test_a_night_that_dropped_the_groups_of_a_missing_partition_differs_although_its_log_ends_alike(tmp_path):
+    for at, names in enumerate((("a", "b"), ("a",), ("a",))):
+        rows = {"groups": [group(name) for name in names], "offsets_partitions": log(100)}
+        after = night(tmp_path, "prod", rows, groups=len(names), as_of_ms=AS_OF_MS + at * DAY_MS)
+    before, changes = last_night_that_differs(open_warehouse(str(tmp_path)), after)
+    assert (before.as_of_ms, [change.group_id for change in changes]) == (AS_OF_MS, ["b"])
 
 
 def test_what_may_need_a_look_is_listed_first():

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -104,20 +103,16 @@ def many(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 
 def test_rows_and_time_are_bounded_and_a_cut_answer_says_so(many: str) -> None:
-    began = time.monotonic()
-    groups, billions, endless = asked(
-        server_of([f"--warehouse={many}"], 10, 20),
+    groups, billions = asked(
+        server_of([f"--warehouse={many}"], 10, 300),
         ("list_groups", {}),
         ("sql", {"statement": "SELECT a.group_id FROM groups a, groups b, groups c, groups d"}),
-        (
-            "sql",
-            {"statement": "SELECT MAX(hash(a.group_id || b.group_id || d.group_id)) FROM groups a, groups b, groups c, groups d"},
-        ),
     )
     for answer in (groups.structured_content, billions.structured_content):
         assert len(answer["rows"]) == 10 and answer["is_cut"]
-    assert endless.is_error and "took longer than 20 seconds" in endless.content[0].text
-    assert time.monotonic() - began < 120
+    endless = "SELECT MAX(hash(a.group_id || b.group_id || c.group_id)) FROM groups a, groups b, groups c, groups d"
+    (ended,) = asked(server_of([f"--warehouse={many}"], 10, 3), ("sql", {"statement": endless}))
+    assert ended.is_error and "took longer than 3 seconds" in ended.content[0].text
 
 
 def test_tools_say_that_they_only_read(place: str) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..fields import Array, Field, Int32, Message, NullableBytes, NullableString, String, Struct
+from ..fields import Array, Field, Int32, Int64, Message, NullableBytes, NullableString, String, Struct, Uuid
 
 _SCHEMAS = "kafka: clients/src/main/resources/common/message/"
 
@@ -49,4 +49,26 @@ COOPERATIVE_STICKY_USER_DATA = Message(
     source="kafka: clients/src/main/java/org/apache/kafka/clients/consumer/CooperativeStickyAssignor.java",
     since={0: "3.0"},
     fields=(Field("generation", Int32, "Generation in which the member held its partitions; -1: none yet."),),
+)
+
+_TASK = (Field("subtopology", Int32, "Number of the subtopology."), Field("partition", Int32, "Partition of the task."))
+_OFFSET_SUM = Field("offset_sum", Int64, "Sum of the offsets up to which the task's changelogs are restored; -2: the member runs the task.")
+
+STREAMS_USER_DATA = Message(
+    "SubscriptionInfoData", versions=(1, 11),
+    source="kafka: streams/src/main/resources/common/message/SubscriptionInfoData.json",
+    since=dict.fromkeys(range(1, 12), "0.10 and later; fields after the tasks are not read"),
+    fields=(
+        Field("latest_supported_version", Int32, "The newest version that the member knows.", versions="3+"),
+        Field("process_id", Uuid, "The process."),
+        Field("active_tasks", Array(Struct(_TASK), nullable=True), "Tasks that were active.", versions="1-6"),
+        Field("standby_tasks", Array(Struct(_TASK), nullable=True), "Tasks of which the member has state.", versions="1-6"),
+        Field("end_point", NullableBytes, "Where the application answers queries.", versions="7+"),
+        Field("sums_by_subtopology", Array(Struct((
+            _TASK[0], Field("sums", Array(Struct((_TASK[1], _OFFSET_SUM)), nullable=True), "Its tasks."),
+        )), nullable=True), "Tasks of which the member has state.", versions="7-9"),
+        Field("sums", Array(Struct((
+            *_TASK, _OFFSET_SUM, Field("named_topology", NullableString, "The named topology of the task."),
+        )), nullable=True), "Tasks of which the member has state.", versions="10+"),
+    ),
 )

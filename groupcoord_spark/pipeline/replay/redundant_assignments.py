@@ -22,7 +22,7 @@ from groupcoord_spark.log import Records
 from groupcoord_spark.pipeline.read.decode import DecodedChunk
 from groupcoord_spark.pipeline.read.superseded import stable_order
 from groupcoord_spark.pipeline.replay.unchecked_ownership import UncheckedConsumerGroup
-from groupcoord_spark.protocol import DecodeError, decode_value, fast_path
+from groupcoord_spark.protocol import fast_path
 from groupcoord_spark.protocol.primitives import uuid_bytes
 from groupcoord_spark.protocol.programs import programs_of_values
 from groupcoord_spark.protocol.record_types import CONSUMER_GROUP_KEY_TYPES, KeyType
@@ -44,7 +44,6 @@ MEMBER_KEY_TYPES = (
     KeyType.CONSUMER_GROUP_CURRENT_MEMBER_ASSIGNMENT,
 )
 NEVER = np.iinfo(np.int64).max
-BEFORE = -1
 ASSIGNMENT_BYTES_AT_ONCE = 256 << 10
 """Bytes of assignments that are compared at a time; as single partitions they need many times as much memory."""
 LEAST_PARTITION_BYTES = 4
@@ -83,7 +82,8 @@ def find_redundant_records(records: Records, decoded: DecodedChunk, coordinator:
     """The redundant records of consumer groups in a batch that ``coordinator`` is about to replay.
 
     All records of a group are replayed if anything about the group is unusual: a record that is not accepted or of another group type, a
-    tombstone of the group or of its target assignment, or a partition that already has two owners.
+    tombstone of the group or of its target assignment, or a partition that already has two owners. A process without the compiled loops,
+    because it has few rows, replays all records of all groups.
     """
     kinds = decoded.kinds
     is_redundant = np.zeros(len(kinds.key_type), np.bool_)
@@ -99,6 +99,8 @@ def find_redundant_records(records: Records, decoded: DecodedChunk, coordinator:
     is_odd = ~kinds.coordinator_accepts[every] | ~np.isin(kinds.key_type[every], list(CONSUMER_GROUP_KEY_TYPES))
     is_odd |= kinds.is_tombstone[every] & np.isin(kinds.key_type[every], WHOLE_GROUP_KEY_TYPES)
     is_candidate[kinds.group_code[every[is_odd]]] = False
+    if fast_path.loops_for(len(own)) is None:
+        is_candidate[:] = False
     state: dict[int, ConsumerGroup | None] = {}
     for code in np.flatnonzero(is_candidate).tolist():
         group = coordinator.group(groups[code])
@@ -209,34 +211,18 @@ _NO_OWNED_PARTITIONS = _OwnedPartitions(*[np.zeros(0, np.int64)] * 2)
 
 def _groups_with_two_owners(assignments: _Assignments, owned_before: _OwnedPartitions) -> Ints:
     """Codes of the groups in which a partition gets an owner before its previous owner gives it up, or with odd values."""
-    is_odd = np.zeros(len(assignments.value), np.bool_)
-    if loops := fast_path.loops_for(len(is_odd)):
-        value = assignments.value
-        lengths = value.lengths()
-        slots = 1 << (2 * (int(lengths.sum()) // LEAST_PARTITION_BYTES + len(owned_before.name)) + 1).bit_length()
-        names, untils = np.empty(slots, np.int64), np.empty(slots, np.int64)
-        stack, notes = np.empty(loops.DEEPEST, np.int64), np.empty(int(lengths.max(initial=0)) // LEAST_PARTITION_BYTES, np.int64)
-        loops.claim_partitions(
-            value.data, value.start, value.end, assignments.value_version, assignments.group, assignments.since, assignments.until,
-            owned_before.name, owned_before.until,
-            *programs_of_values(), stack, notes, names, untils, is_odd,
-        )  # fmt: skip
-    else:
-        ends = dict(zip(owned_before.name.tolist(), owned_before.until.tolist(), strict=True))
-        for row, (group, since, until) in enumerate(
-            zip(assignments.group.tolist(), assignments.since.tolist(), assignments.until.tolist(), strict=True)
-        ):
-            try:
-                decoded = decode_value(KeyType.CONSUMER_GROUP_CURRENT_MEMBER_ASSIGNMENT, assignments.value.row(row))
-            except DecodeError:
-                decoded = None
-            if decoded is None or decoded.doubts:
-                is_odd[row] = True
-                continue
-            for topic in (*decoded.fields["assigned_partitions"], *decoded.fields["partitions_pending_revocation"]):
-                for name in _partition_numbers(topic["topic_id"], topic["partitions"], group).tolist():
-                    is_odd[row] |= since < ends.get(name, BEFORE)
-                    ends[name] = until
+    loops = fast_path.load()
+    assert loops is not None  # find_redundant_records has asked
+    is_odd, value = np.zeros(len(assignments.value), np.bool_), assignments.value
+    lengths = value.lengths()
+    slots = 1 << (2 * (int(lengths.sum()) // LEAST_PARTITION_BYTES + len(owned_before.name)) + 1).bit_length()
+    names, untils = np.empty(slots, np.int64), np.empty(slots, np.int64)
+    stack, notes = np.empty(loops.DEEPEST, np.int64), np.empty(int(lengths.max(initial=0)) // LEAST_PARTITION_BYTES, np.int64)
+    loops.claim_partitions(
+        value.data, value.start, value.end, assignments.value_version, assignments.group, assignments.since, assignments.until,
+        owned_before.name, owned_before.until,
+        *programs_of_values(), stack, notes, names, untils, is_odd,
+    )  # fmt: skip
     return assignments.group[is_odd]
 
 

@@ -46,6 +46,9 @@ from tests.pipeline.logs import records_of as columns_of
 COORDINATORS = [JAVA, SCALA, semantics_for("java", "3.7"), semantics_for("java", "4.0.0")]
 
 
+pytestmark = pytest.mark.usefixtures("with_loops")
+
+
 def nothing_redundant(records: Records, *_: Any) -> RedundantRecords:
     return RedundantRecords(frozenset(), frozenset(), np.zeros(len(records), np.bool_))
 

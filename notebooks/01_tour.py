@@ -24,7 +24,7 @@ DAYS_LATER = 2  # the cleanup happens so many days after the newest record
 import matplotlib.pyplot as plt
 from pyspark.sql import functions as F
 
-from groupcoord_spark.spark import decode, expire, rebalances, register, replay
+from groupcoord_spark.dataframes import decode, expire, rebalances, register, replay
 from groupcoord_spark.spark.session import session
 
 spark = session()

@@ -24,7 +24,7 @@ GROUP = None  # None: the group with the most deleted offsets
 import matplotlib.pyplot as plt
 from pyspark.sql import functions as F
 
-from groupcoord_spark.spark import decode, expire, of_groups, register, replay
+from groupcoord_spark.dataframes import decode, expire, of_groups, register, replay
 from groupcoord_spark.spark.session import session
 
 spark = session()

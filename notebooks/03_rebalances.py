@@ -23,7 +23,7 @@ LOGS = "../tests/golden/classic-modern/logs"  # a broker's log directory, or a U
 import matplotlib.pyplot as plt
 from pyspark.sql import functions as F
 
-from groupcoord_spark.spark import rebalances, register
+from groupcoord_spark.dataframes import rebalances, register
 from groupcoord_spark.spark.session import session
 
 spark = session()

@@ -139,6 +139,7 @@ To compile code for such queries, and to plan them anew while they run, takes lo
 def spark() -> Iterator[SparkSession]:
     """The session of all tests of a process, with Spark's Delta reader where it is on this machine or can be fetched."""
     from groupcoord_spark.errors import GroupcoordError
+    from groupcoord_spark.pipeline.worker_daemon import WORKER_DAEMON
     from groupcoord_spark.spark.session import session
 
     # One Java for hundreds of runs and for what Delta caches; a core for each process of pytest. All tests have few rows: what pays off
@@ -151,9 +152,9 @@ def spark() -> Iterator[SparkSession]:
         **FOR_FEW_ROWS,
     }
     try:
-        shared = session(with_delta=True, settings=settings)
+        shared = session(with_delta=True, settings=settings, daemon=WORKER_DAEMON)
     except GroupcoordError:
-        shared = session(settings=settings)
+        shared = session(settings=settings, daemon=WORKER_DAEMON)
     yield shared
     shared.stop()
 
@@ -190,7 +191,7 @@ def sample_warehouse(local: LocalSession, tmp_path_factory: pytest.TempPathFacto
     from groupcoord_spark.cli.progress import StageLines
     from groupcoord_spark.coordinator.semantics import semantics_for
     from groupcoord_spark.log import plan_logs
-    from groupcoord_spark.pipeline.nightly import run_nightly
+    from groupcoord_spark.pipeline.night import run_nightly
     from groupcoord_spark.pipeline.run import RunRequest
 
     inputs = (str(SAMPLE_LOGS),)

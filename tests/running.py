@@ -10,7 +10,7 @@ import pyarrow as pa
 from groupcoord_spark.cli.progress import StageLines
 from groupcoord_spark.coordinator.semantics import JAVA
 from groupcoord_spark.log import plan_logs
-from groupcoord_spark.pipeline.nightly import run_nightly
+from groupcoord_spark.pipeline.night import run_nightly
 from groupcoord_spark.pipeline.run import RunRequest, Summary
 from groupcoord_spark.warehouse import TABLES, Warehouse, open_warehouse
 from tests.conftest import DAY_MS

@@ -3,7 +3,7 @@
 ``decode`` gives one row for each record, with a struct for each kind of value. ``replay`` gives the state of the coordinator, ``expire``
 what a cleanup removes from that state, and ``rebalances`` how the groups rebalanced. The functions run the code of the nightly, so each
 frame has the rows, types and comments of the nightly's table of the same name. They take any frame with the columns of Spark's Kafka source
-or of the source ``consumer_offsets``, and write nothing. ``groupcoord_spark.spark`` gives the same names.
+or of the source ``consumer_offsets``, and write nothing.
 """
 
 from groupcoord_spark.dataframes.expiration import Expirations, expire

@@ -2,26 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from datetime import timedelta
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from groupcoord_spark.coordinator.semantics import JAVA, Semantics
 from groupcoord_spark.dataframes.partitions import kept, tasks_of
-from groupcoord_spark.dataframes.rows_of_tables import PACKED, frame_of, packed_rows_of
+from groupcoord_spark.dataframes.rows_of_tables import PACKED, frame_of
 from groupcoord_spark.dataframes.state import State, named_semantics
 from groupcoord_spark.errors import UsageError
 from groupcoord_spark.moments import Moment, milliseconds_of, retention_of
-from groupcoord_spark.pipeline.exchange.state_rows import WRITTEN_ROWS
+from groupcoord_spark.pipeline.exchange.state_rows import RULE_TABLES, packed_rows, rows_by_rule_table
 from groupcoord_spark.pipeline.expiration import GROUP_COLUMNS, OFFSET_COLUMNS, PENDING_COLUMNS, ExpirationJob, expiration_rows
 from groupcoord_spark.pipeline.what_if import StateTables, cleanups
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
+_PACKED_ARROW: Final = pa.schema([("cluster", pa.string()), ("kind", pa.string()), ("payload", pa.binary())])
 _COMMITTED, _PENDING, _TYPE_0 = "committed", "pending", "type_0"
 
 
@@ -74,29 +75,21 @@ def expire(
     paired = offsets.groupBy(*place).cogroup(groups.groupBy(*place))
     packed, tasks = paired.applyInArrow(_rules(job), PACKED), tasks_of(groups.sparkSession)
     packed = kept(packed if tasks is None else packed.coalesce(tasks))
-    return Expirations(*(frame_of(packed, table) for table in ("offset_expirations", "group_expirations", "tombstones")))
+    return Expirations(*(frame_of(packed, table) for table in RULE_TABLES))
 
 
 def _rules(job: ExpirationJob) -> Callable[[tuple[pa.Scalar, ...], pa.Table, pa.Table], pa.Table]:
     """The function for a cogroup: the offsets and the groups of one offsets partition -> rows of PACKED."""
 
-    def rows(cluster: str, offsets_partition: int, offsets: pa.Table, groups: pa.Table) -> Iterator[pa.RecordBatch]:
+    def apply(key: tuple[pa.Scalar, ...], offsets: pa.Table, groups: pa.Table) -> pa.Table:
+        cluster, offsets_partition = (scalar.as_py() for scalar in key)
         of_origin = {origin: offsets.filter(pc.equal(offsets["origin"], origin)) for origin in (_COMMITTED, _PENDING, _TYPE_0)}
         type_0 = frozenset(zip(*(of_origin[_TYPE_0][name].to_pylist() for name in PENDING_COLUMNS), strict=True))
         reasons = zip(groups["group_id"].to_pylist(), groups["kept_for"].to_pylist(), strict=True)
         kept_groups = frozenset((group_id, reason) for group_id, of_group in reasons for reason in of_group or ())
         state = StateTables(of_origin[_COMMITTED], of_origin[_PENDING], groups, type_0, kept_groups)
         expirations = expiration_rows((cleaned for _, cleaned in cleanups(state, job)), job, type_0)
-        for table, rows_of_table in (
-            ("offset_expirations", expirations.offsets),
-            ("group_expirations", expirations.groups),
-            ("tombstones", expirations.tombstones),
-        ):
-            yield from packed_rows_of(cluster, offsets_partition, table, WRITTEN_ROWS[table], rows_of_table)
-
-    def apply(key: tuple[pa.Scalar, ...], offsets: pa.Table, groups: pa.Table) -> pa.Table:
-        cluster, offsets_partition = (scalar.as_py() for scalar in key)
-        schema = pa.schema([("cluster", pa.string()), ("offsets_partition", pa.int32()), ("table", pa.string()), ("payload", pa.binary())])
-        return pa.Table.from_batches(list(rows(cluster, offsets_partition, offsets, groups)), schema)
+        packed = dict(packed_rows(offsets_partition, rows_by_rule_table(expirations)))
+        return pa.table({"cluster": [cluster] * len(packed), "kind": [*packed], "payload": [*packed.values()]}, _PACKED_ARROW)
 
     return apply

@@ -3,50 +3,44 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from numbers import Integral
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
-import numpy as np
 import pyarrow as pa
-from pyspark.sql.types import StructType
+from pyspark.sql.types import IntegerType, LongType, StringType, StructField, StructType
 
 from groupcoord_spark.coordinator.authors import other_coordinator
 from groupcoord_spark.coordinator.semantics import JAVA, Semantics, semantics_for
-from groupcoord_spark.dataframes.partitions import by_offsets_partition, kept
-from groupcoord_spark.dataframes.rows_of_tables import PACKED, RowsInMemory, frame_of, packed, packed_rows_of, plain_frame_of, schema_of
+from groupcoord_spark.dataframes.partitions import kept, replayed_frame
+from groupcoord_spark.dataframes.rows_of_tables import frame_of, plain_frame_of, schema_of
 from groupcoord_spark.errors import UsageError
-from groupcoord_spark.log import Chunk
 from groupcoord_spark.moments import Moment, milliseconds_of
-from groupcoord_spark.pipeline.exchange.counts import PartitionCounts
-from groupcoord_spark.pipeline.exchange.kept_records import kept_records
-from groupcoord_spark.pipeline.exchange.state_rows import WRITTEN_ROWS
-from groupcoord_spark.pipeline.expiration import kept_for
+from groupcoord_spark.pipeline.exchange.state_rows import (
+    KEPT_GROUPS,
+    PARTITION_REPORT,
+    TOPIC_NAMES,
+    TYPE_0_OFFSETS,
+    PartitionReport,
+)
+from groupcoord_spark.pipeline.extents import Until
 from groupcoord_spark.pipeline.plan.input_rows import TRANSACTIONS_UNKNOWN
-from groupcoord_spark.pipeline.read import superseded
-from groupcoord_spark.pipeline.read.decode import DecodedChunk, decode_chunk
-from groupcoord_spark.pipeline.read.history_files import source_of, write_chunk, write_notes
-from groupcoord_spark.pipeline.read.reader import topic_names_of
-from groupcoord_spark.pipeline.replay.kept_records_replay import KeptRecordsReplay
-from groupcoord_spark.sources.frames import SOURCE, tells_transactions
-from groupcoord_spark.spark.collector import without_collector
+from groupcoord_spark.sources.frames import tells_transactions
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-TOPIC_NAMES: Final = "topic_names"
-TYPE_0_OFFSETS: Final = "type_0_offsets"
-KEPT_GROUPS: Final = "kept_groups"
-KINDS: Final = "kinds"
-
-OF_NO_TABLE: Final[Mapping[str, pa.Schema]] = {
-    TOPIC_NAMES: pa.schema([("topic_id", pa.string()), ("name", pa.string())]),
-    TYPE_0_OFFSETS: pa.schema([("group_id", pa.string()), ("topic", pa.string()), ("partition", pa.int32())]),
-    KEPT_GROUPS: pa.schema([("group_id", pa.string()), ("kept_for", pa.string())]),
-    KINDS: pa.schema([("key_type", pa.int32()), ("value_version", pa.int32()), ("decoded", pa.int64())]),
+_TEXTS: Final = {
+    name: StructType([StructField(column, StringType()) for column in columns.split()])
+    for name, columns in ((TOPIC_NAMES, "topic_id name"), (KEPT_GROUPS, "group_id kept_for"))
 }
-"""Rows of the replay that belong to no table of the warehouse, and their columns after ``cluster``."""
+_TYPE_0: Final = StructType(
+    [StructField("group_id", StringType()), StructField("topic", StringType()), StructField("partition", IntegerType())]
+)
+_KINDS: Final = StructType(
+    [StructField("key_type", IntegerType()), StructField("value_version", IntegerType()), StructField("decoded", LongType())]
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,9 +72,7 @@ class State:
             self.replayed.unpersist()
 
 
-def replay(
-    records: DataFrame, *, semantics: Semantics | str = JAVA, until: Moment | Mapping[int, int] | None = None
-) -> State:
+def replay(records: DataFrame, *, semantics: Semantics | str = JAVA, until: Moment | Mapping[int, int] | None = None) -> State:
     """The state of the coordinator after these records. Nothing is computed before one of the frames is used.
 
     Args:
@@ -94,14 +86,12 @@ def replay(
     from pyspark.sql import functions as F  # noqa: N812
 
     rules = named_semantics(semantics)
-    end = _End.of(until)
-
-    def work(cluster: str, offsets_partition: int, chunks: Iterator[Chunk]) -> Iterator[pa.RecordBatch]:
-        with without_collector():
-            yield from _replayed(rules, end, cluster, offsets_partition, chunks)
-
-    replayed = kept(by_offsets_partition(records, work, PACKED))
-    names = plain_frame_of(replayed, TOPIC_NAMES, OF_NO_TABLE[TOPIC_NAMES]).groupBy("cluster", "topic_id").agg(F.max("name").alias("name"))
+    replayed = kept(replayed_frame(records, rules, until=_end_of(until)))
+    names = (
+        plain_frame_of(replayed, TOPIC_NAMES, _TEXTS[TOPIC_NAMES], dict.items)
+        .groupBy("cluster", "topic_id")
+        .agg(F.max("name").alias("name"))
+    )
     assignments = frame_of(replayed, "assignments")
     named = assignments.join(names, on=["cluster", "topic_id"], how="left").select(
         *(
@@ -122,8 +112,8 @@ def replay(
             _of_clusters(replayed, rules, tells_transactions=tells_transactions(records)), allowMissingColumns=True
         ),
         quarantined_records=frame_of(replayed, "quarantined_records"),
-        type_0_offsets=plain_frame_of(replayed, TYPE_0_OFFSETS, OF_NO_TABLE[TYPE_0_OFFSETS]),
-        kept_groups=plain_frame_of(replayed, KEPT_GROUPS, OF_NO_TABLE[KEPT_GROUPS]),
+        type_0_offsets=plain_frame_of(replayed, TYPE_0_OFFSETS, _TYPE_0, list),
+        kept_groups=plain_frame_of(replayed, KEPT_GROUPS, _TEXTS[KEPT_GROUPS], list),
         replayed=replayed,
     )
 
@@ -139,7 +129,7 @@ def _of_clusters(replayed: DataFrame, semantics: Semantics, *, tells_transaction
 
     def of_cluster(key: tuple[pa.Scalar, ...], kinds: pa.Table) -> pa.Table:
         records: Counter[tuple[int, int]] = Counter()
-        for key_type, value_version, decoded in zip(*(kinds[name].to_pylist() for name in OF_NO_TABLE[KINDS].names), strict=True):
+        for key_type, value_version, decoded in zip(*(kinds[name].to_pylist() for name in _KINDS.names), strict=True):
             records[key_type, value_version] += decoded
         details = {
             "other_coordinator": other_coordinator(semantics, records),
@@ -149,7 +139,12 @@ def _of_clusters(replayed: DataFrame, semantics: Semantics, *, tells_transaction
         return pa.Table.from_pylist(rows, columns)
 
     of_cluster.__annotations__ = {"key": tuple[pa.Scalar, ...], "kinds": pa.Table, "return": pa.Table}
-    return plain_frame_of(replayed, KINDS, OF_NO_TABLE[KINDS]).groupBy("cluster").applyInArrow(of_cluster, schema)
+    return plain_frame_of(replayed, PARTITION_REPORT, _KINDS, _kinds_of).groupBy("cluster").applyInArrow(of_cluster, schema)
+
+
+def _kinds_of(report: PartitionReport) -> Iterable[tuple[int, int, int]]:
+    """Key type, value version, and the number of records that decode."""
+    return ((*kind, count.decoded) for kind, count in report.counts.by_kind.items())
 
 
 def named_semantics(semantics: Semantics | str) -> Semantics:
@@ -159,91 +154,13 @@ def named_semantics(semantics: Semantics | str) -> Semantics:
     return semantics_for(semantics) if semantics in ("java", "scala") else semantics_for(broker_version=str(semantics))
 
 
-@dataclass(frozen=True, slots=True)
-class _End:
-    """Where the replay of a partition ends. time_ms: before the first later record; offsets: before that record offset."""
-
-    time_ms: int | None = None
-    offsets: Mapping[int, int] | None = None
-
-    @staticmethod
-    def of(until: Moment | Mapping[int, int] | None) -> _End:
-        if isinstance(until, Mapping):
-            numbers: list[object] = [*until, *until.values()]
-            if wrong := [each for each in numbers if not isinstance(each, Integral)]:
-                raise UsageError(f"until={{partition: offset}} takes two whole numbers, for example {{0: 1000}}; {wrong[0]!r} is none.")
-            return _End(offsets=dict(until))
-        return _End(None if until is None else milliseconds_of(until))
-
-    def cut(self, chunks: Iterator[Chunk], offsets_partition: int) -> Iterator[Chunk]:
-        """The chunks as far as they are before the end. All chunks are taken, because the caller's iterator must be read to its end."""
-        is_after = False
-        for chunk in chunks:
-            if is_after:
-                continue
-            records = chunk.records
-            if self.time_ms is not None:
-                after = np.flatnonzero(records.timestamp_ms > self.time_ms)
-            else:
-                end = (self.offsets or {}).get(offsets_partition)
-                after = np.flatnonzero(records.record_offset >= end) if end is not None else np.zeros(0, np.int64)
-            is_after = bool(len(after))
-            yield chunk.part(np.arange(after[0]), chunk.lost, chunk.doubts, chunk.bytes) if is_after else chunk
-
-
-def _replayed(
-    semantics: Semantics, end: _End, cluster: str, offsets_partition: int, chunks: Iterator[Chunk]
-) -> Iterator[pa.RecordBatch]:
-    """Rows of PACKED for one offsets partition: what the nightly's reader and its replay make of the same records."""
-    files = RowsInMemory()
-    replay_of_partition = KeptRecordsReplay(semantics)
-    topic_names: dict[str, str] = {}
-    counts = PartitionCounts()
-    for chunk in end.cut(chunks, offsets_partition):
-        decoded = decode_chunk(chunk.records, semantics)
-        write_chunk(files, offsets_partition, SOURCE, chunk, decoded, None)
-        write_notes(files, offsets_partition, decoded.refusals, chunk.records, decoded, source_of(chunk, SOURCE))
-        for table, rows in files.taken():
-            yield from packed(cluster, offsets_partition, table, rows)
-        topic_names |= topic_names_of(decoded)
-        _count_kinds(counts, chunk, decoded)
-        kept = kept_records(chunk.records, np.flatnonzero(superseded.needed_for_replay(decoded.kinds)), decoded.decodes)
-        if kept.num_rows:
-            replay_of_partition.apply(kept)
-    state = replay_of_partition.coordinator.finish()
-    groups = state.groups()
-    rows_of_tables: Mapping[str, Sequence[tuple[Any, ...]]] = {
-        "committed_offsets": state.committed_offsets(),
-        "pending_offsets": state.pending_offsets(),
-        "orphan_offsets": state.orphan_offsets(),
-        "groups": groups,
-        "members": state.members(),
-        "assignments": state.assignments({}),
-        "warnings": state.warnings(),
-    }
-    for table, rows_of_table in rows_of_tables.items():
-        yield from packed_rows_of(cluster, offsets_partition, table, WRITTEN_ROWS[table], rows_of_table)
-    rows_of_no_table: Mapping[str, Sequence[tuple[Any, ...]]] = {
-        TOPIC_NAMES: [*{**topic_names, **state.topic_names}.items()],
-        TYPE_0_OFFSETS: [*replay_of_partition.type_0_offsets()],
-        KEPT_GROUPS: [(group.group_id, reason) for group in groups for reason in kept_for(group)],
-        KINDS: [(*kind, count.decoded) for kind, count in counts.by_kind.items()],
-    }
-    for name, tuples in rows_of_no_table.items():
-        schema = OF_NO_TABLE[name]
-        columns = [pa.array(column, kind) for column, kind in zip(zip(*tuples, strict=True), schema.types, strict=False)]
-        if columns:
-            yield from packed(cluster, offsets_partition, name, pa.Table.from_arrays(columns, schema=schema))
-
-
-def _count_kinds(counts: PartitionCounts, chunk: Chunk, decoded: DecodedChunk) -> None:
-    """Count the records of the chunk that are no control records by key type and value version."""
-    is_data = ~decoded.kinds.is_control
-    sizes = (chunk.records.key.lengths() + chunk.records.value.lengths())[is_data]
-    counts.count_kinds(
-        decoded.stored_key_type[is_data],
-        decoded.value_version[is_data],
-        sizes,
-        decoded.decodes[is_data],
-        np.zeros(len(sizes), np.bool_),
-    )
+def _end_of(until: Moment | Mapping[int, int] | None) -> Until | None:
+    """Where the replay ends. Raises UsageError for what is no moment and no end offsets."""
+    if until is None:
+        return None
+    if not isinstance(until, Mapping):
+        return Until(str(until), time_ms=milliseconds_of(until))
+    numbers: list[object] = [*until, *until.values()]
+    if wrong := [number for number in numbers if not isinstance(number, Integral)]:
+        raise UsageError(f"until={{partition: offset}} takes two whole numbers, for example {{0: 1000}}; {wrong[0]!r} is none.")
+    return Until("end offsets", end_offsets=dict(until))

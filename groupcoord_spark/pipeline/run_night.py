@@ -24,7 +24,7 @@ from groupcoord_spark.log.files.held_files import HeldFiles
 from groupcoord_spark.moments import Moment, milliseconds_of, now_ms, retention_of
 from groupcoord_spark.pipeline.accepted import ACCEPTED_WORDS, EMPTY
 from groupcoord_spark.pipeline.extents import Until
-from groupcoord_spark.pipeline.nightly import run_nightly
+from groupcoord_spark.pipeline.night import run_nightly
 from groupcoord_spark.pipeline.plan.carry_over import ends_of_last_night
 from groupcoord_spark.pipeline.plan.earlier_runs import last_night_of, remembered_offsets
 from groupcoord_spark.pipeline.plan.evidence import evidence_of_segments
@@ -34,6 +34,7 @@ from groupcoord_spark.pipeline.plan.live_rows import plan_live_rows
 from groupcoord_spark.pipeline.progress import Progress, Stage
 from groupcoord_spark.pipeline.read.rows import plan_files
 from groupcoord_spark.pipeline.run import RunRequest, Summary
+from groupcoord_spark.pipeline.worker_daemon import WORKER_DAEMON
 from groupcoord_spark.properties import read_properties
 from groupcoord_spark.protocol import fast_path
 from groupcoord_spark.sources.end_offsets import EndOffsets, changed_at_ms, read_end_offsets
@@ -211,9 +212,7 @@ class _Night:
                 return self._run()
             except InputChangedError:
                 self.progress.end()
-                self.progress.remark(
-                    f"The log was changed while it was read, and is read again ({number} of {READINGS_OF_A_LOG_IN_USE})."
-                )
+                self.progress.remark(f"The log was changed while it was read, and is read again ({number} of {READINGS_OF_A_LOG_IN_USE}).")
         return self._run()
 
     def _run(self) -> tuple[SparkSession, Summary]:
@@ -233,9 +232,7 @@ class _Night:
                     progress.end(rows=len(extents))
                 sampled_at_ms = now_ms() if self.sampled_at_ms is None else self.sampled_at_ms
             cluster = self._cluster_of(plan, rows)
-            return spark, run_nightly(
-                replace(request, cluster=cluster, log_ends_sampled_at_ms=sampled_at_ms), plan, spark, progress, rows
-            )
+            return spark, run_nightly(replace(request, cluster=cluster, log_ends_sampled_at_ms=sampled_at_ms), plan, spark, progress, rows)
 
     def _planned(self, held: HeldFiles) -> tuple[SparkSession, LogPlan, RowPlan | None]:
         """Spark, and what there is to read. held: holds local segments open."""
@@ -284,7 +281,8 @@ class _Night:
         else:
             self.progress.begin("start Spark")
         settings = {} if packages is None else {"spark.jars.packages": packages}
-        spark = session(show_output=self.show_output, settings=settings if self.database is None else metastore_settings(settings))
+        settings = settings if self.database is None else metastore_settings(settings)
+        spark = session(show_output=self.show_output, settings=settings, daemon=WORKER_DAEMON)
         self.progress.end()
         if fast_path.compiles_first():
             self.progress.remark(

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from groupcoord_spark.errors import GroupcoordError
+from groupcoord_spark.pipeline.worker_daemon import WORKER_DAEMON
 from groupcoord_spark.spark.class_archive import QUIET, archive
 from groupcoord_spark.spark.run_directory import PREFIX
 
@@ -42,7 +43,7 @@ def make_archive(progress: Progress) -> Path:
     java_options = "spark.driver.extraJavaOptions"
     try:
         progress.begin("start Spark")
-        spark = session(settings={java_options: f'{SETTINGS[java_options]} "-XX:ArchiveClassesAtExit={new}" {QUIET}'})
+        spark = session(settings={java_options: f'{SETTINGS[java_options]} "-XX:ArchiveClassesAtExit={new}" {QUIET}'}, daemon=WORKER_DAEMON)
         java = spark.sparkContext._gateway.proc  # type: ignore[union-attr]
         _small_run(spark, progress)
         progress.begin("write the archive")
@@ -64,7 +65,7 @@ def _small_run(spark: SparkSession, progress: Progress) -> None:
     from groupcoord_spark.coordinator.semantics import JAVA
     from groupcoord_spark.log import plan_logs
     from groupcoord_spark.log.writing import Batch, RecordToLog, write_segment
-    from groupcoord_spark.pipeline.nightly import run_nightly
+    from groupcoord_spark.pipeline.night import run_nightly
     from groupcoord_spark.pipeline.run import RunRequest
     from groupcoord_spark.protocol import encode_key, encode_value
     from groupcoord_spark.protocol.record_types import KeyType

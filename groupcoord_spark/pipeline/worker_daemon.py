@@ -8,6 +8,9 @@ import re
 import sys
 from importlib.machinery import PathFinder
 
+WORKER_DAEMON = "groupcoord_spark.pipeline.worker_daemon"
+"""The name of this module, for ``spark.python.daemon.module``."""
+
 OBJECTS_BETWEEN_COLLECTIONS = 100_000
 """New objects after which the garbage collector runs. With Python's 700 it visits the decoded records of a chunk again and again, though
 nearly all of them are freed without it: a tenth of the CPU of ``rebalances``."""
@@ -32,7 +35,7 @@ def main() -> None:
     import pandas  # noqa: F401  pyarrow itself loads it with the first array it makes
     from pyspark.daemon import manager
 
-    import groupcoord_spark.pipeline.nightly  # noqa: F401
+    import groupcoord_spark.pipeline.night  # noqa: F401
     from groupcoord_spark.protocol import fast_path
 
     fast_path.load_json()

@@ -28,11 +28,10 @@ if TYPE_CHECKING:
 
 DELTA_PACKAGE = "io.delta:delta-spark_4.1_2.13:4.4.0"
 PACKAGES = "spark.jars.packages"
+DAEMON = "spark.python.daemon.module"
 OLDEST_JAVA = 17
 LEAST_TEMPORARY_BYTES = 8 << 20
 """Less room for temporary files than the smallest run needs."""
-
-WORKER_DAEMON = "groupcoord_spark.pipeline.worker_daemon"
 
 # The same settings as in conf/spark-local.conf, which spark-submit reads. A test compares the two.
 SETTINGS = {
@@ -60,12 +59,15 @@ SETTINGS = {
 }
 
 
-def session(*, with_delta: bool = False, show_output: bool = False, settings: Mapping[str, str] | None = None) -> SparkSession:
+def session(
+    *, with_delta: bool = False, show_output: bool = False, settings: Mapping[str, str] | None = None, daemon: str | None = None
+) -> SparkSession:
     """The session to work in: spark-submit's or the notebook's own when there is one, else a new one on ``local[*]``.
 
     with_delta: Spark's own Delta reader is on the class path (it is fetched by its Maven coordinates unless ``spark.jars`` names it);
     the nightly does not need it for segments. show_output: what Java itself prints goes to stdout and stderr, where it otherwise goes to a
-    file that is kept only if Java fails. settings: more Spark settings, for a new session only.
+    file that is kept only if Java fails. settings: more Spark settings, for a new session only. daemon: the module that starts the Python
+    workers of a new local session; None: Spark's own. On a cluster the package may reach the workers after their daemon has started.
     Raises GroupcoordError when there is no Java, or one older than 17, and when Spark does not start.
     """
     from pyspark.sql import SparkSession
@@ -74,7 +76,8 @@ def session(*, with_delta: bool = False, show_output: bool = False, settings: Ma
     if active is not None:
         return active
     with _own_handler_of_interrupts():
-        return _new_session(SparkSession.builder.appName("groupcoord"), with_delta, show_output, settings or {})
+        of_daemon = {} if daemon is None else {DAEMON: daemon}
+        return _new_session(SparkSession.builder.appName("groupcoord"), with_delta, show_output, {**of_daemon, **(settings or {})})
 
 
 def _new_session(builder: SparkSession.Builder, with_delta: bool, show_output: bool, settings: Mapping[str, str]) -> SparkSession:
@@ -111,8 +114,8 @@ def _wanted(with_delta: bool, settings: Mapping[str, str]) -> dict[str, str]:
     if with_delta:
         wanted |= delta_settings()
     wanted |= settings
-    if wanted["spark.master"].startswith("local"):  # on a cluster the package may reach the workers after their daemon has started
-        wanted.setdefault("spark.python.daemon.module", WORKER_DAEMON)
+    if not wanted["spark.master"].startswith("local"):
+        wanted.pop(DAEMON, None)
     if "delta-spark" in wanted.get("spark.jars", ""):  # with Maven coordinates too, Spark would use the network
         wanted.pop("spark.jars.packages", None)
     return wanted

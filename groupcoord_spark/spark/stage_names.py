@@ -42,12 +42,14 @@ class _Description(AccumulatorParam[str]):
 class StageNames:
     """The names of the stages of one query. ``describe_stages`` makes it, and workers get it in their functions."""
 
-    def __init__(self, run: str, next_stage: Accumulator[str]) -> None:
+    def __init__(self, run: str, next_stage: Accumulator[str] | None) -> None:
         self._run = run
         self._next_stage = next_stage
 
     def followed_by(self, name: str, function: Callable[[Any], Any]) -> Callable[[Any], Any]:
         """The function of a stage, for mapInArrow. The stage after that stage is called ``name``."""
+        if self._next_stage is None:
+            return function
         description, next_stage = described(self._run, name), self._next_stage
 
         @wraps(function)
@@ -59,6 +61,8 @@ class StageNames:
 
     def groups_followed_by(self, name: str, function: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
         """As ``followed_by``, for applyInPandas, which counts the parameters of its function."""
+        if self._next_stage is None:
+            return function
         description, next_stage = described(self._run, name), self._next_stage
 
         @wraps(function)
@@ -67,6 +71,10 @@ class StageNames:
             return function(key, frames)
 
         return announcing
+
+
+UNNAMED: Final = StageNames("", None)
+"""The stages keep the name that their job has."""
 
 
 def described(run: str, name: str) -> str:

@@ -15,12 +15,12 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
+from groupcoord_spark.dataframes import decode, expire, rebalances, replay
 from groupcoord_spark.dataframes.partitions import kept
 from groupcoord_spark.dataframes.state import named_semantics
 from groupcoord_spark.errors import UsageError
 from groupcoord_spark.moments import milliseconds_of, retention_of
 from groupcoord_spark.pipeline.plan.input_rows import TRANSACTIONS_UNKNOWN
-from groupcoord_spark.spark import decode, expire, rebalances, replay
 from groupcoord_spark.spark.column_functions import ColumnFunction
 from tests.golden_answers import Corpus
 from tests.pipeline.logs import commit_value, offset_key
@@ -80,8 +80,8 @@ def test_a_replay_shuffles_once_and_sorts_once(bronze: DataFrame) -> None:
     """explain() of the replayed frame: one exchange, one sort, below the function that replays."""
     plan = replay(bronze).replayed._jdf.queryExecution().sparkPlan().toString()  # type: ignore[union-attr]
     executed = replay(bronze).replayed._jdf.queryExecution().executedPlan().toString()  # type: ignore[union-attr]
-    assert "FlatMapGroupsInArrow" in plan
-    below = executed[executed.index("FlatMapGroupsInArrow") :]
+    assert "FlatMapGroupsInPandas" in plan
+    below = executed[executed.index("FlatMapGroupsInPandas") :]
     assert (below.count("Exchange "), below.count("Sort [")) == (1, 1)
 
 

@@ -13,7 +13,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
 from groupcoord_spark.coordinator.semantics import semantics_for
-from groupcoord_spark.spark import expire, rebalances, replay
+from groupcoord_spark.dataframes import expire, rebalances, replay
 from groupcoord_spark.warehouse import TABLES, open_warehouse
 from tests.conftest import DAY_MS
 from tests.golden_answers import Corpus

@@ -9,13 +9,13 @@ import pytest
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
+from groupcoord_spark.dataframes import decode, of_groups, register, replay
 from groupcoord_spark.dataframes.partitions import tasks_of
 from groupcoord_spark.errors import UsageError
 from groupcoord_spark.protocol import decode_assignment, decode_subscription, decode_value
 from groupcoord_spark.protocol.fields import Array, Struct, Type
 from groupcoord_spark.protocol.messages import RECORD_TYPES
 from groupcoord_spark.protocol.record_types import KeyType
-from groupcoord_spark.spark import decode, of_groups, register, replay
 from tests.golden_answers import Corpus
 from tests.sources.test_segments import raw
 

@@ -20,7 +20,7 @@ from groupcoord_spark.errors import InputChangedError
 from groupcoord_spark.log import plan_logs
 from groupcoord_spark.log.files.held_files import HeldFiles
 from groupcoord_spark.log.files.storage import Location
-from groupcoord_spark.pipeline.nightly import run_nightly
+from groupcoord_spark.pipeline.night import run_nightly
 from groupcoord_spark.pipeline.run import RunRequest
 from groupcoord_spark.warehouse import open_warehouse
 from tests.conftest import DAY_MS, GOLDEN

@@ -60,10 +60,11 @@ def compress(codec: int, plain: bytes) -> bytes:
     if codec == GZIP:
         return gzip.compress(plain, mtime=0)
     if codec == SNAPPY:
-        block = pa.Codec("snappy").compress(plain, asbytes=True)
+        block: bytes = pa.Codec("snappy").compress(plain, asbytes=True)
         return b"\x82SNAPPY\x00" + struct.pack(">iii", 1, 1, len(block)) + block
     if codec == LZ4:
-        return lz4.frame.compress(plain, store_size=False, block_linked=False)
+        frame: bytes = lz4.frame.compress(plain, store_size=False, block_linked=False)
+        return frame
     if codec == ZSTD:
         return zstandard.ZstdCompressor(write_content_size=False).compress(plain)
     return plain

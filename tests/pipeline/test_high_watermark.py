@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from groupcoord_spark.cli.progress import StageLines
 from groupcoord_spark.coordinator.semantics import JAVA
 from groupcoord_spark.log import cut_at_high_watermarks, plan_logs
-from groupcoord_spark.pipeline.nightly import run_nightly
+from groupcoord_spark.pipeline.night import run_nightly
 from groupcoord_spark.pipeline.run import RunRequest, Summary
 from tests.conftest import DAY_MS, SAMPLE_LOGS
 from tests.running import AS_OF_MS, rows_of, run, tables_of

@@ -15,7 +15,7 @@ from groupcoord_spark.coordinator.semantics import JAVA
 from groupcoord_spark.errors import InputError, UsageError
 from groupcoord_spark.log import Chunk, RecordMark, record_crc
 from groupcoord_spark.pipeline.extents import Until
-from groupcoord_spark.pipeline.nightly import run_nightly
+from groupcoord_spark.pipeline.night import run_nightly
 from groupcoord_spark.pipeline.plan.evidence import Evidence
 from groupcoord_spark.pipeline.plan.input_rows import plan_file_rows, row_plan
 from groupcoord_spark.pipeline.plan.row_overview import RowOverview

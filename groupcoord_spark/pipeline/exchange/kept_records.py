@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -22,6 +22,8 @@ SHUFFLED = "cluster STRING, offsets_partition INT, first_offset BIGINT, kind STR
 - ``records``: kept records, as one packed batch of KEPT;
 - ``new_group_records``: the group records that are new to the history, with their leader epochs, for the table ``rebalances``; only of
   partitions whose records several readers have;
+- ``rows``: raw rows as they came, one packed batch of ROW_SCHEMA in the order of their record offsets; the replay reads them;
+- the name of a table: packed rows of it, where the reader of the records has no files of its own to write;
 - ``facts``: a piece of a pickled PartitionGatherer, with its number among the pieces: what the sequence says of the topic's health;
 - ``report``: a pickled PieceReport.
 """
@@ -36,7 +38,21 @@ SHUFFLED_ARROW = pa.schema(
     ]
 )
 
-RECORDS, NEW_GROUP_RECORDS, FACTS, REPORT = "records", "new_group_records", "facts", "report"
+RECORDS, NEW_GROUP_RECORDS, ROWS, FACTS, REPORT = "records", "new_group_records", "rows", "facts", "report"
+
+
+class ShuffledRow(NamedTuple):
+    """One row of SHUFFLED, without its place."""
+
+    kind: str
+    payload: bytes
+    first_offset: int
+
+    @classmethod
+    def of(cls, rows: Any) -> Iterator[ShuffledRow]:
+        """The rows of a batch, or of a frame of pandas."""
+        return map(cls, *(rows[name].tolist() for name in cls._fields))
+
 
 REPORT_ORDER = -1
 """The ``first_offset`` of a report: reports sort before all records of their partition."""

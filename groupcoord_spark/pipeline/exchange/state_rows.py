@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import pickle
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -11,19 +10,22 @@ import pyarrow as pa
 
 from groupcoord_spark.coordinator.broker_settings import KAFKAS_ASSIGNORS, DefaultAssignors
 from groupcoord_spark.coordinator.state import AssignmentRow, GroupRow, LoadWarning, MemberRow, OffsetRow, PartitionState
+from groupcoord_spark.coordinator.transactions import OffsetKey
 from groupcoord_spark.doctor import PartitionFacts
 from groupcoord_spark.pipeline.exchange.counts import PartitionCounts
+from groupcoord_spark.pipeline.exchange.kept_records import PieceReport
 from groupcoord_spark.pipeline.exchange.packing import pack
-from groupcoord_spark.pipeline.expiration import Expirations, GroupExpirationRow, OffsetExpirationRow, TombstoneRow
+from groupcoord_spark.pipeline.expiration import Expirations, GroupExpirationRow, OffsetExpirationRow, TombstoneRow, kept_for
 from groupcoord_spark.warehouse import TABLES, AddedFile, Table
 
-REPLAYED = "writer INT, place INT, kind STRING, payload BINARY"
+REPLAYED = "writer INT, place INT, kind STRING, payload BINARY, cluster STRING"
 """Rows from the replay to the writers; a writer reads its rows in the order of ``place``.
 
-kind: the name of a table (payload: packed rows), ``topic_names`` (sent to every writer) or ``report``.
+kind: the name of a table (payload: packed rows), ``topic_names`` (pickled, sent to every writer), ``report`` (pickled), or one of INTERNALS
+(pickled rows).
 """
 
-COLUMNS = ["writer", "place", "kind", "payload"]
+COLUMNS = ["writer", "place", "kind", "payload", "cluster"]
 
 FIRST, LATER = 0, 1
 """Values of ``place``. Topic names come first, because a writer puts them into the rows of assignments."""
@@ -32,6 +34,11 @@ WRITTEN = "payload BINARY"
 """One row for each writer: a pickled list of PartitionReports. A report with offsets_partition -1 has the files of the writer."""
 
 PARTITION_REPORT, TOPIC_NAMES = "report", "topic_names"
+
+TYPE_0_OFFSETS, KEPT_GROUPS = "type_0_offsets", "kept_groups"
+INTERNALS = (TYPE_0_OFFSETS, KEPT_GROUPS)
+"""What the rules of expiration need of the state and no state table shows: the offsets whose newest record has a key of type 0, so that
+they come back after their tombstone (group_id, topic, partition), and the groups that a cleanup may keep (group_id, kept_for)."""
 
 WRITTEN_ROWS: Mapping[str, type[NamedTuple]] = {
     "committed_offsets": OffsetRow,
@@ -46,6 +53,8 @@ WRITTEN_ROWS: Mapping[str, type[NamedTuple]] = {
     "warnings": LoadWarning,
 }
 """Table -> the type of the rows that the replay makes for it."""
+
+RULE_TABLES = ("offset_expirations", "group_expirations", "tombstones")
 
 
 GROUPS_NAMED = 5
@@ -98,6 +107,15 @@ class PartitionReport:
     """Producers with an open transaction at the end of the log."""
     files: dict[str, list[AddedFile]] = field(default_factory=dict)
 
+    def take_piece(self, piece: PieceReport) -> None:
+        """Add what one reader reports, but for its topic names."""
+        self.counts.add(piece.counts)
+        self.take_files(piece.files)
+        self.records_after_complete += piece.records_after_complete
+        self.records_from_history += piece.records_from_history
+        self.warnings += piece.warnings
+        self.refusals += piece.refusals
+
     def take_files(self, files: Mapping[str, Sequence[AddedFile]]) -> None:
         """Add files, by table."""
         for table, added in files.items():
@@ -105,7 +123,7 @@ class PartitionReport:
 
 
 def state_rows(
-    state: PartitionState, expirations: Expirations, default_assignors: DefaultAssignors = KAFKAS_ASSIGNORS
+    state: PartitionState, expirations: Expirations | None, default_assignors: DefaultAssignors = KAFKAS_ASSIGNORS
 ) -> dict[str, Sequence[tuple[Any, ...]]]:
     """Table -> rows of the state and rule tables. Rows of assignments have no topic names yet: those come from all offsets partitions."""
     return {
@@ -115,11 +133,20 @@ def state_rows(
         "groups": state.groups(default_assignors=default_assignors),
         "members": state.members(),
         "assignments": state.assignments({}),
-        "offset_expirations": expirations.offsets,
-        "group_expirations": expirations.groups,
-        "tombstones": expirations.tombstones,
+        **({} if expirations is None else rows_by_rule_table(expirations)),
         "warnings": state.warnings(),
     }
+
+
+def rows_by_rule_table(expirations: Expirations) -> dict[str, Sequence[tuple[Any, ...]]]:
+    """Rule table -> its rows."""
+    return dict(zip(RULE_TABLES, (expirations.offsets, expirations.groups, expirations.tombstones), strict=True))
+
+
+def internals_of(state: PartitionState, type_0_offsets: Iterable[OffsetKey]) -> dict[str, list[tuple[Any, ...]]]:
+    """Name of INTERNALS -> its rows."""
+    kept_groups = [(group.group_id, reason) for group in state.groups() for reason in kept_for(group)]
+    return {TYPE_0_OFFSETS: list(type_0_offsets), KEPT_GROUPS: kept_groups}
 
 
 def to_arrow(table: Table, kind: type[NamedTuple], rows: Sequence[tuple[Any, ...]]) -> pa.Table:
@@ -135,16 +162,11 @@ def _wire_fields(column: Any) -> Iterator[tuple[str, pa.DataType]]:
         yield f"{column.name}_ms", pa.int64()
 
 
-def packed_rows(
-    report: PartitionReport, rows: Mapping[str, Sequence[tuple[Any, ...]]], topic_names: Mapping[str, str]
-) -> Iterator[tuple[str, bytes]]:
-    """(kind, payload) for the writers: the report, the topic names, and the rows of each table that has any."""
-    yield PARTITION_REPORT, pickle.dumps(report)
-    if topic_names:
-        yield TOPIC_NAMES, pickle.dumps(dict(topic_names))
+def packed_rows(offsets_partition: int, rows: Mapping[str, Sequence[tuple[Any, ...]]]) -> Iterator[tuple[str, bytes]]:
+    """(table, packed rows) of each table that has any."""
     for name, rows_of_table in rows.items():
         if rows_of_table:
             arrow = to_arrow(TABLES[name], WRITTEN_ROWS[name], rows_of_table)
             if "offsets_partition" in TABLES[name].by_name:
-                arrow = arrow.append_column("offsets_partition", pa.array([report.offsets_partition] * len(rows_of_table), pa.int32()))
+                arrow = arrow.append_column("offsets_partition", pa.repeat(pa.scalar(offsets_partition, pa.int32()), len(rows_of_table)))
             yield name, pack(arrow)

@@ -1,8 +1,8 @@
-"""The Parquet files that one Spark task writes: one writer for each table with a row."""
+"""The rows of tables that one Spark task makes: to Parquet files of its own, or on with the task's other rows to those who write."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from types import TracebackType
 from typing import Any, Self
@@ -33,11 +33,9 @@ class TaskFiles:
 
         The column run_id is added if the table has one.
         """
-        rows = columns if isinstance(columns, pa.Table) else pa.table(dict(columns))
         if "run_id" in TABLES[table].by_name:
             constants["run_id"] = self._run_id
-        for name, value in constants.items():
-            rows = rows.append_column(name, pa.repeat(pa.scalar(value, TABLES[table].by_name[name].arrow_type), rows.num_rows))
+        rows = _with_constants(table, columns, constants)
         writer = self._writers.get(table)
         if writer is None:
             writer = self._writers[table] = self._open.enter_context(
@@ -45,7 +43,36 @@ class TaskFiles:
             )
         writer.write(rows)
 
+    def taken(self) -> Iterator[tuple[str, pa.Table]]:
+        """(table, rows) of what goes on with the task's other rows: nothing, all of it is in files."""
+        return iter(())
+
     def close(self) -> dict[str, list[AddedFile]]:
         """Table -> the files that were written. No more rows can be written."""
         self._open.close()
         return {table: writer.files for table, writer in self._writers.items()}
+
+
+class TaskRows(TaskFiles):
+    """The same without files: the rows stay in memory until they are taken. They have no run_id; who writes them adds it."""
+
+    def __init__(self) -> None:
+        super().__init__("", "", "")
+        self._rows: list[tuple[str, pa.Table]] = []
+
+    def write(self, table: str, columns: Mapping[str, Any] | pa.Table, **constants: Any) -> None:
+        """Add rows. The parameters are those of TaskFiles."""
+        self._rows.append((table, _with_constants(table, columns, constants)))
+
+    def taken(self) -> Iterator[tuple[str, pa.Table]]:
+        """(table, rows) of all that was written since the last call."""
+        rows, self._rows = self._rows, []
+        return iter(rows)
+
+
+def _with_constants(table: str, columns: Mapping[str, Any] | pa.Table, constants: Mapping[str, Any]) -> pa.Table:
+    """The rows as a table, with further columns that have one value for all rows."""
+    rows = columns if isinstance(columns, pa.Table) else pa.table(dict(columns))
+    for name, value in constants.items():
+        rows = rows.append_column(name, pa.repeat(pa.scalar(value, TABLES[table].by_name[name].arrow_type), rows.num_rows))
+    return rows

@@ -26,12 +26,14 @@ from groupcoord_spark.pipeline.exchange.kept_records import (
     REPORT_ORDER,
     ROW_BYTES,
     PieceReport,
+    batches_of_size,
     kept_records,
     shuffled_row,
     shuffled_rows,
 )
+from groupcoord_spark.pipeline.exchange.packing import pack
 from groupcoord_spark.pipeline.exchange.task_files import TaskFiles
-from groupcoord_spark.pipeline.extents import NO_HISTORY, HistoryPiece, HistoryRange, PointInTime
+from groupcoord_spark.pipeline.extents import NO_HISTORY, HistoryPiece, HistoryRange, PointInTime, Until
 from groupcoord_spark.pipeline.read import superseded
 from groupcoord_spark.pipeline.read.decode import UNKNOWN_KEY_TYPE, DecodedChunk, decode_chunk
 from groupcoord_spark.pipeline.read.history_files import (
@@ -61,28 +63,31 @@ CHUNK_BYTES = 12 << 20
 class ReadJob:
     """The same for every reader of a run.
 
-    partition_count: of ``__consumer_offsets``, for the check that a group is in its partition. history_ranges: offsets partition -> the
-    record offsets that the history tables have. whole_partitions: offsets partitions whose records are all in one sequence; the reader
-    itself makes the rows of ``rebalances`` for them. carried_partitions: offsets partitions of which only the records are read that an
-    earlier run has not read. counted: offsets partition that is read again -> first and end record offset between which earlier nights have
-    counted its records for decode_coverage. points_in_time: offsets partition -> its point in time; empty: all partitions are read to the
-    end of their logs. health_logs: offsets partition -> its log, where facts about its health are gathered. chunk_bytes: bytes of a segment
-    in memory at a time. row_bytes: bytes of records in one row of SHUFFLED.
+    partition_count: of ``__consumer_offsets``, for the check that a group is in its partition; None: nothing is checked. history_ranges:
+    offsets partition -> the record offsets that the history tables have. rebalances: None: no rows of ``rebalances`` are made.
+    whole_partitions: offsets partitions whose records are all in one sequence; the reader itself makes the rows of ``rebalances`` for them.
+    carried_partitions: offsets partitions of which only the records are read that an earlier run has not read. until: the moment or the
+    record offsets before which the records of every partition end, where no point in time was looked for. counted: offsets partition that
+    is read again -> first and end record offset between which earlier nights have counted its records for decode_coverage. points_in_time:
+    offsets partition -> its point in time; empty: all partitions are read to the end of their logs. health_logs: offsets partition -> its
+    log, where facts about its health are gathered. chunk_bytes: bytes of a segment in memory at a time. row_bytes: bytes of records in one
+    row of SHUFFLED.
     """
 
     cluster: str
-    partition_count: int
+    partition_count: int | None
     warehouse_uri: str
     run_id: str
     semantics: Semantics
     with_history: bool
-    history_ranges: dict[int, HistoryRange]
-    rebalances: RebalanceJob
+    history_ranges: Mapping[int, HistoryRange]
+    rebalances: RebalanceJob | None
     whole_partitions: frozenset[int] = frozenset()
     carried_partitions: frozenset[int] = frozenset()
     counted: Mapping[int, tuple[int, int]] = field(default_factory=dict)
     points_in_time: Mapping[int, PointInTime] = field(default_factory=dict)
     health_logs: Mapping[int, PartitionLog] = field(default_factory=dict)
+    until: Until | None = None
     chunk_bytes: int = CHUNK_BYTES
     row_bytes: int = ROW_BYTES
 
@@ -101,24 +106,23 @@ def read_segments(sequences: Iterable[Sequence[Segment]], job: ReadJob) -> Itera
 
     sequences: in each, consecutive segments (or ranges of segments) of one offsets partition.
     """
-    return read_chunks(
-        (((segment, read_segment(segment, chunk_bytes=job.chunk_bytes)) for segment in sequence) for sequence in sequences), job
-    )
+    pieces = (((segment, read_segment(segment, chunk_bytes=job.chunk_bytes)) for segment in sequence) for sequence in sequences)
+    return read_chunks(pieces, job, TaskFiles(job.warehouse_uri, job.cluster, job.run_id))
 
 
-def read_chunks(sequences: Iterable[Iterable[tuple[Piece, Iterable[Chunk]]]], job: ReadJob) -> Iterator[pa.RecordBatch]:
+def read_chunks(sequences: Iterable[Iterable[tuple[Piece, Iterable[Chunk]]]], job: ReadJob, files: TaskFiles) -> Iterator[pa.RecordBatch]:
     """Rows of SHUFFLED for sequences of pieces with their chunks: in a sequence, consecutive pieces of one offsets partition."""
     reports: dict[int, PieceReport] = {}
-    with TaskFiles(job.warehouse_uri, job.cluster, job.run_id) as task_files:
+    with files as task_files:
         for sequence in sequences:
             reader = SequenceReader(job, task_files)
             for piece, chunks in sequence:
                 report = reports.setdefault(piece.offsets_partition, PieceReport())
                 yield from reader.read(piece, noted(chunks), report)
             yield from reader.flush()
-        files = task_files.close()
+        written = task_files.close()
     for offsets_partition, report in reports.items():
-        report.files, files = files, {}
+        report.files, written = written, {}
         yield shuffled_row(job.cluster, offsets_partition, REPORT_ORDER, REPORT, pickle.dumps(report))
 
 
@@ -161,8 +165,9 @@ class SequenceReader:
         With a point in time: only records before it, and only those that the history tables do not have.
         """
         self._offsets_partition = piece.offsets_partition
-        if self._rebalances is None and piece.offsets_partition in self._job.whole_partitions:
-            self._rebalances = PartitionRebalances(self._job.rebalances, piece.offsets_partition)
+        of_rebalances = self._job.rebalances
+        if self._rebalances is None and of_rebalances is not None and piece.offsets_partition in self._job.whole_partitions:
+            self._rebalances = PartitionRebalances(of_rebalances, piece.offsets_partition)
         health_log = self._job.health_logs.get(piece.offsets_partition)
         if health_log is not None and self._gatherer is None:
             self._gatherer = PartitionGatherer(health_log, segments_beside(health_log))
@@ -170,6 +175,7 @@ class SequenceReader:
         if point_in_time is None:
             for kind, parts in self._kept(chunks, piece, report):
                 yield from self._packed(kind, parts)
+                yield from self._rows_of_tables()
             return
         for in_history, part in split_at_history(chunks, point_in_time):
             if in_history:
@@ -185,6 +191,7 @@ class SequenceReader:
         if self._rebalances is not None:
             self._write(self._rebalances.finish())
         yield from self._packed(RECORDS, self._buffer.flush())
+        yield from self._rows_of_tables()
         if self._gatherer is not None:
             log, is_whole = self._job.health_logs[self._offsets_partition], self._offsets_partition in self._job.whole_partitions
             yield from rows_of_gatherer(self._job.cluster, log, self._gatherer, is_whole=is_whole)
@@ -196,16 +203,23 @@ class SequenceReader:
     def _packed(self, kind: str, parts: list[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         return shuffled_rows(self._job.cluster, self._offsets_partition, kind, parts, self._job.row_bytes)
 
+    def _rows_of_tables(self) -> Iterator[pa.RecordBatch]:
+        """Rows of SHUFFLED for what is not written to files here."""
+        for table, rows in self._files.taken():
+            for part in batches_of_size(rows.combine_chunks().to_batches(), self._job.row_bytes):
+                yield shuffled_row(self._job.cluster, self._offsets_partition, REPORT_ORDER, table, pack(part))
+
     def _kept(self, chunks: Iterable[Chunk], piece: Piece, report: PieceReport) -> Iterator[tuple[str, list[pa.RecordBatch]]]:
         """(kind, batches) of kept records that leave the buffer, and with history also the group records that are new to the history."""
         job, files = self._job, self._files
-        history_range = job.history_ranges.get(piece.offsets_partition, NO_HISTORY) if job.with_history else None
+        known_range = job.history_ranges.get(piece.offsets_partition, NO_HISTORY)
+        history_range = known_range if job.with_history else None
         for chunk in chunks:
             decoded = self._decoded(chunk, piece, report, history_range)
             if self._gatherer is not None and isinstance(piece, Segment):
                 self._gatherer.add(chunk, piece, ChunkKeys(decoded.key_code, decoded.names.keys, decoded.keys))
             _warn(files, piece, chunk.records, decoded, decoded.refusals, report, source=source_of(chunk, piece.source))
-            if history_range is not None and len(new_rows := new_group_records(chunk, decoded, history_range)):
+            if job.rebalances is not None and len(new_rows := new_group_records(chunk, decoded, known_range)):
                 new_records = kept_records(chunk.records, new_rows, decoded.decodes)
                 new_records = new_records.append_column(LEADER_EPOCH, pa.array(chunk.leader_epochs(new_rows)))
                 if self._rebalances is None:
@@ -299,8 +313,10 @@ def _count(report: PieceReport, chunk: Chunk, decoded: DecodedChunk, is_misplace
     report.topic_names |= topic_names_of(decoded)
 
 
-def _is_misplaced(decoded: DecodedChunk, offsets_partition: int, partition_count: int) -> Mask:
+def _is_misplaced(decoded: DecodedChunk, offsets_partition: int, partition_count: int | None) -> Mask:
     """bool[n]: the hash of the record's group id belongs to another offsets partition."""
+    if partition_count is None:
+        return np.zeros(len(decoded.kinds), np.bool_)
     group_ids = decoded.names.group_ids.to_pylist()
     of_group = [offsets_partition_for(group_id, partition_count) != offsets_partition for group_id in group_ids]
     misplaced: Mask = np.array([*of_group, False], np.bool_)[decoded.kinds.group_code]

@@ -1,14 +1,16 @@
 """Rows of inputs other than segments, as chunks of consecutive records: the form in which segments are read too.
 
-``sorted_rows`` is the frame of all rows, with the rows of each offsets partition together and sorted by record offset.
-``chunks_by_partition`` makes chunks of this frame, which the reader takes like the chunks of a segment.
+A record may only be dropped by who sees all records around it, and rows come in any order. So the reading tasks only pack the rows that
+they have, by offsets partition and in the order of record offsets (``packed_rows``). The task that replays a partition merges the pieces
+of all tasks (``rows_in_order``) and reads them like the chunks of a segment (``with_rows_read``): each row crosses to Java once, packed.
 """
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import groupby
+from itertools import chain, groupby
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -17,8 +19,11 @@ import pyarrow.compute as pc
 
 from groupcoord_spark.log import Chunk, Lost, PlacedDoubt, Records
 from groupcoord_spark.pipeline.division import Division
-from groupcoord_spark.pipeline.exchange.kept_records import records_of
-from groupcoord_spark.pipeline.read.reader import CHUNK_BYTES
+from groupcoord_spark.pipeline.exchange.kept_records import ROWS, ShuffledRow, as_one, batches_of_size, records_of, shuffled_row
+from groupcoord_spark.pipeline.exchange.packing import pack, unpack_batch
+from groupcoord_spark.pipeline.exchange.task_files import TaskRows
+from groupcoord_spark.pipeline.extents import Until
+from groupcoord_spark.pipeline.read.reader import CHUNK_BYTES, ReadJob, read_chunks
 from groupcoord_spark.protocol.record_types import NO_LEADER_EPOCH, NOT_A_CONTROL_RECORD, MarkerType
 from groupcoord_spark.sources.json_lines import LinesPiece, plan_lines, read_lines
 from groupcoord_spark.sources.rows import EVERY_ROW, ROW_COLUMNS, ROW_SCHEMA, InputKind, RowBatch, RowFilter
@@ -34,6 +39,10 @@ ORDER: Final = ("offsets_partition", "record_offset", "record_timestamp_ms DESC"
 
 
 CHUNK_ROWS: Final = 200_000
+HELD_BYTES: Final = 32 << 20
+"""Bytes of rows that a task holds, sorts and packs together."""
+PIECE_BYTES: Final = 1 << 20
+"""Bytes of rows in one packed piece. Of each such 32 MiB the merge may have to hold one piece, however the rows are ordered."""
 _OTHER_CONTROL_TYPE: Final = 127
 """Stands for a control type that is neither COMMIT nor ABORT nor a number that fits a byte."""
 
@@ -106,10 +115,131 @@ def file_frame(spark: SparkSession, files: FileRows, end_offsets: Mapping[int, i
     return spark.range(0, len(pieces), 1, tasks).mapInArrow(read, ROW_COLUMNS)
 
 
-def sorted_rows(frame: DataFrame) -> DataFrame:
-    """The same rows; each offsets partition is in one partition of the frame, in the order ORDER."""
-    names, ascending = [name.removesuffix(" DESC") for name in ORDER], [not name.endswith(" DESC") for name in ORDER]
-    return frame.repartition("offsets_partition").sortWithinPartitions(*names, ascending=ascending)
+def packed_rows(cluster: str | None) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """The function for mapInArrow: raw rows with the columns of ROW_SCHEMA, in any order -> rows of SHUFFLED of the kind ROWS.
+
+    cluster: of all rows; None: as each row says.
+    """
+
+    def pack_rows(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        held: list[pa.RecordBatch] = []
+        size = 0
+        for batch in batches:
+            held.append(batch.select(ROW_SCHEMA.names).cast(ROW_SCHEMA))
+            size += held[-1].nbytes
+            if size >= HELD_BYTES:
+                yield from _packed(held, cluster)
+                held, size = [], 0
+        if size:
+            yield from _packed(held, cluster)
+
+    return pack_rows
+
+
+def _packed(held: list[pa.RecordBatch], cluster: str | None) -> Iterator[pa.RecordBatch]:
+    rows = as_one(held)
+    offsets, numbers = _offsets(rows), rows.column("offsets_partition").to_numpy(zero_copy_only=False)
+    clusters = rows.column("cluster").dictionary_encode()
+    codes = np.zeros(len(numbers), np.int64) if cluster is not None else clusters.indices.to_numpy(zero_copy_only=False)
+    order = np.lexsort((offsets, numbers, codes))
+    if (np.diff(order) < 0).any():
+        rows, offsets, numbers, codes = rows.take(pa.array(order)), offsets[order], numbers[order], codes[order]
+    borders = np.flatnonzero((np.diff(numbers) != 0) | (np.diff(codes) != 0)) + 1
+    for begin, end in zip([0, *borders.tolist()], [*borders.tolist(), len(numbers)], strict=True):
+        name = cluster if cluster is not None else clusters.dictionary[int(codes[begin])].as_py()
+        for piece in batches_of_size([rows.slice(begin, end - begin)], PIECE_BYTES):
+            yield shuffled_row(name, int(numbers[begin]), int(offsets[begin]), ROWS, pack(piece))
+            begin += piece.num_rows
+
+
+def _offsets(rows: pa.RecordBatch) -> Any:
+    """int64[n], the record offsets; -1 for rows without one, which come first."""
+    return rows.column("record_offset").fill_null(-1).to_numpy(zero_copy_only=False)
+
+
+def rows_in_order(pieces: Iterable[tuple[int, bytes]]) -> Iterator[pa.RecordBatch]:
+    """The raw rows of one offsets partition in the order ORDER.
+
+    pieces: (first record offset, packed rows), by these offsets: as soon as a piece begins, all rows below its first offset are there.
+    """
+    held: list[pa.RecordBatch] = []
+    size, enough = 0, CHUNK_BYTES
+    for first_offset, piece in pieces:
+        if size >= enough:
+            rows = _sorted(held)
+            end = int(np.searchsorted(_offsets(rows), first_offset))
+            yield rows.slice(0, end)
+            held = [rows.slice(end)]
+            size = held[0].nbytes
+            enough = max(CHUNK_BYTES, 2 * size)
+        held.append(unpack_batch(piece))
+        size += held[-1].nbytes
+    if held:
+        yield _sorted(held)
+
+
+def _sorted(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
+    rows = as_one(batches)
+    offsets = _offsets(rows)
+    if (np.diff(offsets) > 0).all():
+        return rows
+    order = np.argsort(offsets, kind="stable")
+    return rows.take(pa.array(order)) if (np.diff(offsets[order]) > 0).all() else rows.take(_order_of(rows))
+
+
+def _order_of(rows: pa.RecordBatch | pa.Table) -> pa.Array:
+    """The numbers of the rows in the order ORDER. Rows without a record offset come first."""
+    keys = [(name.removesuffix(" DESC"), "descending" if name.endswith(" DESC") else "ascending") for name in ORDER]
+    by = rows.set_column(rows.schema.get_field_index("record_offset"), "record_offset", pc.fill_null(rows["record_offset"], -1))
+    return pc.sort_indices(by, sort_keys=keys)
+
+
+def with_rows_read(shuffled: Iterable[ShuffledRow], offsets_partition: int, source: str, job: ReadJob) -> Iterator[ShuffledRow]:
+    """Rows of SHUFFLED of one offsets partition, by their first offsets, with what the reader makes of raw rows in the place of these.
+
+    source: for rows that name none.
+    """
+    others: deque[ShuffledRow] = deque()
+    rest = iter(shuffled)
+
+    def pieces() -> Iterator[tuple[int, bytes]]:
+        for row in rest:
+            if row.kind == ROWS:
+                yield row.first_offset, row.payload
+            else:
+                others.append(row)
+
+    read = read_chunks([_pieces_of_partition(pieces(), offsets_partition, source, job.until)], job, TaskRows())
+    for batch in read:
+        for row in ShuffledRow.of(batch):
+            while others and others[0].first_offset < row.first_offset:
+                yield others.popleft()
+            yield row
+    others.extend(row for row in rest if row.kind != ROWS)  # Spark wants its iterator to be read to the end
+    yield from others
+
+
+def _pieces_of_partition(
+    pieces: Iterator[tuple[int, bytes]], offsets_partition: int, source: str, until: Until | None
+) -> Iterator[tuple[Piece, Iterator[Chunk]]]:
+    first = next(pieces, None)
+    if first is not None:  # without a row there is nothing to report
+        chunks = _PartitionChunks(offsets_partition, source).of(rows_in_order(chain([first], pieces)))
+        yield Piece(offsets_partition, source), chunks if until is None else _before(chunks, until, offsets_partition)
+
+
+def _before(chunks: Iterable[Chunk], until: Until, offsets_partition: int) -> Iterator[Chunk]:
+    """The chunks as far as they are before the first record that is later than ``until``."""
+    for chunk in chunks:
+        records = chunk.records
+        if until.time_ms is not None:
+            is_after = records.timestamp_ms > until.time_ms
+        else:
+            is_after = records.record_offset >= until.end_offsets.get(offsets_partition, 1 << 63)
+        if is_after.any():
+            yield chunk.part(np.arange(np.argmax(is_after)), chunk.lost, chunk.doubts, chunk.bytes)
+            return
+        yield chunk
 
 
 def sorted_table(files: FileRows, most_bytes: int) -> pa.Table | None:
@@ -122,11 +252,7 @@ def sorted_table(files: FileRows, most_bytes: int) -> pa.Table | None:
             if size > most_bytes:
                 return None
     table = pa.Table.from_batches(batches, ROW_SCHEMA)
-    keys = [(name.removesuffix(" DESC"), "descending" if name.endswith(" DESC") else "ascending") for name in ORDER]
-    offset = ROW_SCHEMA.get_field_index("record_offset")
-    # Rows without a record offset come first, as in Spark.
-    by = table.set_column(offset, "record_offset", pc.fill_null(table.column(offset), -1))
-    return table.take(pc.sort_indices(by, sort_keys=keys))
+    return table.take(_order_of(table))
 
 
 @dataclass(frozen=True, slots=True)

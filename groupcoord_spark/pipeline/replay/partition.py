@@ -1,16 +1,17 @@
 """The replay of one offsets partition: from its kept records to the packed rows of its state and rule tables.
 
-``partition_replay`` is the function of ``groupBy(cluster, offsets_partition).applyInPandas`` in its iterator form: the records of a
-partition come in batches, and only the state of the partition stays in memory.
+``partition_replay`` is the function of ``groupBy(cluster, offsets_partition).applyInPandas`` in its iterator form, in a night as in
+``gc.replay``: the records of a partition come in batches, and only the state of the partition stays in memory.
 """
 
 from __future__ import annotations
 
 import pickle
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -25,16 +26,30 @@ from groupcoord_spark.pipeline.exchange.kept_records import (
     FACTS,
     NEW_GROUP_RECORDS,
     RECORDS,
+    REPORT,
     ROW_BYTES,
     PieceReport,
+    ShuffledRow,
     as_one,
     batches_of_size,
 )
 from groupcoord_spark.pipeline.exchange.packing import pack, unpack_batch
-from groupcoord_spark.pipeline.exchange.state_rows import COLUMNS, FIRST, LATER, TOPIC_NAMES, PartitionReport, packed_rows, state_rows
+from groupcoord_spark.pipeline.exchange.state_rows import (
+    COLUMNS,
+    FIRST,
+    LATER,
+    PARTITION_REPORT,
+    TOPIC_NAMES,
+    PartitionReport,
+    internals_of,
+    packed_rows,
+    state_rows,
+)
 from groupcoord_spark.pipeline.expiration import ExpirationJob, expirations_of
 from groupcoord_spark.pipeline.extents import CarriedState
 from groupcoord_spark.pipeline.read.carried_records import LATEST_RECORDS, TOPIC_IDS, carried_records, carried_topic_names
+from groupcoord_spark.pipeline.read.reader import ReadJob
+from groupcoord_spark.pipeline.read.rows import with_rows_read
 from groupcoord_spark.pipeline.rebalances import REBALANCES, PartitionRebalances, RebalanceJob
 from groupcoord_spark.pipeline.replay.carried_state import CarriedStateComparison, LiveKeys
 from groupcoord_spark.pipeline.replay.kept_records_replay import REPLAYED_AT_ONCE_BYTES, KeptRecordsReplay
@@ -45,23 +60,23 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
-TOPIC_NAMES_ARROW = pa.schema([("topic_id", pa.string()), ("topic", pa.string())])
-
-
 @dataclass(frozen=True, slots=True)
 class ReplayJob:
     """The same for the replay of every offsets partition of a run.
 
-    writers: number of tasks that write the state tables. carried: the latest records that the run goes on from; None: it goes on from none.
-    compared: the latest records whose state is compared with the state that the run reads; None: there is no comparison. remembered: the
-    latest records whose live keys must have left something in the logs that the run reads as a whole. writes_latest: whether the run writes
-    latest_records. health_logs: as in ReadJob.
+    expiration: None: no rule is applied; the replay then gives the tables of INTERNALS, which the rules need. writers: number of tasks that
+    write the state tables. read: how raw rows are read that come to the replay; None: none come. source: of such rows. carried: the latest
+    records that the run goes on from; None: it goes on from none. compared: the latest records whose state is compared with the state that
+    the run reads; None: there is no comparison. remembered: the latest records whose live keys must have left something in the logs that
+    the run reads as a whole. writes_latest: whether the run writes latest_records. health_logs: as in ReadJob.
     """
 
     semantics: Semantics
-    expiration: ExpirationJob
+    expiration: ExpirationJob | None
     writers: int
     rebalances: RebalanceJob
+    read: ReadJob | None = None
+    source: str = ""
     default_assignors: DefaultAssignors = KAFKAS_ASSIGNORS
     carried: CarriedState | None = None
     compared: CarriedState | None = None
@@ -82,18 +97,22 @@ def partition_replay(job: ReplayJob) -> Callable[..., Iterator[pd.DataFrame]]:
             # Return the memory that the reading tasks of this worker freed; the replay hardly needs it.
             pa.default_memory_pool().release_unused()
             is_first = False
+        cluster, offsets_partition = key[0]["cluster"], int(key[0]["offsets_partition"])
+        rows: Iterator[ShuffledRow] = chain.from_iterable(ShuffledRow.of(frame) for frame in frames)
+        if job.read is not None:
+            of_partition = replace(job.read, cluster=cluster, whole_partitions=frozenset([offsets_partition]))
+            rows = with_rows_read(rows, offsets_partition, job.source, of_partition)
         with without_collector():  # only in this block: the worker may run functions of the user later
-            yield from _replayed(job, int(key[1]), frames)
+            for row in _replayed(job, offsets_partition, rows):
+                yield pd.DataFrame([(*row, cluster)], columns=COLUMNS)
 
     # applyInPandas needs real types to recognize the iterator form, and annotations are text in this file
     replay_partition.__annotations__ = {"key": tuple[Any, ...], "frames": Iterator[pd.DataFrame], "return": Iterator[pd.DataFrame]}
     return replay_partition
 
 
-def _replayed(job: ReplayJob, offsets_partition: int, frames: Iterator[pd.DataFrame]) -> Iterator[pd.DataFrame]:
-    """Frames of REPLAYED, for one offsets partition."""
-    import pandas as pd
-
+def _replayed(job: ReplayJob, offsets_partition: int, rows: Iterable[ShuffledRow]) -> Iterator[tuple[int, int, str, bytes]]:
+    """Rows of REPLAYED without their cluster, for one offsets partition."""
     report = PartitionReport(offsets_partition)
     topic_names: dict[str, str] = {}
     replay = KeptRecordsReplay(job.semantics)
@@ -132,34 +151,30 @@ def _replayed(job: ReplayJob, offsets_partition: int, frames: Iterator[pd.DataFr
         if live_keys is not None:
             live_keys.see(batch)
 
-    for frame in frames:
-        for kind, payload, first_offset in zip(frame["kind"], frame["payload"], frame["first_offset"], strict=True):
-            if kind == RECORDS:
-                batch = unpack_batch(payload)
-                if pending_batches and sum(pending.nbytes for pending in pending_batches) + batch.nbytes > REPLAYED_AT_ONCE_BYTES:
-                    apply_pending()
-                pending_batches.append(batch)
-            elif kind == NEW_GROUP_RECORDS:
-                for rows_so_far in rebalances.apply(unpack_batch(payload)):
-                    yield pd.DataFrame([(own_writer, LATER, REBALANCES, pack(rows_so_far))], columns=COLUMNS)
-            elif kind == FACTS:
-                health.add(int(first_offset), payload)
-            else:
-                piece: PieceReport = pickle.loads(payload)
-                report.counts.add(piece.counts)
-                report.take_files(piece.files)
-                topic_names |= piece.topic_names
-                report.records_after_complete += piece.records_after_complete
-                report.records_from_history += piece.records_from_history
-                report.warnings += piece.warnings
-                report.refusals += piece.refusals
+    for kind, payload, first_offset in rows:
+        if kind == RECORDS:
+            batch = unpack_batch(payload)
+            if pending_batches and sum(pending.nbytes for pending in pending_batches) + batch.nbytes > REPLAYED_AT_ONCE_BYTES:
+                apply_pending()
+            pending_batches.append(batch)
+        elif kind == NEW_GROUP_RECORDS:
+            for rows_so_far in rebalances.apply(unpack_batch(payload)):
+                yield own_writer, LATER, REBALANCES, pack(rows_so_far)
+        elif kind == FACTS:
+            health.add(first_offset, payload)
+        elif kind == REPORT:
+            piece: PieceReport = pickle.loads(payload)
+            report.take_piece(piece)
+            topic_names |= piece.topic_names
+        else:
+            yield own_writer, LATER, kind, payload
     if pending_batches:
         apply_pending()
     for last_rows in rebalances.finish():
-        yield pd.DataFrame([(own_writer, LATER, REBALANCES, pack(last_rows))], columns=COLUMNS)
+        yield own_writer, LATER, REBALANCES, pack(last_rows)
     state = replay.coordinator.finish()
-    expirations = expirations_of(state, job.expiration, replay.type_0_offsets())
-    rows = state_rows(state, expirations, job.default_assignors)
+    expirations = None if job.expiration is None else expirations_of(state, job.expiration, replay.type_0_offsets())
+    tables = state_rows(state, expirations, job.default_assignors)
     new_warnings = list((Counter(state.warnings()) - given).elements())
     report.refusals += sum(warning.is_refusal for warning in new_warnings)
     if comparison is not None:
@@ -168,27 +183,32 @@ def _replayed(job: ReplayJob, offsets_partition: int, frames: Iterator[pd.DataFr
         new_warnings += differences
     if live_keys is not None:
         report.vanished = live_keys.vanished(replay)
-    rows["warnings"] = new_warnings
+    tables["warnings"] = new_warnings
     report.health = health.facts(job.health_logs.get(offsets_partition))
     report.open_producers = frozenset(replay.open_since)
     report.live_keys, report.first_open_offset = replay.live_keys, replay.first_open_offset
-    report.groups, report.offsets = len(rows["groups"]), len(rows["committed_offsets"])
-    report.expired_offsets = sum(row.expired for row in expirations.offsets)
-    report.removed_groups = sum(row.removed for row in expirations.groups)
+    report.groups, report.offsets = len(tables["groups"]), len(tables["committed_offsets"])
+    if expirations is not None:
+        report.expired_offsets = sum(row.expired for row in expirations.offsets)
+        report.removed_groups = sum(row.removed for row in expirations.groups)
     report.warnings += len(new_warnings)
     all_topic_names = {**topic_names, **state.topic_names}
     if job.writes_latest:
         latest_batch = latest.reduced(replay)
         report.latest_records = latest_batch.num_rows
         for part in batches_of_size([latest_batch], ROW_BYTES):
-            yield pd.DataFrame([_row_of_next_night(own_writer, offsets_partition, LATEST_RECORDS, part)], columns=COLUMNS)
-        names = pa.RecordBatch.from_pydict({"topic_id": [*all_topic_names], "topic": [*all_topic_names.values()]}, TOPIC_NAMES_ARROW)
-        if names.num_rows:
-            yield pd.DataFrame([_row_of_next_night(own_writer, offsets_partition, TOPIC_IDS, names)], columns=COLUMNS)
-    for kind, payload in packed_rows(report, rows, all_topic_names):
-        writers = range(job.writers) if kind == TOPIC_NAMES else [own_writer]
-        place = FIRST if kind == TOPIC_NAMES else LATER
-        yield pd.DataFrame([(writer, place, kind, payload) for writer in writers], columns=COLUMNS)
+            yield _row_of_next_night(own_writer, offsets_partition, LATEST_RECORDS, part)
+        if all_topic_names:
+            names = pa.RecordBatch.from_arrays([pa.array(all_topic_names), pa.array(all_topic_names.values())], ["topic_id", "topic"])
+            yield _row_of_next_night(own_writer, offsets_partition, TOPIC_IDS, names)
+    for writer in range(job.writers) if all_topic_names else ():
+        yield writer, FIRST, TOPIC_NAMES, pickle.dumps(all_topic_names)
+    yield own_writer, LATER, PARTITION_REPORT, pickle.dumps(report)
+    if expirations is None:
+        for name, internals in internals_of(state, replay.type_0_offsets()).items():
+            yield own_writer, LATER, name, pickle.dumps(internals)
+    for name, payload in packed_rows(offsets_partition, tables):
+        yield own_writer, LATER, name, payload
 
 
 def carried_by(carried: CarriedState | None, offsets_partition: int) -> CarriedState | None:

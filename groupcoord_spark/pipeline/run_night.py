@@ -38,12 +38,13 @@ from groupcoord_spark.pipeline.worker_daemon import WORKER_DAEMON
 from groupcoord_spark.properties import read_properties
 from groupcoord_spark.protocol import fast_path
 from groupcoord_spark.sources.end_offsets import EndOffsets, changed_at_ms, read_end_offsets
-from groupcoord_spark.sources.frames import SOURCE, readable
+from groupcoord_spark.sources.frames import SOURCE, frame_of_delta, readable
 from groupcoord_spark.sources.inputs import kind_of
 from groupcoord_spark.sources.live import FALLBACK_VERSION, KAFKA_CONNECTOR, live_topic, log_extents_of
 from groupcoord_spark.sources.rows import InputKind
+from groupcoord_spark.sources.tables import needs_sparks_reader
 from groupcoord_spark.spark.failures import own_errors
-from groupcoord_spark.spark.session import metastore_settings, session, session_ends_with_block
+from groupcoord_spark.spark.session import DAEMON, PACKAGES, delta_settings, metastore_settings, session, session_ends_with_block
 from groupcoord_spark.spark.stage_names import describe_job
 from groupcoord_spark.warehouse.location import first_line, locate
 from groupcoord_spark.warehouse.maintenance import FEW_BYTES, Upkeep, maintain
@@ -246,11 +247,13 @@ class _Night:
                 rows = plan_live_rows(spark, topic, warehouse, cluster=self.cluster, goes_on=goes_on)
             progress.end(rows=rows.rows)
             return spark, rows.log, rows
-        if self.frame is not None:
-            spark = self._session()
+        accept_empty = EMPTY in self.request.accepted
+        if self.frame is not None or (self.kind is InputKind.DELTA and needs_sparks_reader(inputs)):
+            spark = self._session(with_delta=True)
             progress.begin("look at the rows")
             with describe_job(spark, "nightly", "look at the rows"):
-                rows = plan_frame_rows(self.frame, warehouse, cluster=self.cluster, accept_empty=EMPTY in self.request.accepted)
+                frame = frame_of_delta(spark, inputs) if self.frame is None else self.frame
+                rows = plan_frame_rows(frame, warehouse, cluster=self.cluster, accept_empty=accept_empty, kind=self.kind, inputs=inputs)
             progress.end(rows=rows.rows)
             return spark, rows.log, rows
         progress.begin("plan")
@@ -267,22 +270,21 @@ class _Night:
         spark = self._session()
         progress.begin("look at the rows")
         with describe_job(spark, "nightly", "look at the rows"):
-            rows = plan_file_rows(
-                spark, files, warehouse, cluster=self.cluster, goes_on=goes_on, accept_empty=EMPTY in self.request.accepted
-            )
+            rows = plan_file_rows(spark, files, warehouse, cluster=self.cluster, goes_on=goes_on, accept_empty=accept_empty)
         progress.end(rows=rows.rows)
         return spark, rows.log, rows
 
-    def _session(self, *, packages: str | None = None, is_older: bool = False) -> SparkSession:
+    def _session(self, *, packages: str | None = None, is_older: bool = False, with_delta: bool = False) -> SparkSession:
         if self.spark is not None:
             return self.spark
         if is_older:
             self.progress.begin("with an older connector")
         else:
             self.progress.begin("start Spark")
-        settings = {} if packages is None else {"spark.jars.packages": packages}
-        settings = settings if self.database is None else metastore_settings(settings)
-        spark = session(show_output=self.show_output, settings=settings, daemon=WORKER_DAEMON)
+        settings = {DAEMON: WORKER_DAEMON, **(delta_settings() if with_delta else {})}
+        if packages is not None:
+            settings[PACKAGES] = packages
+        spark = session(show_output=self.show_output, settings=settings if self.database is None else metastore_settings(settings))
         self.progress.end()
         if fast_path.compiles_first():
             self.progress.remark(

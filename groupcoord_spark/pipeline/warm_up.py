@@ -30,7 +30,7 @@ def make_archive(progress: Progress) -> Path:
     none, and as ``session`` does.
     """
     from groupcoord_spark.spark.failures import own_errors
-    from groupcoord_spark.spark.session import SETTINGS, session
+    from groupcoord_spark.spark.session import DAEMON, SETTINGS, session
 
     target = archive()
     new = target.with_name(f"{target.name}.{os.getpid()}")
@@ -43,7 +43,8 @@ def make_archive(progress: Progress) -> Path:
     java_options = "spark.driver.extraJavaOptions"
     try:
         progress.begin("start Spark")
-        spark = session(settings={java_options: f'{SETTINGS[java_options]} "-XX:ArchiveClassesAtExit={new}" {QUIET}'}, daemon=WORKER_DAEMON)
+        options = f'{SETTINGS[java_options]} "-XX:ArchiveClassesAtExit={new}" {QUIET}'
+        spark = session(settings={java_options: options, DAEMON: WORKER_DAEMON})
         java = spark.sparkContext._gateway.proc  # type: ignore[union-attr]
         _small_run(spark, progress)
         progress.begin("write the archive")

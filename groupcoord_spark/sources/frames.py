@@ -8,9 +8,12 @@ frame has both, a name of the second kind counts, because in decoded records ``t
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from functools import reduce
 from typing import TYPE_CHECKING, Any, Final
 
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.types import (
@@ -27,13 +30,14 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from groupcoord_spark.errors import UsageError
+from groupcoord_spark.errors import InputError, UsageError
 from groupcoord_spark.log.files.broker_files import OFFSETS_TOPIC
+from groupcoord_spark.log.files.storage import first_line, shown
 from groupcoord_spark.protocol.record_types import NO_LEADER_EPOCH, NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_TIMESTAMP, MarkerType
 from groupcoord_spark.sources.rows import ROW_SCHEMA, UNKNOWN_PARTITION
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column
+    from pyspark.sql import Column, SparkSession
 
 DEFAULT_CLUSTER: Final = "default"
 SOURCE: Final = "DataFrame"
@@ -151,6 +155,24 @@ def raw_rows(frame: DataFrame) -> DataFrame:
         .withColumn("offsets_partition", F.when(has_partition, F.col("offsets_partition")).otherwise(UNKNOWN_PARTITION))
         .withColumn("record_offset", F.when(has_offset, F.col("record_offset")))
     )
+
+
+def frame_of_delta(spark: SparkSession, inputs: Sequence[str]) -> DataFrame:
+    """The rows of Delta tables at their newest version, as Spark's Delta reader gives them, with their place in the files.
+
+    Raises InputError where the session has no Delta reader, or the reader cannot read the tables.
+    """
+    try:
+        frames = [
+            spark.read.format("delta").load(given).withColumns({"source": F.lit(shown(given)), "position": F.lit(None).cast(LongType())})
+            for given in inputs
+        ]
+    except (PySparkException, Py4JError) as error:
+        raise InputError(
+            f"{', '.join(map(shown, inputs))}: this Delta table has deleted rows or renamed columns, which only Spark's Delta reader knows,"
+            f" and this session cannot read it: {first_line(error)} Give it Delta's package, as conf/spark-local.conf shows."
+        ) from error
+    return reduce(lambda one, other: one.unionByName(other, allowMissingColumns=True), frames)
 
 
 def tells_transactions(frame: DataFrame) -> bool:

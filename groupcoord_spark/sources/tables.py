@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, groupby
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from urllib.parse import unquote
 
 import numpy as np
@@ -30,6 +30,9 @@ from groupcoord_spark.log.files.storage import Location, first_line, shown, side
 from groupcoord_spark.protocol.record_types import NO_LEADER_EPOCH, NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_TIMESTAMP
 from groupcoord_spark.sources.inputs import below, data_files
 from groupcoord_spark.sources.rows import EVERY_ROW, NO_ROWS, UNKNOWN_PARTITION, Extent, RowBatch, RowFilter, control_type_name, row_batch
+
+if TYPE_CHECKING:
+    from deltalake import DeltaTable
 
 PIECE_BYTES: Final = 64 << 20
 """Bytes of row groups in one piece, about."""
@@ -135,26 +138,23 @@ def plan_delta(inputs: Sequence[str]) -> list[TablePiece]:
 
     Raises InputError for a table that cannot be opened, or that its Parquet files alone do not tell (deleted rows, renamed columns).
     """
-    from deltalake import DeltaTable
     from deltalake.exceptions import DeltaError
 
     pieces: list[TablePiece | None] = []
     to_open: list[tuple[Location, Constants]] = []
     for given in inputs:
         top = Location.of(given)
+        table = _delta_table(top)
+        if what := _not_in_its_files(table):
+            raise InputError(
+                f"{top.shown}: this Delta table {what}, and its files alone do not tell its rows. Read it with `groupcoord nightly`, or"
+                " write it to Parquet with Spark."
+            )
         try:
-            table = DeltaTable(top.uri)
-            mapping = table.metadata().configuration.get("delta.columnMapping.mode", "none")
-            has_deletions = "deletionVectors" in (table.protocol().reader_features or []) and pa.table(table.deletion_vectors()).num_rows
             actions = pa.table(table.get_add_actions(flatten=True)).to_pylist()
             names = [column.name for column in table.schema().fields]
         except (DeltaError, OSError, ValueError) as error:
             raise InputError(f"{top.shown}: the Delta table cannot be opened: {first_line(error)}.") from error
-        if mapping != "none" or has_deletions:
-            what = "renames columns (delta.columnMapping.mode)" if mapping != "none" else "marks rows as deleted (deletion vectors)"
-            raise InputError(
-                f"{top.shown}: this Delta table {what}, and its files alone do not tell its rows. Write it to Parquet with Spark."
-            )
         chosen = _chosen(names, top.shown) if actions else {}
         for action in sorted(actions, key=lambda action: str(action["path"])):
             values = {name.removeprefix("partition."): value for name, value in action.items() if name.startswith("partition.")}
@@ -166,6 +166,30 @@ def plan_delta(inputs: Sequence[str]) -> list[TablePiece]:
                 to_open.append((file, constants))
     row_groups = iter(_row_groups_of(to_open))
     return [opened for piece in pieces for opened in ([piece] if piece is not None else next(row_groups))]
+
+
+def needs_sparks_reader(inputs: Sequence[str]) -> bool:
+    """Whether the files of one of the Delta tables do not tell its rows. Raises InputError for a table that cannot be opened."""
+    return any(_not_in_its_files(_delta_table(Location.of(given))) for given in inputs)
+
+
+def _delta_table(top: Location) -> DeltaTable:
+    from deltalake import DeltaTable
+    from deltalake.exceptions import DeltaError
+
+    try:
+        return DeltaTable(top.uri)
+    except (DeltaError, OSError, ValueError) as error:
+        raise InputError(f"{top.shown}: the Delta table cannot be opened: {first_line(error)}.") from error
+
+
+def _not_in_its_files(table: DeltaTable) -> str | None:
+    """What the Delta log says of the rows and its Parquet files do not; None: they tell all."""
+    if table.metadata().configuration.get("delta.columnMapping.mode", "none") != "none":
+        return "renames columns (delta.columnMapping.mode)"
+    if "deletionVectors" in (table.protocol().reader_features or []) and pa.table(table.deletion_vectors()).num_rows:
+        return "marks rows as deleted (deletion vectors)"
+    return None
 
 
 def _piece_of_action(file: Location, action: Mapping[str, Any], constants: Constants, chosen: Mapping[str, str]) -> TablePiece | None:

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 DELTA_PACKAGE = "io.delta:delta-spark_4.1_2.13:4.4.0"
 PACKAGES = "spark.jars.packages"
 DAEMON = "spark.python.daemon.module"
+"""The module that starts the Python workers. Given among the settings of a session, it counts for one on this machine."""
 OLDEST_JAVA = 17
 LEAST_TEMPORARY_BYTES = 8 << 20
 """Less room for temporary files than the smallest run needs."""
@@ -59,15 +60,12 @@ SETTINGS = {
 }
 
 
-def session(
-    *, with_delta: bool = False, show_output: bool = False, settings: Mapping[str, str] | None = None, daemon: str | None = None
-) -> SparkSession:
+def session(*, with_delta: bool = False, show_output: bool = False, settings: Mapping[str, str] | None = None) -> SparkSession:
     """The session to work in: spark-submit's or the notebook's own when there is one, else a new one on ``local[*]``.
 
     with_delta: Spark's own Delta reader is on the class path (it is fetched by its Maven coordinates unless ``spark.jars`` names it);
     the nightly does not need it for segments. show_output: what Java itself prints goes to stdout and stderr, where it otherwise goes to a
-    file that is kept only if Java fails. settings: more Spark settings, for a new session only. daemon: the module that starts the Python
-    workers of a new local session; None: Spark's own. On a cluster the package may reach the workers after their daemon has started.
+    file that is kept only if Java fails. settings: more Spark settings, for a new session only.
     Raises GroupcoordError when there is no Java, or one older than 17, and when Spark does not start.
     """
     from pyspark.sql import SparkSession
@@ -76,8 +74,7 @@ def session(
     if active is not None:
         return active
     with _own_handler_of_interrupts():
-        of_daemon = {} if daemon is None else {DAEMON: daemon}
-        return _new_session(SparkSession.builder.appName("groupcoord"), with_delta, show_output, {**of_daemon, **(settings or {})})
+        return _new_session(SparkSession.builder.appName("groupcoord"), with_delta, show_output, settings or {})
 
 
 def _new_session(builder: SparkSession.Builder, with_delta: bool, show_output: bool, settings: Mapping[str, str]) -> SparkSession:
@@ -114,7 +111,7 @@ def _wanted(with_delta: bool, settings: Mapping[str, str]) -> dict[str, str]:
     if with_delta:
         wanted |= delta_settings()
     wanted |= settings
-    if not wanted["spark.master"].startswith("local"):
+    if not wanted["spark.master"].startswith("local"):  # the package may reach the workers after their daemon has started
         wanted.pop(DAEMON, None)
     if "delta-spark" in wanted.get("spark.jars", ""):  # with Maven coordinates too, Spark would use the network
         wanted.pop("spark.jars.packages", None)

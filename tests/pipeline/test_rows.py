@@ -14,13 +14,14 @@ from groupcoord_spark.cli.progress import StageLines
 from groupcoord_spark.coordinator.semantics import JAVA
 from groupcoord_spark.errors import InputError, UsageError
 from groupcoord_spark.log import Chunk, RecordMark, record_crc
+from groupcoord_spark.pipeline.exchange.kept_records import KEPT, SHUFFLED, kept_columns, shuffled_row, shuffled_rows
 from groupcoord_spark.pipeline.extents import Until
 from groupcoord_spark.pipeline.night import run_nightly
 from groupcoord_spark.pipeline.plan.evidence import Evidence
 from groupcoord_spark.pipeline.plan.input_rows import plan_file_rows, row_plan
 from groupcoord_spark.pipeline.plan.row_overview import RowOverview
 from groupcoord_spark.pipeline.read import rows as pipeline_rows
-from groupcoord_spark.pipeline.read.rows import FileRows, chunks_by_partition, plan_files, sorted_table
+from groupcoord_spark.pipeline.read.rows import FileRows, chunks_by_partition, packed_rows, plan_files, rows_in_order, sorted_table
 from groupcoord_spark.pipeline.run import RunRequest, Summary
 from groupcoord_spark.sources.inputs import kind_of
 from groupcoord_spark.sources.rows import ROW_SCHEMA, InputKind, RowBatch
@@ -108,6 +109,39 @@ class TestChunks:
         assert (nowhere.source, nowhere.position, nowhere.value, nowhere.detail) == ("f", 3, b"line", "why")
         assert [each.record_offset for chunk in found[4] for each in chunk.lost] == [None]
         assert [offset for chunk in found[4] for offset in chunk.records.record_offset.tolist()] == [0]
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_rows_of_many_tasks_in_any_order_are_merged_in_the_order_of_their_offsets(monkeypatch, seed):
+    """Pieces overlap, rows are there twice, and the merge holds more than it gives: small limits make it cut everywhere."""
+    numbers = random.Random(seed)
+    for limit in ("HELD_BYTES", "PIECE_BYTES", "CHUNK_BYTES"):
+        monkeypatch.setattr(pipeline_rows, limit, numbers.randrange(200, 6_000))
+    every = [row(offset, b"v%d" % offset, partition=offset % 3, cluster="ab"[offset % 2]) for offset in range(400)]
+    every += [*numbers.sample(every, 30), row(None, b"line", -1, fault="row_malformed", detail="why", cluster="a")]
+    if seed:  # the first one: as a log is written
+        numbers.shuffle(every)
+    tasks = [table(*every[begin : begin + 150]) for begin in range(0, len(every), 150)]
+    packed = [batch for task in tasks for batch in packed_rows(None)(task.to_batches(max_chunksize=20))]
+    found = []
+    for place, pieces in pa.Table.from_batches(packed).sort_by("first_offset").to_pandas().groupby(["cluster", "offsets_partition"]):
+        in_order = list(rows_in_order(zip(pieces["first_offset"], pieces["payload"], strict=True)))
+        offsets = [offset for batch in in_order for offset in batch["record_offset"].to_pylist()]
+        assert offsets == sorted(offsets, key=lambda offset: -1 if offset is None else offset), seed
+        found += [(*place, offset) for offset in offsets]
+        assert {name for batch in in_order for name in batch["cluster"].to_pylist()} == {place[0]}
+    assert sorted(found, key=str) == sorted(((r["cluster"], r["offsets_partition"], r["record_offset"]) for r in every), key=str), seed
+    assert len(packed) > 10
+
+
+def test_kept_records_between_two_stages_have_named_columns_for_who_looks(spark):
+    records = pa.RecordBatch.from_pylist([{**dict.fromkeys(KEPT.names), "record_offset": 2**60 + 1, "key": b"k", "decodes": True}], KEPT)
+    (batch,) = shuffled_rows("main", 7, "records", [records])
+    other = shuffled_row("main", 7, -1, "report", b"")
+    shuffled = spark.createDataFrame(pa.Table.from_batches([batch, other]), SHUFFLED)
+    found = kept_columns(shuffled)
+    assert found.columns == ["cluster", "offsets_partition", *KEPT.names]
+    assert [(*tuple(each)[:3], each.key, each.value) for each in found.collect()] == [("main", 7, 2**60 + 1, b"k", None)]
 
 
 def test_of_rows_with_one_offset_the_newest_is_taken_and_then_the_one_that_knows_its_producer(tmp_path):

@@ -76,6 +76,30 @@ def test_a_night_over_a_dataframe_goes_on_from_the_night_before(
 
 
 @pytest.mark.spark
+def test_a_delta_table_with_deleted_rows_and_renamed_columns_is_read_as_it_is(spark_with_delta: SparkSession, tmp_path: Path) -> None:
+    """Deletion vectors and column mapping: the files have rows that are gone and names that nobody gave."""
+    table = str(tmp_path / "bronze")
+    places = "offsets_partition AS partition, record_offset AS offset"
+    records = raw(spark_with_delta, SAMPLE_LOGS).selectExpr("key", "value", *places.split(", "), "record_timestamp_ms AS timestamp")
+    (
+        records.withColumnRenamed("value", "payload")
+        .repartition(2)
+        .write.format("delta")
+        .option("delta.enableDeletionVectors", "true")
+        .option("delta.columnMapping.mode", "name")
+        .save(table)
+    )
+    spark_with_delta.sql(f"ALTER TABLE delta.`{table}` RENAME COLUMN payload TO value")
+    spark_with_delta.sql(f"DELETE FROM delta.`{table}` WHERE partition = 0 AND offset >= 5")
+    left = records.where("partition <> 0 OR offset < 5")
+    summary = gc.run_night(table, tmp_path / "w", cluster="sample", as_of=AS_OF, spark=spark_with_delta)
+    of_frame = gc.run_night(left, tmp_path / "of-frame", cluster="sample", as_of=AS_OF)
+    assert (summary.input_kind, summary.records_read) == ("delta", of_frame.records_read) == ("delta", left.count())
+    rows = [tables_of(tmp_path / place)["committed_offsets"] for place in ("w", "of-frame")]
+    assert rows[0] == rows[1] != []
+
+
+@pytest.mark.spark
 def test_the_examples_of_the_reference_page_run(spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     root = Path(__file__).parents[2]
     page = (root / "docs" / "reference" / "python.md").read_text(encoding="utf-8")

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from groupcoord_spark.errors import BadCopyError, InputError, UsageError
 from groupcoord_spark.log import LogPlan, PartitionLog, PlacedDoubt, RecordMark
 from groupcoord_spark.log.files.storage import shown
 from groupcoord_spark.log.partition_count import best_partition_count
+from groupcoord_spark.pipeline.exchange.kept_records import SHUFFLED
 from groupcoord_spark.pipeline.plan.carry_over import ends_of_last_night
 from groupcoord_spark.pipeline.plan.earlier_runs import PartitionHistory, last_nights, remembered_offsets
 from groupcoord_spark.pipeline.plan.evidence import Evidence
@@ -42,6 +46,9 @@ _NO_NAME: Final = "default"
 FrameFrom = Callable[[Mapping[int, int]], "DataFrame"]
 """By offsets partition the record offset up to which an earlier run has read it -> a frame of the rows past that, with ROW_COLUMNS."""
 
+Pack = Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
+"""Batches of ROW_SCHEMA -> batches of SHUFFLED."""
+
 
 @dataclass(frozen=True, slots=True)
 class RowPlan:
@@ -52,6 +59,7 @@ class RowPlan:
         lacks: what the input does not contain.
         rows, faults: number of rows, and of rows that are no records.
         frame_from: the rows of the cluster that an earlier run has not read, unsorted.
+        packed_from: the same rows as a frame of SHUFFLED, packed by the function where they are read.
         places_from: the same rows; other columns than those of the place need not be filled.
         evidence: some records of each offsets partition.
         placed_groups: (hash of the group id, offsets partition of the group) of some groups.
@@ -65,6 +73,7 @@ class RowPlan:
     partition_count: int
     rows: int
     frame_from: FrameFrom
+    packed_from: Callable[[Mapping[int, int], Pack], DataFrame]
     places_from: FrameFrom
     evidence: Mapping[int, Evidence] = field(default_factory=dict)
     placed_groups: Sequence[tuple[int, int]] = ()
@@ -107,23 +116,29 @@ def plan_file_rows(
     if overview is None:
         overview = overview_of_files(spark, files, RowFilter(offsets=remembered_offsets(nights.values())))
 
-    def frame_from(offsets: Mapping[int, int]) -> DataFrame:
-        return file_frame(spark, files, offsets)
+    def files_from(offsets: Mapping[int, int], pack: Pack | None = None, *, only_places: bool = False) -> DataFrame:
+        return file_frame(spark, files, offsets, pack, only_places=only_places)
 
-    def places_from(offsets: Mapping[int, int]) -> DataFrame:
-        return file_frame(spark, files, offsets, only_places=True)
-
-    return row_plan(files.kind, files.inputs, overview, frame_from, places_from=places_from, cluster=cluster, accept_empty=accept_empty)
+    return row_plan(files.kind, files.inputs, overview, files_from, cluster=cluster, accept_empty=accept_empty, is_of_files=True)
 
 
-def plan_frame_rows(frame: DataFrame, warehouse: str, *, cluster: str | None, accept_empty: bool = False) -> RowPlan:
-    """The plan of a run that reads a DataFrame of the user. Raises as ``row_plan`` does, and UsageError as ``raw_rows`` does.
+def plan_frame_rows(
+    frame: DataFrame,
+    warehouse: str,
+    *,
+    cluster: str | None,
+    accept_empty: bool = False,
+    kind: InputKind = InputKind.DATAFRAME,
+    inputs: Sequence[str] = (SOURCE,),
+) -> RowPlan:
+    """The plan of a run that reads a DataFrame. Raises as ``row_plan`` does, and UsageError as ``raw_rows`` does.
 
     Args:
         frame: with the columns of Spark's Kafka source, or those of the source ``consumer_offsets``.
         warehouse: whose last nights tell which records to look for.
         cluster: the name from the user.
         accept_empty: without any row the plan is one without partitions.
+        kind, inputs: what the frame was read from; a DataFrame of the user.
     """
     rows = raw_rows(frame)
     remembered = remembered_offsets(last_nights(warehouse).values())
@@ -132,7 +147,7 @@ def plan_frame_rows(frame: DataFrame, warehouse: str, *, cluster: str | None, ac
     overview.without_transactions = 0 if tells_transactions(frame) else number
     overview.without_timestamps = 0 if columns & {"timestamp", "record_timestamp_ms"} else number
     overview.without_leader_epochs = 0 if "leader_epoch" in columns else number
-    return row_plan(InputKind.DATAFRAME, [SOURCE], overview, partial(rows_from, rows), cluster=cluster, accept_empty=accept_empty)
+    return row_plan(kind, inputs, overview, partial(rows_from, rows), cluster=cluster, accept_empty=accept_empty)
 
 
 def rows_from(frame: DataFrame, end_offsets: Mapping[int, int]) -> DataFrame:
@@ -183,17 +198,17 @@ def row_plan(
     kind: InputKind,
     inputs: Sequence[str],
     overview: RowOverview,
-    frame_from: FrameFrom,
+    frame_from: Callable[..., DataFrame],
     *,
-    places_from: FrameFrom | None = None,
     cluster: str | None,
     ends: Mapping[int, int] | None = None,
     accept_empty: bool = False,
+    is_of_files: bool = False,
 ) -> RowPlan:
     """The plan of a run, from the overview of its rows.
 
     Args:
-        places_from: as in RowPlan; None: ``frame_from`` gives them.
+        frame_from: a FrameFrom; with ``is_of_files`` it also takes a Pack, and ``only_places``.
         cluster: the name from the user. If the rows name several clusters, only rows of this cluster are read; if they name one, all rows
             are read, whatever its name.
         ends: end offset of every partition of the topic, where this is known.
@@ -251,12 +266,14 @@ def row_plan(
     hashes = [(group_hash, number) for number, partition in partitions.items() for group_hash in partition.hashes]
     lowest = max(partitions, default=0) + 1
 
-    def of_cluster(rows_from: FrameFrom) -> FrameFrom:
-        def chosen_from(offsets: Mapping[int, int]) -> DataFrame:
-            frame = rows_from(offsets)
-            return frame.where((frame["cluster"] == chosen_cluster) | frame["fault"].isNotNull())
+    def chosen_from(offsets: Mapping[int, int], **only: bool) -> DataFrame:
+        frame = frame_from(offsets, **only)
+        return frame if chosen_cluster is None else frame.where((frame["cluster"] == chosen_cluster) | frame["fault"].isNotNull())
 
-        return rows_from if chosen_cluster is None else chosen_from
+    def packed_from(offsets: Mapping[int, int], pack: Pack) -> DataFrame:
+        if not is_of_files:
+            return chosen_from(offsets).mapInArrow(pack, SHUFFLED)
+        return frame_from(offsets, pack if chosen_cluster is None else lambda batches: pack(_of_cluster(batches, chosen_cluster)))
 
     named = names[0] if len(names) == 1 and names[0] != _NO_NAME else chosen_cluster
     return RowPlan(
@@ -265,12 +282,20 @@ def row_plan(
         lacks,
         len(ends) if ends else best_partition_count(hashes, lowest),
         sum(partition.rows for partition in partitions.values()) + overview.faults,
-        of_cluster(frame_from),
-        of_cluster(places_from or frame_from),
+        chosen_from,
+        packed_from,
+        partial(chosen_from, only_places=True) if is_of_files else chosen_from,
         {number: partition.shown() for number, partition in partitions.items()},
         hashes,
         overview.faults,
     )
+
+
+def _of_cluster(batches: Iterable[pa.RecordBatch], cluster: str) -> Iterator[pa.RecordBatch]:
+    """The rows of the cluster, and those that are no records."""
+    for batch in batches:
+        is_of_cluster = pc.fill_null(pc.equal(batch.column("cluster"), cluster), False)
+        yield batch.filter(pc.or_(is_of_cluster, batch.column("fault").is_valid()))
 
 
 def _no_records(source: str, overview: RowOverview) -> str:

@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 
 from groupcoord_spark.log import Chunk, Lost, PlacedDoubt, Records
 from groupcoord_spark.pipeline.division import Division
-from groupcoord_spark.pipeline.exchange.kept_records import ROWS, ShuffledRow, as_one, batches_of_size, records_of, shuffled_row
+from groupcoord_spark.pipeline.exchange.kept_records import ROWS, SHUFFLED, ShuffledRow, as_one, batches_of_size, records_of, shuffled_row
 from groupcoord_spark.pipeline.exchange.packing import pack, unpack_batch
 from groupcoord_spark.pipeline.exchange.task_files import TaskRows
 from groupcoord_spark.pipeline.extents import Until
@@ -96,8 +96,15 @@ def read_piece(piece: RowPiece, wanted: RowFilter = EVERY_ROW, *, only_places: b
     return read_table(piece, wanted, only_places=only_places) if isinstance(piece, TablePiece) else map(wanted.filtered, read_lines(piece))
 
 
-def file_frame(spark: SparkSession, files: FileRows, end_offsets: Mapping[int, int], *, only_places: bool = False) -> DataFrame:
-    """A frame of the rows that an earlier run has not read, with ROW_COLUMNS.
+def file_frame(
+    spark: SparkSession,
+    files: FileRows,
+    end_offsets: Mapping[int, int],
+    pack: Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]] | None = None,
+    *,
+    only_places: bool = False,
+) -> DataFrame:
+    """A frame of the rows that an earlier run has not read, with ROW_COLUMNS; or of SHUFFLED, where ``pack`` packs them as they are read.
 
     end_offsets: offsets partition -> record offset up to which the earlier run has read the partition; {}: every row is in the frame.
     only_places: columns other than those of the place need not be filled.
@@ -112,7 +119,8 @@ def file_frame(spark: SparkSession, files: FileRows, end_offsets: Mapping[int, i
                     yield rows.rows
 
     tasks = Division.of(spark).row_tasks(sum(piece.size for piece in pieces), len(pieces))
-    return spark.range(0, len(pieces), 1, tasks).mapInArrow(read, ROW_COLUMNS)
+    numbers = spark.range(0, len(pieces), 1, tasks)
+    return numbers.mapInArrow(read, ROW_COLUMNS) if pack is None else numbers.mapInArrow(lambda batches: pack(read(batches)), SHUFFLED)
 
 
 def packed_rows(cluster: str | None) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:

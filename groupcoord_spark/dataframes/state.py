@@ -17,13 +17,7 @@ from groupcoord_spark.dataframes.partitions import kept, replayed_frame
 from groupcoord_spark.dataframes.rows_of_tables import frame_of, plain_frame_of, schema_of
 from groupcoord_spark.errors import UsageError
 from groupcoord_spark.moments import Moment, milliseconds_of
-from groupcoord_spark.pipeline.exchange.state_rows import (
-    KEPT_GROUPS,
-    PARTITION_REPORT,
-    TOPIC_NAMES,
-    TYPE_0_OFFSETS,
-    PartitionReport,
-)
+from groupcoord_spark.pipeline.exchange.state_rows import KEPT_GROUPS, PARTITION_REPORT, TOPIC_NAMES, TYPE_0_OFFSETS, PartitionReport
 from groupcoord_spark.pipeline.extents import Until
 from groupcoord_spark.pipeline.plan.input_rows import TRANSACTIONS_UNKNOWN
 from groupcoord_spark.sources.frames import tells_transactions

@@ -25,19 +25,12 @@ from groupcoord_spark.log import LogPlan, Segment
 from groupcoord_spark.log.files.storage import shown
 from groupcoord_spark.pipeline.division import Division
 from groupcoord_spark.pipeline.exchange.kept_records import SHUFFLED
-from groupcoord_spark.pipeline.exchange.state_rows import REPLAYED, WRITTEN, PartitionReport
+from groupcoord_spark.pipeline.exchange.state_rows import COLUMNS, REPLAYED, WRITTEN, PartitionReport
 from groupcoord_spark.pipeline.expiration import ExpirationJob
 from groupcoord_spark.pipeline.extents import HistoryPiece
 from groupcoord_spark.pipeline.health_rows import TOPIC_HEALTH, health_rows
 from groupcoord_spark.pipeline.log_directory import BesideTheOffsets, read_beside_the_offsets
-from groupcoord_spark.pipeline.outcome import (
-    driver_rows,
-    files_by_table,
-    history_ends,
-    run_row,
-    settings_for_next_night,
-    summary_of,
-)
+from groupcoord_spark.pipeline.outcome import driver_rows, files_by_table, history_ends, run_row, settings_for_next_night, summary_of
 from groupcoord_spark.pipeline.plan.earlier_runs import state_versions_at_history_end
 from groupcoord_spark.pipeline.plan.file_ranges import split_large_segments
 from groupcoord_spark.pipeline.plan.guards import judge_what_was_read
@@ -132,21 +125,19 @@ def read(spark: SparkSession, planned: NightPlan, tasks: Tasks, job: ReadJob, st
 def replay(kept: DataFrame, job: ReplayJob, tasks: int | None, stages: StageNames = UNNAMED) -> DataFrame:
     """A frame of REPLAYED: the rows of the tables, from a frame of SHUFFLED. tasks: None: Spark decides.
 
-    The key is one column: of several, Spark folds a constant one away, no longer sees that the rows are sorted by the others, and sorts
-    them again by those alone; where that sort spills, the records lose their order.
+    The rows of a group come in the order of the one sort. Spark would sort again, by the key alone, and lose that order where it spills, if
+    it knew that a column of the key is constant. It cannot know: the columns come out of a function, also where a frame has one cluster.
     """
-    from pyspark.sql import functions as f
-
-    rows = kept.select(f.struct("cluster", "offsets_partition").alias("place"), "first_offset", "kind", "payload")
-    rows = rows.repartition("place") if tasks is None else rows.repartition(tasks, "place")
-    by_place = rows.sortWithinPartitions("place", "first_offset").groupBy("place")
-    return by_place.applyInPandas(stages.groups_followed_by("write", partition_replay(job)), REPLAYED)
+    place = ("cluster", "offsets_partition")
+    rows = kept.repartition(*place) if tasks is None else kept.repartition(tasks, *place)
+    of_places = rows.sortWithinPartitions(*place, "first_offset").groupBy(*place)
+    return of_places.applyInPandas(stages.groups_followed_by("write", partition_replay(job)), REPLAYED)
 
 
 def write(replayed: DataFrame, job: ReadJob, request: RunRequest, writers: int) -> list[PartitionReport]:
     """A report for each offsets partition, after the workers have read, replayed and written everything."""
     to_write = WriteJob(job.cluster, job.warehouse_uri, job.run_id, dict(request.topic_names), dict(request.transactional_ids))
-    rows = replayed.select("writer", "place", "kind", "payload").repartition(writers, "writer").sortWithinPartitions("place")
+    rows = replayed.select(*COLUMNS).repartition(writers, "writer").sortWithinPartitions("place")
     written = rows.mapInArrow(state_writer(to_write), WRITTEN).collect()
     return [report for row in written for report in pickle.loads(row.payload)]
 

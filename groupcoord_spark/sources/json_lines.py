@@ -35,7 +35,7 @@ from groupcoord_spark.log.files.storage import Location, first_line, shown, side
 from groupcoord_spark.protocol import DecodeError, EncodeError, encode_key_json, encode_value_json
 from groupcoord_spark.protocol.record_types import NO_LEADER_EPOCH, NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_TIMESTAMP
 from groupcoord_spark.sources.inputs import data_files, is_gzip, is_zstd
-from groupcoord_spark.sources.rows import ROW_SCHEMA, UNKNOWN_PARTITION, RowBatch, row_batch
+from groupcoord_spark.sources.rows import LACKING, ROW_SCHEMA, UNKNOWN_PARTITION, RowBatch, row_batch
 
 PIECE_BYTES: Final = 32 << 20
 LONGEST_LINE: Final = 64 << 20
@@ -186,9 +186,7 @@ class _Rows:
     columns: dict[str, list[Any]] = field(default_factory=lambda: {name: [] for name in ROW_SCHEMA.names})
     held_bytes: int = 0
     other_topics: int = 0
-    without_transactions: int = 0
-    without_timestamps: int = 0
-    without_leader_epochs: int = 0
+    lacks: frozenset[str] = frozenset()
 
     @property
     def is_full(self) -> bool:
@@ -197,10 +195,10 @@ class _Rows:
 
     def taken(self) -> RowBatch:
         """The batch of all rows so far; afterwards the columns are empty."""
-        lacking = (self.without_transactions, self.without_timestamps, self.without_leader_epochs)
-        taken = RowBatch(row_batch(self.columns), self.other_topics, *lacking)
+        taken = RowBatch(row_batch(self.columns), self.other_topics, self.lacks)
         self.columns = {name: [] for name in ROW_SCHEMA.names}
-        self.held_bytes = self.other_topics = self.without_transactions = self.without_timestamps = self.without_leader_epochs = 0
+        self.held_bytes = self.other_topics = 0
+        self.lacks = frozenset()
         return taken
 
     def add(self, position: int, line: bytes | None) -> None:
@@ -221,9 +219,8 @@ class _Rows:
         except _BadLineError as fault:
             row |= {"fault": fault.code, "detail": str(fault), "value": line, "key": None}
         else:
-            self.without_transactions += "producer_id" not in fields or not any(name in fields for name in _CONTROL)
-            self.without_timestamps += not any(name in fields for name in _TIMESTAMP)
-            self.without_leader_epochs += "leader_epoch" not in fields
+            told = ("producer_id" in fields and fields.keys() & _CONTROL, fields.keys() & _TIMESTAMP, "leader_epoch" in fields)
+            self.lacks |= {word for word, is_told in zip(LACKING, told, strict=True) if not is_told}
         for name, column in self.columns.items():
             column.append(row[name])
         self.held_bytes += len(line or b"")

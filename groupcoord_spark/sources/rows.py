@@ -72,6 +72,10 @@ ROW_CODES: dict[str, Code] = {
 """All codes of rows that are quarantined or doubted before their bytes are decoded, by name."""
 
 
+TRANSACTIONS, TIMESTAMPS, LEADER_EPOCHS = LACKING = ("transactions", "timestamps", "leader_epochs")
+"""What an input may not contain, in the words of ``input.lacks`` in ``runs``."""
+
+
 class InputKind(StrEnum):
     """The kind of an input, as stored in ``runs``."""
 
@@ -101,15 +105,13 @@ class Extent:
 class RowBatch:
     """A batch of rows of the offsets topic, and counts of what the input does not contain.
 
-    rows: of ROW_SCHEMA. other_topics: rows left out because they are of other topics. without_transactions, without_timestamps,
-    without_leader_epochs: how many of the rows come without the columns that would tell. left_out: the rows that a RowFilter left out.
+    rows: of ROW_SCHEMA. other_topics: rows left out because they are of other topics. lacks: what some of the rows do not tell, of LACKING.
+    left_out: the rows that a RowFilter left out.
     """
 
     rows: pa.RecordBatch
     other_topics: int = 0
-    without_transactions: int = 0
-    without_timestamps: int = 0
-    without_leader_epochs: int = 0
+    lacks: frozenset[str] = frozenset()
     left_out: tuple[Extent, ...] = ()
 
 

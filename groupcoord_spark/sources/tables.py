@@ -12,10 +12,10 @@ columns of the place are read first.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, groupby
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import unquote
 
 import numpy as np
@@ -29,7 +29,19 @@ from groupcoord_spark.log.files.object_store import at_once
 from groupcoord_spark.log.files.storage import Location, first_line, shown, side_by_side
 from groupcoord_spark.protocol.record_types import NO_LEADER_EPOCH, NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_TIMESTAMP
 from groupcoord_spark.sources.inputs import below, data_files
-from groupcoord_spark.sources.rows import EVERY_ROW, NO_ROWS, UNKNOWN_PARTITION, Extent, RowBatch, RowFilter, control_type_name, row_batch
+from groupcoord_spark.sources.rows import (
+    EVERY_ROW,
+    LEADER_EPOCHS,
+    NO_ROWS,
+    TIMESTAMPS,
+    TRANSACTIONS,
+    UNKNOWN_PARTITION,
+    Extent,
+    RowBatch,
+    RowFilter,
+    control_type_name,
+    row_batch,
+)
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
@@ -63,17 +75,6 @@ Constants = tuple[tuple[str, str | None], ...]
 """Columns whose value is in the path of a file or in the Delta log, as text."""
 
 
-class Absent(NamedTuple):
-    """Whether a file lacks the columns of transactions, of the time, and of the leader epoch."""
-
-    transactions: bool = False
-    timestamps: bool = False
-    leader_epochs: bool = False
-
-
-_NONE_ABSENT: Final = Absent()
-
-
 @dataclass(frozen=True, slots=True)
 class TablePiece:
     """Some row groups of one Parquet file.
@@ -84,7 +85,7 @@ class TablePiece:
         constants: columns whose value is in the path of the file or in the Delta log, as text.
         rows: number of rows.
         extent: of its rows, where statistics tell it. has_our_topic: False where statistics say that all rows are of another topic.
-        absent: the columns that its file does not have.
+        lacks: what its rows do not tell, because the file has no such columns.
     """
 
     uri: str
@@ -95,7 +96,7 @@ class TablePiece:
     rows: int = 0
     extent: Extent | None = None
     has_our_topic: bool = True
-    absent: Absent = _NONE_ABSENT
+    lacks: frozenset[str] = frozenset()
 
     @property
     def source(self) -> str:
@@ -147,8 +148,8 @@ def plan_delta(inputs: Sequence[str]) -> list[TablePiece]:
         table = _delta_table(top)
         if what := _not_in_its_files(table):
             raise InputError(
-                f"{top.shown}: this Delta table {what}, and its files alone do not tell its rows. Read it with `groupcoord nightly`, or"
-                " write it to Parquet with Spark."
+                f"{top.shown}: this Delta table {what}, and its files alone do not tell its rows. Write it to Parquet with Spark, or"
+                " read it with `groupcoord nightly`."
             )
         try:
             actions = pa.table(table.get_add_actions(flatten=True)).to_pylist()
@@ -203,7 +204,7 @@ def _piece_of_action(file: Location, action: Mapping[str, Any], constants: Const
     extent, has_our_topic = _extent(statistics, chosen, rows) if rows is not None else (None, True)
     if extent is None and has_our_topic:
         return None
-    return TablePiece(file.uri, int(action["size_bytes"]), None, 0, constants, int(rows or 0), extent, has_our_topic, _absent(chosen))
+    return TablePiece(file.uri, int(action["size_bytes"]), None, 0, constants, int(rows or 0), extent, has_our_topic, _lacks(chosen))
 
 
 def _row_groups_of(files: Sequence[tuple[Location, Constants]]) -> list[list[TablePiece]]:
@@ -229,7 +230,7 @@ def _row_groups(file: Location, constants: Constants) -> list[TablePiece]:
             extent, has_our_topic = _extent(statistics, chosen, metadata.num_rows)
             size = metadata.total_byte_size
             place = (file.uri, size, (group,), first_row, constants, metadata.num_rows)
-            pieces.append(TablePiece(*place, extent, has_our_topic, _absent(chosen)))
+            pieces.append(TablePiece(*place, extent, has_our_topic, _lacks(chosen)))
             first_row += metadata.num_rows
         return pieces
 
@@ -283,8 +284,10 @@ def _extent(statistics: Mapping[str, _Statistics], chosen: Mapping[str, str], ro
     return Extent(None if cluster is None else cluster.only_value, number, first, end, rows), True
 
 
-def _absent(chosen: Mapping[str, str]) -> Absent:
-    return Absent(not all(name in chosen for name in OF_TRANSACTIONS), TIMESTAMP not in chosen, LEADER_EPOCH not in chosen)
+def _lacks(fields: Collection[str]) -> frozenset[str]:
+    """What rows with these fields do not tell."""
+    needed = {TRANSACTIONS: OF_TRANSACTIONS, TIMESTAMPS: (TIMESTAMP,), LEADER_EPOCHS: (LEADER_EPOCH,)}
+    return frozenset(word for word, names in needed.items() if not all(name in fields for name in names))
 
 
 def _opened(file: Location) -> pq.ParquetFile:
@@ -347,7 +350,7 @@ def read_table(piece: TablePiece, wanted: RowFilter = EVERY_ROW, *, only_places:
                 else:
                     places = [wanted.filtered(batch) for batch in batches_of([group], PLACE, at)]
                     is_wanted = any(batch.rows.num_rows for batch in places)
-                    yield group, at, None if is_wanted else _counts(places, chosen, rows)
+                    yield group, at, None if is_wanted else _counts(places, chosen)
                 at += rows
 
         try:
@@ -363,12 +366,11 @@ def read_table(piece: TablePiece, wanted: RowFilter = EVERY_ROW, *, only_places:
             raise InputError(f"{piece.source}: the rows cannot be read: {first_line(error)}.") from error
 
 
-def _counts(places: Sequence[RowBatch], chosen: Mapping[str, str], rows: int) -> RowBatch:
+def _counts(places: Sequence[RowBatch], chosen: Mapping[str, str]) -> RowBatch:
     """The counts of a row group of which no row is wanted, as a batch without rows."""
     left_out = tuple(extent for batch in places for extent in batch.left_out)
     others = sum(batch.other_topics for batch in places)
-    transactions, timestamps, leader_epochs = (rows * is_absent for is_absent in _absent(chosen))
-    return RowBatch(NO_ROWS, others, transactions, timestamps, leader_epochs, left_out)
+    return RowBatch(NO_ROWS, others, _lacks(chosen), left_out)
 
 
 def _rows(columns: Mapping[str, Any], source: str, first_row: int, n: int) -> RowBatch:
@@ -414,13 +416,7 @@ def _rows(columns: Mapping[str, Any], source: str, first_row: int, n: int) -> Ro
             "detail": detail,
         }
     )
-    return RowBatch(
-        rows,
-        other_topics=others,
-        without_transactions=0 if all(name in columns for name in OF_TRANSACTIONS) else n,
-        without_timestamps=0 if TIMESTAMP in columns else n,
-        without_leader_epochs=0 if LEADER_EPOCH in columns else n,
-    )
+    return RowBatch(rows, others, _lacks(columns) if n else frozenset())
 
 
 def _typed(column: Any, kind: pa.DataType, name: str, source: str) -> Any:

@@ -154,7 +154,7 @@ class TestRowOverview:
     def looked(self, *rows: dict[str, Any]) -> RowOverview:
         overview = RowOverview()
         for batch in table(*rows).to_batches(max_chunksize=2):
-            overview.add_rows(RowBatch(batch, without_transactions=batch.num_rows))
+            overview.add_rows(RowBatch(batch, lacks=frozenset(["transactions"])))
         return overview
 
     def planned(self, overview: RowOverview, cluster: str | None = None) -> Any:

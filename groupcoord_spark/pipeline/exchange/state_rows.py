@@ -25,7 +25,8 @@ kind: the name of a table (payload: packed rows), ``topic_names`` (pickled, sent
 (pickled rows).
 """
 
-COLUMNS = ["writer", "place", "kind", "payload", "cluster"]
+COLUMNS = ["writer", "place", "kind", "payload"]
+"""What the writers get."""
 
 FIRST, LATER = 0, 1
 """Values of ``place``. Topic names come first, because a writer puts them into the rows of assignments."""

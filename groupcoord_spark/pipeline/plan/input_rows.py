@@ -27,14 +27,11 @@ from groupcoord_spark.pipeline.plan.row_overview import (
 )
 from groupcoord_spark.pipeline.read.rows import FileRows, file_frame
 from groupcoord_spark.sources.frames import SOURCE, raw_rows, tells_transactions
-from groupcoord_spark.sources.rows import InputKind, RowFilter
+from groupcoord_spark.sources.rows import LACKING, TRANSACTIONS, InputKind, RowFilter
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-
-TRANSACTIONS, TIMESTAMPS, LEADER_EPOCHS = "transactions", "timestamps", "leader_epochs"
-"""What an input may not contain, in the words of ``input.lacks`` in ``runs``."""
 
 TRANSACTIONS_UNKNOWN: Final = (
     "The input does not tell producers and markers: offsets of transactions that are open or were aborted count as committed."
@@ -143,10 +140,10 @@ def plan_frame_rows(
     rows = raw_rows(frame)
     remembered = remembered_offsets(last_nights(warehouse).values())
     overview = overview_of_frame(rows, remembered)
-    columns, number = {name.lower() for name in frame.columns}, overview.without_transactions
-    overview.without_transactions = 0 if tells_transactions(frame) else number
-    overview.without_timestamps = 0 if columns & {"timestamp", "record_timestamp_ms"} else number
-    overview.without_leader_epochs = 0 if "leader_epoch" in columns else number
+    columns = {name.lower() for name in frame.columns}
+    told = (tells_transactions(frame), columns & {"timestamp", "record_timestamp_ms"}, "leader_epoch" in columns)
+    if overview.lacks:  # there are rows
+        overview.lacks = frozenset(word for word, is_told in zip(LACKING, told, strict=True) if not is_told)
     return row_plan(kind, inputs, overview, partial(rows_from, rows), cluster=cluster, accept_empty=accept_empty)
 
 
@@ -233,15 +230,8 @@ def row_plan(
     partitions = overview.of_clusters(chosen_cluster)
     for number, end in (ends or {}).items():
         partitions.setdefault(number, PartitionOverview()).end_offset = end
-    rows_of_other_clusters = sum(partition.rows for partition in overview.partitions.values()) - sum(
-        partition.rows for partition in partitions.values()
-    )
-    lacking = {
-        TRANSACTIONS: overview.without_transactions,
-        TIMESTAMPS: overview.without_timestamps,
-        LEADER_EPOCHS: overview.without_leader_epochs,
-    }
-    lacks = tuple(word for word, rows in lacking.items() if rows)
+    rows = sum(partition.rows for partition in partitions.values())
+    of_other_clusters = sum(partition.rows for partition in overview.partitions.values()) - rows
     doubts = [
         PlacedDoubt(code, detail, source, None, 0, 0, None, count)
         for code, detail, count in (
@@ -252,10 +242,10 @@ def row_plan(
             ),
             (
                 "other_cluster",
-                f"{rows_of_other_clusters} rows are of other clusters than {chosen_cluster!r}; they are not read.",
-                rows_of_other_clusters,
+                f"{of_other_clusters} rows are of other clusters than {chosen_cluster!r}; they are not read.",
+                of_other_clusters,
             ),
-            ("transactions_unknown", TRANSACTIONS_UNKNOWN, overview.without_transactions or (TRANSACTIONS in lacks)),
+            ("transactions_unknown", TRANSACTIONS_UNKNOWN, rows if TRANSACTIONS in overview.lacks else 0),
         )
         if count
     ]
@@ -279,9 +269,9 @@ def row_plan(
     return RowPlan(
         kind,
         LogPlan(logs, named, None, tuple(doubts)),
-        lacks,
+        tuple(word for word in LACKING if word in overview.lacks),
         len(ends) if ends else best_partition_count(hashes, lowest),
-        sum(partition.rows for partition in partitions.values()) + overview.faults,
+        rows + overview.faults,
         chosen_from,
         packed_from,
         partial(chosen_from, only_places=True) if is_of_files else chosen_from,

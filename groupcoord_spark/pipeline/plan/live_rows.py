@@ -21,10 +21,10 @@ from groupcoord_spark.log import RecordMark
 from groupcoord_spark.pipeline.plan.carry_over import ends_of_last_night
 from groupcoord_spark.pipeline.plan.earlier_runs import PartitionHistory, last_nights, remembered_offsets
 from groupcoord_spark.pipeline.plan.evidence import Evidence
-from groupcoord_spark.pipeline.plan.input_rows import LEADER_EPOCHS, TRANSACTIONS, RowPlan, has_record, row_plan, rows_from
+from groupcoord_spark.pipeline.plan.input_rows import RowPlan, has_record, row_plan, rows_from
 from groupcoord_spark.pipeline.plan.row_overview import RowOverview, overview_of_frame
 from groupcoord_spark.sources.live import KAFKA_CONNECTOR, LiveTopic, TopicExtent, extent_of, live_frame
-from groupcoord_spark.sources.rows import Extent, InputKind
+from groupcoord_spark.sources.rows import LEADER_EPOCHS, TRANSACTIONS, Extent, InputKind
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -17,8 +17,9 @@ from groupcoord_spark.errors import UsageError, WarehouseError
 from groupcoord_spark.log import LogPlan, PartitionLog, Segment, read_segment
 from groupcoord_spark.pipeline.extents import NO_HISTORY, HistoryPiece, HistoryRange, PointInTime, Until
 from groupcoord_spark.pipeline.plan.earlier_runs import HISTORY_SETTING
-from groupcoord_spark.pipeline.plan.input_rows import TIMESTAMPS, RowPlan
+from groupcoord_spark.pipeline.plan.input_rows import RowPlan
 from groupcoord_spark.pipeline.read.history_records import first_later_in_history
+from groupcoord_spark.sources.rows import TIMESTAMPS
 from groupcoord_spark.warehouse import TABLES, RunStart, open_warehouse
 from groupcoord_spark.warehouse.read import UNTIL_SETTING, rows_at
 

@@ -20,7 +20,7 @@ from groupcoord_spark.pipeline.division import Division
 from groupcoord_spark.pipeline.plan.evidence import Evidence
 from groupcoord_spark.pipeline.plan.partition_count import group_hashes
 from groupcoord_spark.pipeline.read.rows import FileRows, RowPiece, pieces_with, position_text, read_piece
-from groupcoord_spark.sources.rows import ROW_SCHEMA, Extent, RowBatch, RowFilter
+from groupcoord_spark.sources.rows import ROW_SCHEMA, TRANSACTIONS, Extent, RowBatch, RowFilter
 from groupcoord_spark.sources.tables import TablePiece
 
 if TYPE_CHECKING:
@@ -75,16 +75,12 @@ class RowOverview:
     faults: int = 0
     first_fault: str | None = None
     other_topics: int = 0
-    without_transactions: int = 0
-    without_timestamps: int = 0
-    without_leader_epochs: int = 0
+    lacks: frozenset[str] = frozenset()
 
     def add_rows(self, batch: RowBatch, offsets: Mapping[int, Collection[int]] = NOTHING_REMEMBERED) -> None:
         """Add a batch of rows. offsets: by offsets partition the record offsets whose records are kept as marks."""
         self.other_topics += batch.other_topics
-        self.without_transactions += batch.without_transactions
-        self.without_timestamps += batch.without_timestamps
-        self.without_leader_epochs += batch.without_leader_epochs
+        self.lacks |= batch.lacks
         for extent in batch.left_out:
             self.add_extent(extent)
         rows = batch.rows
@@ -125,9 +121,7 @@ class RowOverview:
         self.faults += other.faults
         self.first_fault = self.first_fault or other.first_fault
         self.other_topics += other.other_topics
-        self.without_transactions += other.without_transactions
-        self.without_timestamps += other.without_timestamps
-        self.without_leader_epochs += other.without_leader_epochs
+        self.lacks |= other.lacks
 
     def of_clusters(self, cluster: str | None = None) -> dict[int, PartitionOverview]:
         """By offsets partition the overview of the rows of a cluster; None: of all clusters."""
@@ -197,9 +191,7 @@ def _add_closed(overview: RowOverview, piece: TablePiece) -> None:
         return
     assert piece.extent is not None, "a row group without a known extent is always opened"
     overview.add_extent(piece.extent)
-    overview.without_transactions += piece.rows * piece.absent.transactions
-    overview.without_timestamps += piece.rows * piece.absent.timestamps
-    overview.without_leader_epochs += piece.rows * piece.absent.leader_epochs
+    overview.lacks |= piece.lacks
 
 
 def _overview_of_pieces(spark: SparkSession, pieces: list[RowPiece], wanted: RowFilter) -> RowOverview:
@@ -221,7 +213,7 @@ def overview_of_frame(frame: DataFrame, offsets: Mapping[int, Collection[int]] =
     def summarize(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         overview = RowOverview()
         for batch in batches:
-            overview.add_rows(RowBatch(batch.cast(ROW_SCHEMA), without_transactions=batch.num_rows), offsets)
+            overview.add_rows(RowBatch(batch.cast(ROW_SCHEMA), lacks=frozenset([TRANSACTIONS] if batch.num_rows else [])), offsets)
         yield pa.RecordBatch.from_pydict({"overview": pa.array([pickle.dumps(overview)], pa.binary())})
 
     return _collected(frame.mapInArrow(summarize, "overview BINARY"))

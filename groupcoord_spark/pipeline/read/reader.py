@@ -107,13 +107,18 @@ def read_segments(sequences: Iterable[Sequence[Segment]], job: ReadJob) -> Itera
     sequences: in each, consecutive segments (or ranges of segments) of one offsets partition.
     """
     pieces = (((segment, read_segment(segment, chunk_bytes=job.chunk_bytes)) for segment in sequence) for sequence in sequences)
-    return read_chunks(pieces, job, TaskFiles(job.warehouse_uri, job.cluster, job.run_id))
+    return read_chunks(pieces, job)
 
 
-def read_chunks(sequences: Iterable[Iterable[tuple[Piece, Iterable[Chunk]]]], job: ReadJob, files: TaskFiles) -> Iterator[pa.RecordBatch]:
-    """Rows of SHUFFLED for sequences of pieces with their chunks: in a sequence, consecutive pieces of one offsets partition."""
+def read_chunks(
+    sequences: Iterable[Iterable[tuple[Piece, Iterable[Chunk]]]], job: ReadJob, files: TaskFiles | None = None
+) -> Iterator[pa.RecordBatch]:
+    """Rows of SHUFFLED for sequences of pieces with their chunks: in a sequence, consecutive pieces of one offsets partition.
+
+    files: where rows of tables go; None: to Parquet files in the warehouse.
+    """
     reports: dict[int, PieceReport] = {}
-    with files as task_files:
+    with files or TaskFiles(job.warehouse_uri, job.cluster, job.run_id) as task_files:
         for sequence in sequences:
             reader = SequenceReader(job, task_files)
             for piece, chunks in sequence:

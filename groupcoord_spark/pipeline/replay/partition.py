@@ -97,14 +97,14 @@ def partition_replay(job: ReplayJob) -> Callable[..., Iterator[pd.DataFrame]]:
             # Return the memory that the reading tasks of this worker freed; the replay hardly needs it.
             pa.default_memory_pool().release_unused()
             is_first = False
-        cluster, offsets_partition = key[0]["cluster"], int(key[0]["offsets_partition"])
+        cluster, offsets_partition = key[0], int(key[1])
         rows: Iterator[ShuffledRow] = chain.from_iterable(ShuffledRow.of(frame) for frame in frames)
         if job.read is not None:
             of_partition = replace(job.read, cluster=cluster, whole_partitions=frozenset([offsets_partition]))
             rows = with_rows_read(rows, offsets_partition, job.source, of_partition)
         with without_collector():  # only in this block: the worker may run functions of the user later
             for row in _replayed(job, offsets_partition, rows):
-                yield pd.DataFrame([(*row, cluster)], columns=COLUMNS)
+                yield pd.DataFrame([(*row, cluster)], columns=[*COLUMNS, "cluster"])
 
     # applyInPandas needs real types to recognize the iterator form, and annotations are text in this file
     replay_partition.__annotations__ = {"key": tuple[Any, ...], "frames": Iterator[pd.DataFrame], "return": Iterator[pd.DataFrame]}

@@ -48,7 +48,6 @@ ORDER BY group_id, topic, partition
 
 """Type of the records that hold a streams group's topology."""
 
-PENDING_REVOCATION: Final = "pending_revocation"
 
 
 @dataclass(slots=True)
@@ -318,16 +317,12 @@ class _Reader:
             name = subtopology or topic or topic_id
             if kind == "target":
                 holder.target.setdefault(name, []).extend(() if partition is None else (partition,))
-            elif kind == "current" or (kind == PENDING_REVOCATION and self._is_assigned_until_revoked(groups[group_id])):
+            elif self._rules.describes_as_assigned(groups[group_id].group_type, kind):
                 holder.current.setdefault(name, []).extend(() if partition is None else (partition,))
                 if subtopology is None and partition is not None:
                     holder.held_partitions.append((name, partition))
                 elif task_type == "active" and partition is not None:
                     holder.active_tasks.append((subtopology, partition))
-
-    def _is_assigned_until_revoked(self, group: Group) -> bool:
-        """Whether the broker answers what a member has yet to give up as the member's own: since 4.3, and for consumer groups alone."""
-        return group.group_type == "consumer" and self._rules.describes_pending_revocation
 
     def _add_partitions_of_tasks(self, groups: Sequence[Group]) -> None:
         """A streams group's member reads partition N of every source topic of a subtopology of which it has the active task N.

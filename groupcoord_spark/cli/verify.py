@@ -61,7 +61,7 @@ def verify(common: Common, against: str, save: str | None, command_config: str |
     run = shown_run.of(warehouse, cluster)
     ours = state_of(warehouse, cluster, run=run)
     answers = _asked(against, command_config, ours) if is_live else read_answers(against)
-    comparison = compare(ours, answers, pending_revocation_is_assigned=rules_of(run).describes_pending_revocation)
+    comparison = compare(ours, answers, semantics=rules_of(run))
     if common.output != "table":
         write_records(common.output, COLUMNS, comparison.differences)
     elif comparison.differences:

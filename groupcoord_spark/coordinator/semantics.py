@@ -114,6 +114,16 @@ class Semantics:
         # Dropped records rely on this: pipeline/read/superseded.py (a record that is not accepted supersedes no earlier record)
         return 0 <= value_version <= (*self.newest_offset_value, self.newest_group_value)[key_type]
 
+    def describes_as_assigned(self, group_type: str, kind: str) -> bool:
+        """Whether a broker's description of a member shows an assignment of this kind as what the member has.
+
+        Args:
+            group_type: Of the member's group.
+            kind: As in the table ``assignments``: current, target, pending_revocation or owned.
+        """
+        is_pending = group_type == "consumer" and kind == "pending_revocation" and self.describes_pending_revocation
+        return kind == "current" or is_pending
+
     def with_settings(self, properties: Mapping[str, str]) -> "Semantics":
         """The semantics of a broker of this release with these settings. Most settings change no rule."""
         has_plugin = self.release >= (4, 4) and bool(properties.get(TOPOLOGY_DESCRIPTION_PLUGIN, "").strip())

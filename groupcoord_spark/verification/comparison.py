@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from operator import itemgetter
 from typing import Any, Final, NamedTuple
 
+from groupcoord_spark.coordinator.semantics import JAVA, Semantics
 from groupcoord_spark.protocol.record_types import NO_LEADER_EPOCH
 from groupcoord_spark.verification.answers import Answers, Row
 from groupcoord_spark.warehouse import Run, Warehouse
@@ -108,7 +109,7 @@ def state_of(warehouse: Warehouse, cluster: str, *, run: Run | None = None) -> S
     )
 
 
-def compare(ours: State, theirs: Answers, *, pending_revocation_is_assigned: bool = True) -> Comparison:
+def compare(ours: State, theirs: Answers, *, semantics: Semantics = JAVA) -> Comparison:
     """Every difference between the state of a run and a broker's answers, sorted by group.
 
     A group that only one side has is one difference.
@@ -116,10 +117,9 @@ def compare(ours: State, theirs: Answers, *, pending_revocation_is_assigned: boo
     Args:
         ours: The state in the warehouse.
         theirs: The broker's answers.
-        pending_revocation_is_assigned: Whether the broker describes partitions that a member of a consumer group must still give up as
-            assigned to the member (``Semantics.describes_pending_revocation``).
+        semantics: The rules of the run: what the broker describes as assigned differs between releases.
     """
-    comparer = _Comparer(ours, theirs, pending_revocation_is_assigned)
+    comparer = _Comparer(ours, theirs, semantics)
     if theirs.groups is not None:
         comparer.groups({row["group"]: row for row in theirs.groups})
     if theirs.offsets is not None:
@@ -134,11 +134,11 @@ def compare(ours: State, theirs: Answers, *, pending_revocation_is_assigned: boo
 class _Comparer:
     """Compares the two sides, and collects the differences in ``result``."""
 
-    def __init__(self, ours: State, theirs: Answers, pending_revocation_is_assigned: bool) -> None:
+    def __init__(self, ours: State, theirs: Answers, semantics: Semantics) -> None:
         self.result = Comparison()
         self._ours = ours
         self._theirs = theirs
-        self._pending_revocation_is_assigned = pending_revocation_is_assigned
+        self._semantics = semantics
         self._topic_of_id = {topic_id: topic for topic, topic_id in theirs.topic_ids.items()}
         self._on_one_side: set[str] = set()
         self._unasked = self._unasked_groups()
@@ -213,14 +213,13 @@ class _Comparer:
     def _assigned(self, group_id: str, member_id: str, group_type: str | None, field_name: str) -> set[Assigned]:
         """The partitions or tasks of our rows for a field of the broker's answer."""
         kind, task_types = _ASSIGNMENTS[field_name]
-        kinds = {kind}
-        if field_name == "assignment" and group_type == "consumer" and self._pending_revocation_is_assigned:
-            kinds.add("pending_revocation")
-        return {
-            (self._name(row), row["partition"])
-            for row in self._ours.assignments.get((group_id, member_id), ())
-            if row["kind"] in kinds and row["task_type"] in task_types and self._exists(row)
-        }
+
+        def is_shown(row: Row) -> bool:
+            is_of_kind = self._semantics.describes_as_assigned(group_type or "", row["kind"]) if kind == "current" else row["kind"] == kind
+            return is_of_kind and row["task_type"] in task_types and self._exists(row)
+
+        rows = self._ours.assignments.get((group_id, member_id), ())
+        return {(self._name(row), row["partition"]) for row in rows if is_shown(row)}
 
     def _name(self, row: Row) -> str:
         return row["subtopology"] or row["topic"] or self._topic_of_id.get(row["topic_id"]) or row["topic_id"] or _EMPTY

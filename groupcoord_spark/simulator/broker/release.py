@@ -141,7 +141,6 @@ class Release:
     group_settings_hide_streams_delay: bool = True
     """A streams group with settings of its own has the default initial delay, unless it sets one, and not that of the broker."""
     stores_assignment_timestamp: bool = False
-    describes_pending_revocation: bool = False
     last_leave_writes_target_epoch: bool = False
     """The last member that goes leaves a target assignment of the new group epoch, with timestamp 0 (KAFKA-20442)."""
     changed_assignor_bumps_epoch: bool = False
@@ -335,7 +334,6 @@ _CHANGES: tuple[tuple[tuple[int, ...], dict[str, Any]], ...] = (
             "streams_assignment_interval_ms": 1_000,
             "group_settings_hide_streams_delay": False,
             "stores_assignment_timestamp": True,
-            "describes_pending_revocation": True,
             "commits_by_older_epoch": True,
         },
     ),

@@ -136,7 +136,7 @@ def _consumer_group(broker: Broker, group_id: str) -> answers.DescribedConsumerG
     members = []
     for member_id, member in group.members.items():
         metadata, current = member.metadata or {}, current_assignment(member)
-        shown = {**current.assigned, **(current.pending_revocation if broker.release.describes_pending_revocation else {})}
+        shown = {**current.assigned, **(current.pending_revocation if broker.release.semantics.describes_pending_revocation else {})}
         members.append(
             answers.DescribedConsumer(
                 member_id,

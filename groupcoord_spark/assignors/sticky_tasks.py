@@ -44,7 +44,11 @@ class AssignedTasks(NamedTuple):
 
 
 def sticky_tasks(
-    members: Mapping[str, TaskMember], subtopologies: Mapping[str, Subtopology], standby_replicas: int
+    members: Mapping[str, TaskMember],
+    subtopologies: Mapping[str, Subtopology],
+    standby_replicas: int,
+    *,
+    passes_over_holders: bool = False,
 ) -> dict[str, AssignedTasks]:
     """The target assignment: member id -> tasks.
 
@@ -52,10 +56,12 @@ def sticky_tasks(
         members: member id -> member, in the order of the group's map of members.
         subtopologies: id -> subtopology.
         standby_replicas: ``num.standby.replicas``: how many standbys each task with state has, as far as there are processes for them.
+        passes_over_holders: the rule of 4.2.2, and since 4.4: a standby goes to the former member with the least load among those whose
+            process does not have the task yet. Before, it goes to none of them if the first one's process has the task.
     """
     if not members:
         return {}
-    return _StickyTasks(members, subtopologies, standby_replicas).assign()
+    return _StickyTasks(members, subtopologies, standby_replicas, passes_over_holders).assign()
 
 
 @dataclass(slots=True, eq=False)
@@ -93,8 +99,15 @@ class _Quota:
 class _StickyTasks:
     """One computation of the target assignment."""
 
-    def __init__(self, members: Mapping[str, TaskMember], subtopologies: Mapping[str, Subtopology], standby_replicas: int) -> None:
+    def __init__(
+        self,
+        members: Mapping[str, TaskMember],
+        subtopologies: Mapping[str, Subtopology],
+        standby_replicas: int,
+        passes_over_holders: bool,
+    ) -> None:
         self._members = members
+        self._passes_over_holders = passes_over_holders
         self._replicas = standby_replicas
         self._subtopologies = dict(sorted(subtopologies.items()))
         self._active: dict[str, set[Task]] = {member_id: set() for member_id in members}
@@ -207,10 +220,12 @@ class _StickyTasks:
         return is_given
 
     def _least_loaded(self, members: Sequence[str], task: Task | None) -> str | None:
-        """The member with the least load. task: processes that have it are passed over, and None is the answer if the first one has it.
+        """The member with the least load. task: processes that have it are passed over; see ``sticky_tasks`` for the first one.
 
         As in Kafka, a member takes the place of an earlier one only if both its process and the member itself have less load.
         """
+        if self._passes_over_holders and task is not None:
+            members, task = [member_id for member_id in members if task not in self._process_of(member_id).tasks], None
         if not members:
             return None
         first = self._process_of(members[0])

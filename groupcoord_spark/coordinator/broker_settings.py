@@ -73,13 +73,13 @@ def refuse_misspelled_names(properties: Mapping[str, str]) -> None:
 
     Other unknown names are accepted, because plugins of a broker have settings of their own.
     """
-    known = kafka_setting_names()
+    kafka_names = kafka_setting_names()
     for name in properties:
-        if name not in known and not name.startswith(_PREFIX_OF_LISTENER):
+        if name not in kafka_names and not name.startswith(_PREFIX_OF_LISTENER):
             meant = _meant_name(name)
             if meant is not None:
                 raise UsageError(f"{name!r} is no setting of a Kafka broker. Did you mean {meant}?")
-    if not any(name in known or name.startswith(_PREFIX_OF_LISTENER) for name in properties):
+    if not any(name in kafka_names or name.startswith(_PREFIX_OF_LISTENER) for name in properties):
         raise UsageError("no line is a setting of a Kafka broker. Give a server.properties, or a file like conf/coordinator.properties.")
 
 
@@ -91,9 +91,9 @@ def kafka_setting_names() -> frozenset[str]:
 
 def _meant_name(name: str) -> str | None:
     """The Kafka setting of which the name is probably a misspelling; None: it is like no setting."""
-    candidates = (known for known in sorted(kafka_setting_names()) if known.count(".") == name.count("."))
+    candidates = (kafka_name for kafka_name in sorted(kafka_setting_names()) if kafka_name.count(".") == name.count("."))
     nearest, similarity = max(
-        ((known, SequenceMatcher(None, name.lower(), known).ratio()) for known in candidates),
+        ((kafka_name, SequenceMatcher(None, name.lower(), kafka_name).ratio()) for kafka_name in candidates),
         key=lambda pair: pair[1],
         default=("", 0.0),
     )

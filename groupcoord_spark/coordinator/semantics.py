@@ -165,7 +165,7 @@ def _java(release: Release, text: str) -> Semantics:
 
 
 def _scala(release: Release, text: str) -> Semantics:
-    known: frozenset[int] = CLASSIC_KEY_TYPES
+    key_types: frozenset[int] = CLASSIC_KEY_TYPES
     rules: OffsetRules = "X-B"
     group_rule: GroupRule | None = "X-G1"
     newest_offset = (4, 4) if release >= (3, 4, 1) else (3, 3)
@@ -175,14 +175,14 @@ def _scala(release: Release, text: str) -> Semantics:
     if not has_state_empty:
         group_rule = "X-G0"
     if release < (0, 9):
-        known, rules, newest_offset, group_rule = frozenset({KeyType.LEGACY_OFFSET_COMMIT}), "X-A0", (0, -1), None
+        key_types, rules, newest_offset, group_rule = frozenset({KeyType.LEGACY_OFFSET_COMMIT}), "X-A0", (0, -1), None
     # The first releases that read versions 1, 2, 3 and 4 of GroupMetadataValue.
     newest_group = sum(release >= first for first in ((0, 10, 1), (2, 1), (2, 3), (3, 4, 1)))
     return Semantics(
         name="scala",
         broker_version=text,
         release=release,
-        known_key_types=known,
+        known_key_types=key_types,
         unknown_key_type_fails_load=release < (3, 4, 1),
         newest_offset_value=newest_offset,
         newest_group_value=newest_group,

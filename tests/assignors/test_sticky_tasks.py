@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from groupcoord_spark.assignors.java_queue import JavaQueue
 from groupcoord_spark.assignors.sticky_tasks import AssignedTasks, Subtopology, Task, TaskMember, sticky_tasks
 from tests.tools.conformance.task_assignors import recorded, target_of
@@ -42,3 +44,11 @@ def test_a_member_that_kept_the_state_warm_takes_a_task_over() -> None:
 def test_equal_elements_come_in_the_order_of_javas_queue() -> None:
     queue = JavaQueue(lambda element: element[0], [(1, "a"), (1, "b"), (0, "c"), (1, "d"), (0, "e")])
     assert [queue.poll()[1] for _ in range(5)] == ["c", "e", "d", "a", "b"]
+
+
+@pytest.mark.parametrize(("passes_over_holders", "standby"), [(False, "a"), (True, "c")], ids=["4.3.1", "4.2.2 and 4.4.0"])
+def test_a_standby_goes_back_though_the_process_of_another_former_member_runs_the_task(passes_over_holders: bool, standby: str) -> None:
+    task = Task("0", 0)
+    members = {"a": TaskMember("p"), "b": TaskMember("r", {task}, {task}), "c": TaskMember("q", (), {task})}
+    assigned = sticky_tasks(members, {"0": Subtopology(1, True)}, 1, passes_over_holders=passes_over_holders)
+    assert {member_id: tasks.standby for member_id, tasks in assigned.items() if tasks.standby} == {standby: {task}}

@@ -15,6 +15,7 @@ from tests.coordinator.records import (
     codes_of,
     committed,
     consumer_member,
+    current_assignment,
     group_epoch,
     member,
     offset_commit,
@@ -250,3 +251,9 @@ def test_target_assignments_are_checked_since_4_3(release: str, codes: list[tupl
 @pytest.mark.parametrize(("release", "state"), [("4.2.2", "Stable"), ("4.3.0", "Reconciling")])
 def test_groups_of_the_new_protocols_begin_with_epoch_1_since_4_3(release: str, state: str) -> None:
     assert [row.state for row in replayed([consumer_member("m")], semantics_for(broker_version=release)).groups()] == [state]
+
+
+def test_before_kafka_19862_an_owner_that_is_refused_has_given_up_the_partitions_of_another() -> None:
+    records = [current_assignment("m", 5, 0), current_assignment("n", 6, 0), current_assignment("m", 6), current_assignment("n", 7)]
+    assert codes_of(replayed(records, semantics_for("java", "4.0.1"))) == [(1, "R-3.14"), (2, "R-3.14"), (3, "R-3.14")]
+    assert codes_of(replayed(records, semantics_for("java", "4.0.2"))) == []

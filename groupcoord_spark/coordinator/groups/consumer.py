@@ -149,10 +149,12 @@ class ConsumerGroup(ModernGroup):
     def _release_disputed(self, member_id: str, member_epoch: int, topic_id: str, partitions: list[int]) -> None:
         """Release partitions of which the member does not own all. Raises RefusalError (R-3.14)."""
         owner_epochs = self._owner_epochs[topic_id]
+        keeps_others = self._semantics.newer_epoch_takes_partitions_over
         for partition in partitions:
-            if owner_epochs.get(partition) == member_epoch:
-                del owner_epochs[partition]
-            elif not self._semantics.newer_epoch_takes_partitions_over:
+            is_own = owner_epochs.get(partition) == member_epoch
+            if is_own or not keeps_others:  # the older releases remove the owner before they look whether it is the member
+                owner_epochs.pop(partition, None)
+            if not is_own and not keeps_others:
                 detail = f"Member {member_id!r} gives up partition {partition} of {topic_id}, not its at epoch {member_epoch}."
                 raise RefusalError("R-3.14", detail)
 

@@ -152,6 +152,8 @@ class Release:
     refuses_malformed_subscription: bool = False
     """A JoinGroup to a consumer group whose subscription cannot be read: INCONSISTENT_GROUP_PROTOCOL. Before: UNKNOWN_SERVER_ERROR."""
     streams_has_static_members: bool = False
+    sticky_passes_over_holders: bool = False
+    """The assignor of streams groups passes over processes that have a task when it looks for a member for the task's standby."""
     has_streams_settings_of_4_4: bool = False
     """Settings for the offsets of tasks, for warm-up tasks and for rack-aware standbys (KIP-1071)."""
     endpoint_change_bumps_epoch: bool = False
@@ -380,6 +382,7 @@ def release_for(semantics: str | None = None, broker_version: str | None = None)
     for since, change in _CHANGES:
         if version >= since:
             rules |= change
+    rules["sticky_passes_over_holders"] = version == (4, 2, 2) or version >= (4, 4)
     return Release(semantics=loader_rules, request_versions=known_versions(version), **rules)
 
 

@@ -67,8 +67,8 @@ class Settings:
         """Whether the partition exists, so that the broker passes commits for it to the coordinator."""
         if self.topics is None:
             return True
-        known = self.topics.get(topic)
-        return known is not None and 0 <= partition < known.partitions
+        existing = self.topics.get(topic)
+        return existing is not None and 0 <= partition < existing.partitions
 
     def has_old_message_format(self, release: Release) -> bool:
         """Whether the offsets topic is in a format without transactions (before 0.11). Brokers since 3.0 ignore the setting."""
@@ -93,22 +93,22 @@ class Settings:
         """
         if self.topics is None:
             raise UsageError(f"Topic {topic!r} cannot change where every topic exists: name the topics that exist at the start.")
-        known = self.topics.get(topic)
-        if known is not None and known.partitions >= partitions:
-            raise UsageError(f"Topic {topic!r} has {known.partitions} partitions already: a topic can only get more.")
-        changed = Topic(partitions, stand_in_topic_id(topic)) if known is None else replace(known, partitions=partitions)
+        existing = self.topics.get(topic)
+        if existing is not None and existing.partitions >= partitions:
+            raise UsageError(f"Topic {topic!r} has {existing.partitions} partitions already: a topic can only get more.")
+        changed = Topic(partitions, stand_in_topic_id(topic)) if existing is None else replace(existing, partitions=partitions)
         return replace(self, topics={**self.topics, topic: changed})
 
     def without_topic(self, topic: str) -> Settings:
         """The settings without a topic, unless every topic exists."""
         if self.topics is None:
             return self
-        return replace(self, topics={name: known for name, known in self.topics.items() if name != topic})
+        return replace(self, topics={name: existing for name, existing in self.topics.items() if name != topic})
 
     def topic_id(self, topic: str) -> str:
         """The topic's id; the zero id if the topic is unknown."""
-        known = self.topics.get(topic) if self.topics is not None else None
-        return known.topic_id if known is not None else NO_TOPIC_ID
+        existing = self.topics.get(topic) if self.topics is not None else None
+        return existing.topic_id if existing is not None else NO_TOPIC_ID
 
 
 MESSAGE_FORMAT = "log.message.format.version"
@@ -146,8 +146,8 @@ def read_settings(properties: Mapping[str, str | int], topics: Mapping[str, Topi
             values["log_message_format_version"] = version_text(release_named(str(value)))
             continue
         if name not in _PROPERTIES:
-            known = ", ".join(sorted([*_PROPERTIES, MESSAGE_FORMAT, MIGRATION_POLICY, RACK_AWARE_TAGS]))
-            raise UsageError(f"Setting {name!r} is not one a simulated group depends on. Known are {known}.")
+            names = ", ".join(sorted([*_PROPERTIES, MESSAGE_FORMAT, MIGRATION_POLICY, RACK_AWARE_TAGS]))
+            raise UsageError(f"Setting {name!r} is not one a simulated group depends on. Known are {names}.")
         field, unit = _PROPERTIES[name]
         try:
             values[field] = int(value) * unit

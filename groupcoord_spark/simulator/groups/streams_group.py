@@ -209,7 +209,7 @@ def _timeline_slot(text: str, slots: int) -> int:
     return ((signed * _GOLDEN_RATIO) & ((1 << 64) - 1)) >> (65 - slots.bit_length())
 
 
-def changed_metadata(before: Mapping[str, Any], request: StreamsGroupHeartbeat) -> dict[str, Any]:
+def changed_metadata(old_metadata: Mapping[str, Any], request: StreamsGroupHeartbeat) -> dict[str, Any]:
     """The member's metadata with what the request changes; null fields of the request change nothing."""
     tags, endpoint = request.client_tags, request.user_endpoint
     changes = {
@@ -222,4 +222,4 @@ def changed_metadata(before: Mapping[str, Any], request: StreamsGroupHeartbeat) 
         "client_tags": None if tags is None else [{"key": key, "value": tags[key]} for key in in_hash_order(tags, hash_of_text)],
     }
     given = {name: value for name, value in changes.items() if value is not None}
-    return {**before, **given, "client_id": request.client_id, "client_host": request.client_host}
+    return {**old_metadata, **given, "client_id": request.client_id, "client_host": request.client_host}

@@ -330,10 +330,10 @@ class _ScenarioRun:
             if member is None:
                 raise self._scenario.mistake(step, f"member {name!r} has not been started by then, and has no ids to send.")
         form = REQUESTS[step.value]
-        known = self.simulator.release.request_versions.get(form.kind)
+        versions = self.simulator.release.request_versions.get(form.kind)
         sender = Sender(self._scenario.group_id, member, self._clients, self._scenario.topology)
         try:
-            request = form.request(sender, step.options["with"], known.newest if known is not None else 0)
+            request = form.request(sender, step.options["with"], versions.newest if versions is not None else 0)
             self._send_request(name or ADMIN, request, _PendingRequest(None, lambda answer: None, False))
         except UsageError as e:
             raise self._scenario.mistake(step, str(e)) from e

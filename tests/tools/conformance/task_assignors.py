@@ -50,8 +50,8 @@ class Group:
         return [*lines, f"assign {self.replicas}"]
 
 
-def target_of(lines: list[str]) -> Targets:
-    """The target assignment that is computed here for the lines of one group."""
+def target_of(lines: list[str], *, passes_over_holders: bool = False) -> Targets:
+    """The target assignment that is computed here for the lines of one group. passes_over_holders: as in sticky_tasks."""
     subtopologies: dict[str, Subtopology] = {}
     members: dict[str, TaskMember] = {}
     for line in lines[:-1]:
@@ -60,7 +60,8 @@ def target_of(lines: list[str]) -> Targets:
             subtopologies[name] = Subtopology(int(rest[0]), rest[1] == "stateful")
         else:
             members[name] = TaskMember(rest[0], _tasks(rest[1]), _tasks(rest[2]))
-    assigned = sticky_tasks(members, subtopologies, int(lines[-1].split(" ")[1]))
+    replicas = int(lines[-1].split(" ")[1])
+    assigned = sticky_tasks(members, subtopologies, replicas, passes_over_holders=passes_over_holders)
     return {member_id: (_text(tasks.active), _text(tasks.standby)) for member_id, tasks in sorted(assigned.items())}
 
 

@@ -104,8 +104,8 @@ def _reconcile_classic_member(step: ConsumerStep, group: ConsumerGroup, member_i
     """Write the records of the member: its metadata, a new group epoch and targets if its topics have changed, and its next assignment."""
     subscription = read_subscription(request.protocols)
     assert subscription is not None
-    before = group.members[member_id].metadata if member_id in group.members else None
-    base = before or ConsumerGroup.new_member
+    old_metadata = group.members[member_id].metadata if member_id in group.members else None
+    base = old_metadata or ConsumerGroup.new_member
     timeout_ms = request.session_timeout_ms if request.rebalance_timeout_ms is None else request.rebalance_timeout_ms
     metadata = {
         **base,
@@ -118,7 +118,7 @@ def _reconcile_classic_member(step: ConsumerStep, group: ConsumerGroup, member_i
         CLASSIC_MEMBER: classic_metadata(request.session_timeout_ms, request.protocols),
     }
     step.elect_assignor(group, member_id, metadata)
-    if metadata != before:
+    if metadata != old_metadata:
         step.add(group.member_record(member_id, metadata))
     has_changed = base["subscribed_topic_names"] != metadata["subscribed_topic_names"]
     step.refresh_metadata_if_due(group, bumps=has_changed)

@@ -126,14 +126,14 @@ class ConsumerStep(GroupStep[ConsumerGroup]):
         reported = None if request.partitions is None else self.with_ids(request.partitions)
         member_id = request.member_id or broker.new_member_id(request.client_id, request.client_id)
         self._check_or_create_member(group, request, member_id, reported)
-        before = group.members[member_id].metadata if member_id in group.members else None
-        metadata, assignor = self._metadata(before, request), group.replayed.protocol(KAFKAS_ASSIGNORS)
+        old_metadata = group.members[member_id].metadata if member_id in group.members else None
+        metadata, assignor = self._metadata(old_metadata, request), group.replayed.protocol(KAFKAS_ASSIGNORS)
         self.elect_assignor(group, member_id, metadata)
-        if metadata != before:
+        if metadata != old_metadata:
             self.add(group.member_record(member_id, metadata))
         assignor_changed = broker.release.changed_assignor_bumps_epoch and assignor != self._assignor
-        subscription_changed = (before or ConsumerGroup.new_member)["subscribed_topic_names"] != metadata["subscribed_topic_names"]
-        regex_changed = self._update_regexes(group, before, metadata)
+        subscription_changed = (old_metadata or ConsumerGroup.new_member)["subscribed_topic_names"] != metadata["subscribed_topic_names"]
+        regex_changed = self._update_regexes(group, old_metadata, metadata)
         self.refresh_metadata_if_due(group, bumps=subscription_changed or regex_changed or assignor_changed)
         self.update_targets(group)
         assigned_before = current_assignment(group.members[member_id]).assigned
@@ -285,7 +285,7 @@ class ConsumerStep(GroupStep[ConsumerGroup]):
         self.add(group.target_record(new_id, target))
         self.add(group.assignment_record(new_id, current._replace(epoch=0, previous_epoch=0)))
 
-    def _metadata(self, before: Mapping[str, Any] | None, request: ConsumerGroupHeartbeat) -> dict[str, Any]:
+    def _metadata(self, old_metadata: Mapping[str, Any] | None, request: ConsumerGroupHeartbeat) -> dict[str, Any]:
         """The member's metadata with what the request changes; null fields of the request change nothing."""
         changes = {
             "instance_id": request.group_instance_id,
@@ -297,11 +297,11 @@ class ConsumerStep(GroupStep[ConsumerGroup]):
         }
         given = {name: value for name, value in changes.items() if value is not None}
         who = {"client_id": request.client_id, "client_host": request.client_host, "classic_member_metadata": None}
-        return {**(before or ConsumerGroup.new_member), **given, **who}
+        return {**(old_metadata or ConsumerGroup.new_member), **given, **who}
 
-    def _update_regexes(self, group: ConsumerGroup, before: Mapping[str, Any] | None, metadata: Mapping[str, Any]) -> bool:
+    def _update_regexes(self, group: ConsumerGroup, old_metadata: Mapping[str, Any] | None, metadata: Mapping[str, Any]) -> bool:
         """Forget expressions that nobody uses, and have new ones resolved. Returns whether the member got other topics by this."""
-        regex, old = metadata["subscribed_topic_regex"], (before or ConsumerGroup.new_member)["subscribed_topic_regex"]
+        regex, old = metadata["subscribed_topic_regex"], (old_metadata or ConsumerGroup.new_member)["subscribed_topic_regex"]
         if regex != old:
             self.forget_unused_regexes(group)
             if regex and regex not in group.replayed.resolved_regexes:
@@ -338,10 +338,10 @@ class ConsumerStep(GroupStep[ConsumerGroup]):
             members.append(assignors.Member(member_id, topics, metadata["instance_id"], metadata["rack_id"], owned))
         assignor = SERVER_ASSIGNORS[self._assignor]
         existing = self.broker.settings.topics or {}
-        known = {name: assignors.Topic(topic.partitions, topic_id=topic.topic_id) for name, topic in existing.items()}
+        topics_of_cluster = {name: assignors.Topic(topic.partitions, topic_id=topic.topic_id) for name, topic in existing.items()}
         ids = topic_ids(self.broker)
         returning = self.returning if self.broker.release.writes_target_of_returning_member else ()
-        for member_id, partitions in assignor(members, known).items():
+        for member_id, partitions in assignor(members, topics_of_cluster).items():
             target = [(ids[topic], number) for topic, number in partitions]
             is_known = member_id in group.replayed.targets and member_id not in returning
             if not is_known or set(target) != set(group.target_of(member_id)):
@@ -443,12 +443,12 @@ def resolve_regexes(broker: Broker, group_id: str) -> bool:
     if group is None:
         return False
     group.resolves_regexes, group.regexes_are_old, group.regexes_resolved_at_ms = False, False, broker.now_ms
-    before = group.replayed.subscribed_topics
+    old_topics = group.replayed.subscribed_topics
     for regex in group.used_regexes:
         topics = sorted(topic for topic in broker.settings.topics or {} if re2j.matches(regex, topic))
         if topics != group.replayed.resolved_regexes.get(regex):
             step.add(group.regex_record(regex, topics, broker.now_ms))
-    if group.replayed.subscribed_topics != before:
+    if group.replayed.subscribed_topics != old_topics:
         step.bump_epoch(group)
     has_changed = bool(step.records)
     step.write()

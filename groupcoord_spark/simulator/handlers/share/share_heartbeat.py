@@ -79,11 +79,11 @@ class ShareStep(GroupStep[ShareGroup]):
         """One heartbeat of a member that joins or stays."""
         group, member_id = self._group_for(request), request.member_id
         self._check_member(group, request)
-        before = group.members[member_id].metadata if member_id in group.members else None
-        metadata = _changed_metadata(before, request)
-        if metadata != before:
+        old_metadata = group.members[member_id].metadata if member_id in group.members else None
+        metadata = _changed_metadata(old_metadata, request)
+        if metadata != old_metadata:
             self.add(group.member_record(member_id, metadata))
-        topics_changed = before is None or before["subscribed_topic_names"] != metadata["subscribed_topic_names"]
+        topics_changed = old_metadata is None or old_metadata["subscribed_topic_names"] != metadata["subscribed_topic_names"]
         self.refresh_metadata_if_due(group, bumps=topics_changed or self._has_unassigned_topics(group))
         self._update_targets(group)
         assigned_before = group.assigned_to(member_id)
@@ -178,8 +178,8 @@ class ShareStep(GroupStep[ShareGroup]):
         is_new = False
         for name in sorted(group.replayed.subscribed_topics):
             if name in ids:
-                known = group.initialized.get(ids[name], set()) | group.initializing.get(ids[name], set())
-                missing = set(range(topics[name].partitions)) - known
+                with_state = group.initialized.get(ids[name], set()) | group.initializing.get(ids[name], set())
+                missing = set(range(topics[name].partitions)) - with_state
                 if missing:
                     group.initializing.setdefault(ids[name], set()).update(missing)
                     is_new = True
@@ -195,11 +195,11 @@ class ShareStep(GroupStep[ShareGroup]):
         return self.broker.settings.group_share_session_timeout_ms
 
 
-def _changed_metadata(before: Mapping[str, Any] | None, request: ShareGroupHeartbeat) -> dict[str, Any]:
+def _changed_metadata(old_metadata: Mapping[str, Any] | None, request: ShareGroupHeartbeat) -> dict[str, Any]:
     """The member's metadata with what the request changes; null fields of the request change nothing."""
     changes = {"rack_id": request.rack_id, "subscribed_topic_names": None if request.topics is None else sorted(set(request.topics))}
     given = {name: value for name, value in changes.items() if value is not None}
-    return {**(before or ShareGroup.new_member), **given, "client_id": request.client_id, "client_host": request.client_host}
+    return {**(old_metadata or ShareGroup.new_member), **given, "client_id": request.client_id, "client_host": request.client_host}
 
 
 def end_initialization(broker: Broker, group_id: str) -> bool:
@@ -212,10 +212,10 @@ def end_initialization(broker: Broker, group_id: str) -> bool:
         return False
     made = {topic: group.initialized.get(topic, set()) | numbers for topic, numbers in group.initializing.items()}
     initialized = {**group.initialized, **made}
-    before = group.initialized, group.initializing
+    old_state = group.initialized, group.initializing
 
     def undo() -> None:
-        group.initialized, group.initializing = before
+        group.initialized, group.initializing = old_state
 
     error, _ = broker.append(group_id, [group.state_record({}, initialized, (), topic_names(broker))], undo=undo)
     if error is Error.NONE:

@@ -77,9 +77,9 @@ def _is_part(tasks: Tasks, of: Mapping[str, Iterable[int]]) -> bool:
 
 def has_unknown_tasks(request: StreamsGroupHeartbeat, configured: ConfiguredTopology) -> bool:
     """Whether a client says that it has a task that the topology does not have."""
-    known = configured.subtopologies or {}
+    subtopologies = configured.subtopologies or {}
     return any(
-        name not in known or any(not 0 <= number < known[name].tasks for number in numbers)
+        name not in subtopologies or any(not 0 <= number < subtopologies[name].tasks for number in numbers)
         for tasks in (request.active_tasks, request.standby_tasks, request.warmup_tasks)
         for name, numbers in (tasks or {}).items()
     )

@@ -144,14 +144,14 @@ class StreamsStep(GroupStep[StreamsGroup]):
         group, member_id = self._group_for(request), request.member_id
         current = self._current_of(group, request)
         status: list[Status] = []
-        before = group.metadata_of(self._replaced_id or member_id)
-        metadata = changed_metadata(before, request)
+        old_metadata = group.metadata_of(self._replaced_id or member_id)
+        metadata = changed_metadata(old_metadata, request)
         if request.member_epoch == 0 and request.user_endpoint is None and self.broker.release.endpoint_change_bumps_epoch:
             metadata["user_endpoint"] = None
-        if metadata != before:
+        if metadata != old_metadata:
             self.records.append(group.member_record(member_id, metadata))
         counts = metadata if request.group_instance_id is None else _EPOCH_FIELDS_OF_STATIC_MEMBERS
-        changes = any(metadata[name] != before[name] for name in counts)
+        changes = any(metadata[name] != old_metadata[name] for name in counts)
         topology = self._topology = self._topology_for(group, request)
         of_group = group.replayed.topology
         if of_group is not None and metadata["topology_epoch"] < of_group["epoch"]:
@@ -160,7 +160,7 @@ class StreamsStep(GroupStep[StreamsGroup]):
         self._start_initial_delay(group)
         targets = self._update_targets(group, epoch, configured, status, {member_id: metadata})
         after = self._reconcile(group, request, current, metadata, targets)
-        endpoint_changed = metadata["user_endpoint"] != before["user_endpoint"]
+        endpoint_changed = metadata["user_endpoint"] != old_metadata["user_endpoint"]
         self.restart_session(group, member_id)
         if request.shutdown_application and group.shutdown_by is None:
             group.shutdown_by = member_id
@@ -331,11 +331,12 @@ class StreamsStep(GroupStep[StreamsGroup]):
             status.append(Status(StatusCode.ASSIGNMENT_DELAYED, "streams.assignment.interval.ms"))
             return _Targets(last_epoch, of_sender)
         members = {**self._metadata(group), **sending}
-        before = {member_id: group.target_of(member_id) for member_id in members} | dict.fromkeys(sending, of_sender)
-        targets = _targets(before, members, configured, int(configs.get(STANDBY_REPLICAS, 0)))
+        old_targets = {member_id: group.target_of(member_id) for member_id in members} | dict.fromkeys(sending, of_sender)
+        passes_over_holders, replicas = self.broker.release.sticky_passes_over_holders, int(configs.get(STANDBY_REPLICAS, 0))
+        targets = _targets(old_targets, members, configured, replicas, passes_over_holders=passes_over_holders)
         has_target = {*group.replayed.targets, *(sending if self._replaced_id is not None else ())}
         for member_id in in_hash_order(members, hash_of_text):
-            if member_id not in has_target or targets[member_id] != before[member_id]:
+            if member_id not in has_target or targets[member_id] != old_targets[member_id]:
                 self.records.append(group.target_record(member_id, targets[member_id]))
         self.records.append(group.target_epoch_record(epoch, self.target_timestamp_ms))
         return _Targets(epoch, of_sender if sender is None else targets[sender])
@@ -365,14 +366,14 @@ class StreamsStep(GroupStep[StreamsGroup]):
         self,
         group: StreamsGroup,
         request: StreamsGroupHeartbeat,
-        before: CurrentTasks,
-        after: CurrentTasks,
+        old_tasks: CurrentTasks,
+        new_tasks: CurrentTasks,
         metadata: Mapping[str, Any],
         status: list[Status],
         *,
         endpoint_changed: bool,
     ) -> StreamsGroupHeartbeatAnswer:
-        tasks_changed = after.assigned != before.assigned
+        tasks_changed = new_tasks.assigned != old_tasks.assigned
         shows = request.member_epoch == 0 or tasks_changed
         has_endpoint = metadata["user_endpoint"] is not None
         if self.broker.release.endpoint_change_bumps_epoch:
@@ -381,7 +382,7 @@ class StreamsStep(GroupStep[StreamsGroup]):
             group.endpoint_epoch += shows and has_endpoint
         endpoints = None
         if group.endpoint_epoch != request.endpoint_information_epoch:
-            endpoints = self._endpoints(group, request.member_id, metadata, after)
+            endpoints = self._endpoints(group, request.member_id, metadata, new_tasks)
         if self.configured is not None and self.configured.problem is not None:
             status.append(self.configured.problem)
         if group.shutdown_by is not None:
@@ -394,14 +395,14 @@ class StreamsStep(GroupStep[StreamsGroup]):
         return StreamsGroupHeartbeatAnswer(
             Error.NONE,
             request.member_id,
-            after.epoch,
+            new_tasks.epoch,
             heartbeat_interval_ms(self.broker, self.group_id),
             status=tuple(status),
             task_offset_interval_ms=task_offset_interval_ms(self.broker, self.group_id),
             acceptable_recovery_lag=acceptable_recovery_lag(self.broker, self.group_id),
             endpoint_information_epoch=group.endpoint_epoch if is_known else 0,
             partitions_by_user_endpoint=endpoints,
-            **{f"{kind}_tasks": tasks_by_subtopology(after.assigned[kind]) for kind in KINDS if shows},
+            **{f"{kind}_tasks": tasks_by_subtopology(new_tasks.assigned[kind]) for kind in KINDS if shows},
         )
 
     def _endpoints(
@@ -474,16 +475,21 @@ class StreamsStep(GroupStep[StreamsGroup]):
 
 
 def _targets(
-    before: Mapping[str, Owned], members: Mapping[str, Mapping[str, Any]], configured: ConfiguredTopology, replicas: int
+    old_targets: Mapping[str, Owned],
+    members: Mapping[str, Mapping[str, Any]],
+    configured: ConfiguredTopology,
+    replicas: int,
+    *,
+    passes_over_holders: bool,
 ) -> dict[str, Owned]:
-    """The target assignment: none while topics are missing or do not fit. before: the last target of each member."""
+    """The target assignment: none while topics are missing or do not fit. old_targets: the last target of each member."""
     if configured.subtopologies is None or not configured.is_ready:
         return dict.fromkeys(members, NO_TASKS)
     of_members = {
-        member_id: TaskMember(metadata["process_id"], before[member_id][ACTIVE], before[member_id]["standby"])
+        member_id: TaskMember(metadata["process_id"], old_targets[member_id][ACTIVE], old_targets[member_id]["standby"])
         for member_id, metadata in members.items()
     }
-    assigned = sticky_tasks(of_members, configured.subtopologies, replicas)
+    assigned = sticky_tasks(of_members, configured.subtopologies, replicas, passes_over_holders=passes_over_holders)
     return {member_id: {**NO_TASKS, ACTIVE: tasks.active, "standby": tasks.standby} for member_id, tasks in assigned.items()}
 
 

@@ -169,10 +169,10 @@ def _families_after_run(common: Common, exit_code: int) -> list[GaugeMetricFamil
     cluster = common.cluster or ""
     try:
         warehouse = open_warehouse(common.warehouse)
-        newest = max((warehouse.run(name) for name in warehouse.clusters_with_nights()), key=lambda run: run.finished_at_ms)
-        run = newest if common.cluster is None else warehouse.run(common.cluster)
-        cluster, families = run.cluster, _families(warehouse, [run], None, MOST_GROUPS)
-    except (GroupcoordError, ValueError):  # a refused run may be the first one, or the warehouse the reason
+        newest = [warehouse.run(name) for name in warehouse.clusters_with_nights() if common.cluster in (None, name)]
+        for run in sorted(newest, key=lambda run: run.finished_at_ms)[-1:]:  # none after a first run that was a look-back
+            cluster, families = run.cluster, _families(warehouse, [run], None, MOST_GROUPS)
+    except GroupcoordError:  # a refused run may be the first one, or the warehouse the reason
         if exit_code == 0:
             raise
     for (name, help_text), value in zip(_OF_THE_RUN.items(), (exit_code, now_ms() / 1000), strict=True):

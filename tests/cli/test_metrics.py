@@ -147,11 +147,15 @@ def test_a_refused_run_keeps_the_figures_of_the_last_night_and_adds_its_exit_cod
     assert {name[1] for name in refused} == {"prod"}
 
 
-def test_a_first_run_that_is_refused_has_its_exit_code_alone(tmp_path: Path) -> None:
+def test_a_first_run_that_is_refused_or_a_look_back_has_its_exit_code_alone(tmp_path: Path) -> None:
     file = tmp_path / "groupcoord.prom"
     with pytest.raises(BadCopyError), metrics_of_run(file, Common(str(tmp_path / "w"), "prod")):
         raise BadCopyError("empty")
     assert sorted(name[0] for name in series(file.read_text())) == ["nightly_exit_code", "nightly_last_run_timestamp_seconds"]
+    night(tmp_path / "w", "prod", {}, kind="look_back", settings={"until": "2025-12-31T00:00:00Z"})
+    with metrics_of_run(file, Common(str(tmp_path / "w"))):
+        pass
+    assert {name[:2]: value for name, value in series(file.read_text()).items() if "code" in name[0]} == {("nightly_exit_code", ""): 0}
     with pytest.raises(UsageError, match="there is no directory"), metrics_of_run(tmp_path / "no" / "file", Common("w")):
         pytest.fail("the run began although its metrics cannot be written")
 

@@ -83,6 +83,8 @@ def _events(warehouse: Warehouse, question: Question) -> list[tuple[int | None, 
     run = warehouse.run(question.cluster)
     histories = read_history(warehouse, question, rules_of(run))
     of_share = [event for event in share_events(warehouse, question) if is_within(event.time_ms, question.from_ms, question.to_ms)]
+    if question.topic is not None and not of_share and not any(one.commits.num_rows for one in histories):
+        refuse_place(warehouse, question)
     if not histories and not of_share:
         explain_missing_history(warehouse, question.cluster, question.group_id)
     events: list[tuple[int | None, Event]] = [
@@ -107,6 +109,16 @@ def explain_missing_history(warehouse: Warehouse, cluster: str, group_id: str) -
     others = [name for name in warehouse.clusters_with_nights() if name != cluster and _knows(warehouse, name, group_id)]
     near = f" It is in cluster {', '.join(map(repr, others))}: --cluster." if others else did_you_mean([group_id], known)
     raise GroupcoordError(f"Group {group_id!r} is in no record of {where}.{near} `groupcoord list` names those that exist.")
+
+
+def refuse_place(warehouse: Warehouse, question: Question) -> None:
+    """Raises GroupcoordError where the history has the group, and the group never committed an offset of the topic or the partition."""
+    which = f"topic {question.topic!r}" if question.partition is None else f"partition {question.partition} of topic {question.topic!r}"
+    of_group: list[Condition] = [("group_id", "=", question.group_id)]
+    topics = set(warehouse.read("offset_commits", cluster=question.cluster, columns=["topic"], where=of_group)["topic"].to_pylist())
+    if topics or warehouse.read("group_records", cluster=question.cluster, columns=["group_id"], where=of_group).num_rows:
+        near = "" if question.topic in topics else did_you_mean([question.topic or ""], topics)
+        raise GroupcoordError(f"Group {question.group_id!r} never committed an offset of {which}, as far as the tables know.{near}")
 
 
 def _knows(warehouse: Warehouse, cluster: str, group_id: str) -> bool:

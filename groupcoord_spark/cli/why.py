@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, NoReturn
+from typing import TYPE_CHECKING, Final
 
 import click
 
-from groupcoord_spark.cli.names import did_you_mean, is_pattern, matching
+from groupcoord_spark.cli.names import is_pattern, matching
 from groupcoord_spark.cli.options import Common, cluster_to_read, command, common_options, complete_topics, groups_option, say_which_night
 from groupcoord_spark.cli.render import lines, moment, wrapped, write_lines, write_records
 from groupcoord_spark.cli.rules import rules_of
-from groupcoord_spark.cli.timeline import WRONG_EVENTS, explain_missing_history, with_short_ids
+from groupcoord_spark.cli.timeline import WRONG_EVENTS, explain_missing_history, refuse_place, with_short_ids
 from groupcoord_spark.errors import GroupcoordError, UsageError
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from groupcoord_spark.answers.group_history import Question
     from groupcoord_spark.answers.why import Story
-    from groupcoord_spark.warehouse.read import Condition, Warehouse
+    from groupcoord_spark.warehouse.read import Warehouse
 
 NAMES: Final = ("time", "event", "group", "topic", "partition", "cause", "other_cause", "rule", "records", "what")
 
@@ -50,8 +50,8 @@ def why(common: Common, groups: tuple[str, ...], topic: str | None, partition: i
         question = Question(cluster, group_id, topic, partition)
         story = answer(warehouse, question, rules)
         if story is None:
-            if topic is not None and answer(warehouse, Question(cluster, group_id), rules) is not None:
-                _refuse_place(warehouse, question)
+            if topic is not None:
+                refuse_place(warehouse, question)
             explain_missing_history(warehouse, cluster, group_id)
         if common.output == "table":
             write_lines([*([""] if position else []), *_lines(story)])
@@ -70,16 +70,6 @@ def _named_groups(named: Sequence[str], warehouse: Warehouse, cluster: str) -> l
     if patterns := [name for name in missing if is_pattern(name)]:
         raise GroupcoordError(f"No group of cluster {cluster!r} matches {', '.join(map(repr, patterns))}, and none that is gone.")
     return sorted({*groups, *missing})
-
-
-def _refuse_place(warehouse: Warehouse, question: Question) -> NoReturn:
-    """Raises GroupcoordError: the group never committed an offset of the topic or the partition."""
-    topic = question.topic or ""
-    which = f"topic {topic!r}" if question.partition is None else f"partition {question.partition} of topic {topic!r}"
-    of_group: list[Condition] = [("group_id", "=", question.group_id)]
-    topics = set(warehouse.read("offset_commits", cluster=question.cluster, columns=["topic"], where=of_group)["topic"].to_pylist())
-    near = "" if topic in topics else did_you_mean([topic], topics)
-    raise GroupcoordError(f"Group {question.group_id!r} never committed an offset of {which}, as far as the tables know.{near}")
 
 
 def _lines(story: Story) -> list[str]:

@@ -30,6 +30,7 @@ from groupcoord_spark.sources.log_directory import (
     DamagedFile,
     LogDirectory,
     find_log_directories,
+    names_beside_partitions,
     read_log_ends,
     read_other_topic,
     read_rows,
@@ -83,7 +84,8 @@ def read_beside_the_offsets(request: RunRequest, kind: InputKind, run_id: str) -
     cluster = _read_cluster(directories, damages)
     producers = _read_producers(directories, damages)
     topics = list(cluster.topics())
-    topic_names = {topic.topic_id: topic.name for topic in topics} | dict(request.topic_names)
+    named = {topic.topic_id: topic.name for topic in topics} or names_beside_partitions(directories)
+    topic_names = named | dict(request.topic_names)
     tables = {
         LOG_ENDS.name: log_ends.append_column("run_id", pa.repeat(run_id, log_ends.num_rows)),
         **_cluster_tables(cluster, topics),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any, Final, NamedTuple
@@ -62,6 +63,23 @@ class LogDirectory:
     def partitions_of(self, topic: str) -> list[tuple[int, Location]]:
         """The partitions of a topic that the directory has, in their order."""
         return sorted(((number, place) for (name, number), place in self.partitions.items() if name == topic), key=lambda pair: pair[0])
+
+
+def names_beside_partitions(directories: Iterable[LogDirectory]) -> dict[str, str]:
+    """Topic id -> name, from ``partition.metadata`` (since 2.8) of one partition of each topic; a file that cannot be read names nothing.
+
+    For a broker's own directories without the cluster's metadata. Object stores are not asked: each topic would cost a request.
+    """
+    names = {}
+    for directory in directories:
+        if is_object_store(directory.location.filesystem):
+            continue
+        for topic, place in {topic: place for (topic, _), place in directory.partitions.items()}.items():
+            with suppress(InputError, OSError, ValueError):
+                fields = dict(line.split(": ", 1) for line in place.child("partition.metadata").read_text().splitlines() if ": " in line)
+                if "topic_id" in fields:
+                    names[fields["topic_id"]] = topic
+    return names
 
 
 def find_log_directories(inputs: Sequence[str]) -> list[LogDirectory]:

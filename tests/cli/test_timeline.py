@@ -142,6 +142,7 @@ def events_of_sample(sample_warehouse, group_id):
     [
         (["--group", "nobody"], "Group 'nobody' is in no record of", 1),
         (["--group", "silent"], "its nights were run with --no-history", 1),
+        (["--group", "g", "--topic", "orders"], "Group 'g' never committed an offset of topic 'orders', as far as the tables know.", 1),
         (["--group", "g", "--from", "2030-01-01"], "lies between --from and --to", 1),
         (["--group", "g", "--from", "2026-01-02", "--to", "2026-01-01"], "--to is not after --from", 2),
     ],

@@ -231,3 +231,16 @@ def test_no_damage_of_any_file_ends_the_night(tmp_path: Path) -> None:
         except Exception as error:
             pytest.fail(f"seed {seed}, mutation {number} of {path.name}: {type(error).__name__}: {error}")
         path.write_bytes(whole)
+
+
+def test_topics_are_named_by_partition_metadata_where_the_cluster_metadata_is_not_there(tmp_path: Path) -> None:
+    def change(logs: Path) -> None:
+        shutil.rmtree(logs / "__cluster_metadata-0")
+        for partition in (0, 1):
+            (logs / f"orders-{partition}").mkdir()
+            (logs / f"orders-{partition}" / "partition.metadata").write_text("version: 0\ntopic_id: AAAAAAAAAAAAAAAAAAAABB\n")
+        (logs / "broken-0").mkdir()
+        (logs / "broken-0" / "partition.metadata").write_bytes(b"\xff\x00no metadata")
+
+    names = copied(tmp_path, change).topic_names
+    assert names["AAAAAAAAAAAAAAAAAAAABB"] == "orders" and "broken" not in names.values()

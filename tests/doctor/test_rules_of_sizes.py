@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from groupcoord_spark.doctor import Diagnosis, Finding, HealthSettings, KnownTransactions, Severity, diagnose, read_copies
-from groupcoord_spark.doctor import verdicts as rules
+from groupcoord_spark.doctor import Diagnosis, Finding, HealthSettings, KnownTransactions, Severity, diagnose, patient, read_copies
+from groupcoord_spark.doctor.rules import sizes
 from groupcoord_spark.protocol import encode_key, encode_value
 from tests.doctor.copies import logs
 from tests.log.log_writer import Rec, batch, marker, write_segment
@@ -52,7 +52,8 @@ def test_segment_with_more_offsets_than_its_index_can_name_is_sick(tmp_path: Pat
 
 
 def test_latest_values_that_fill_a_large_log_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rules, "LARGE_LOG_BYTES", 1_000)
+    for room in (patient, sizes):
+        monkeypatch.setattr(room, "LARGE_LOG_BYTES", 1_000)
     diagnosis = diagnosis_of(logs("healthy"))
     assert {finding.severity for finding in of_kind(diagnosis, "live_set")} == {Severity.NORMAL}
     assert {verdict.verdict for verdict in diagnosis.verdicts} == {"healthy"}

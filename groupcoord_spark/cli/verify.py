@@ -15,7 +15,7 @@ from groupcoord_spark.errors import GroupcoordError, UsageError
 from groupcoord_spark.wording import counted
 
 if TYPE_CHECKING:
-    from groupcoord_spark.verification import Answers, Comparison, State
+    from groupcoord_spark.verification import Answers, Comparison, StateOfRun
 
 SCHEME: Final = "kafka://"
 COLUMNS: Final = ("group", "what", "ours", "theirs")
@@ -94,7 +94,7 @@ def _source_of(answers: Answers) -> str:
     return f"{answers.source} given {datetime.fromtimestamp(answers.asked_at_ms[1] / 1000, UTC):%Y-%m-%dT%H:%M:%SZ}"
 
 
-def _asked(against: str, command_config: str | None, ours: State | None = None) -> Answers:
+def _asked(against: str, command_config: str | None, ours: StateOfRun | None = None) -> Answers:
     from groupcoord_spark.verification.client_settings import read_client_settings
 
     servers = against.removeprefix(SCHEME).strip("/")

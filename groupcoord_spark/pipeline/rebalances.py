@@ -14,7 +14,7 @@ from typing import Any, Final
 import pyarrow as pa
 
 from groupcoord_spark.coordinator.rebalances import GroupHistories, GroupRecord, Rebalance, Value
-from groupcoord_spark.coordinator.rebalances.records import KEY_TYPES
+from groupcoord_spark.coordinator.rebalances.group_records import KEY_TYPES
 from groupcoord_spark.pipeline.exchange.state_rows import to_arrow
 from groupcoord_spark.pipeline.extents import HistoryRange
 from groupcoord_spark.protocol.generated import decode_key, decode_shared_value

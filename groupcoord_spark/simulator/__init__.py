@@ -23,7 +23,7 @@ from groupcoord_spark.simulator.broker.settings import Settings, Topic, read_set
 from groupcoord_spark.simulator.groups.states import State
 from groupcoord_spark.simulator.messages.calls import Call
 from groupcoord_spark.simulator.messages.errors import Error
-from groupcoord_spark.simulator.messages.records import WrittenRecord
+from groupcoord_spark.simulator.messages.written_records import WrittenRecord
 from groupcoord_spark.simulator.simulator import Event, Simulator, TimelineEntry, simulate
 
 __all__ = [

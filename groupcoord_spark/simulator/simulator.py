@@ -38,8 +38,8 @@ from groupcoord_spark.simulator.messages import requests
 from groupcoord_spark.simulator.messages.answers import DescribedGroup, RefusedAnswer
 from groupcoord_spark.simulator.messages.calls import Call
 from groupcoord_spark.simulator.messages.errors import Error
-from groupcoord_spark.simulator.messages.records import WrittenRecord
 from groupcoord_spark.simulator.messages.streams_requests import StreamsGroupDescribe, StreamsGroupHeartbeat
+from groupcoord_spark.simulator.messages.written_records import WrittenRecord
 
 G = TypeVar("G", bound=Group)
 

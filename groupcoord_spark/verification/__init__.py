@@ -6,13 +6,13 @@
 """
 
 from groupcoord_spark.verification.answers import Answers, read_answers, write_answers
-from groupcoord_spark.verification.comparison import Comparison, Difference, State, compare, state_of
+from groupcoord_spark.verification.comparison import Comparison, Difference, StateOfRun, compare, state_of
 
 __all__ = [
     "Answers",
     "Comparison",
     "Difference",
-    "State",
+    "StateOfRun",
     "compare",
     "read_answers",
     "state_of",

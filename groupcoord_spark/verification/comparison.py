@@ -33,7 +33,7 @@ class Difference(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class State:
+class StateOfRun:
     """The rows of one run that a broker can be asked about, by their keys."""
 
     groups: Mapping[str, Row]
@@ -86,7 +86,7 @@ _EMPTY: Final = ""
 """Kafka answers with the empty text where there is no protocol, client or other text."""
 
 
-def state_of(warehouse: Warehouse, cluster: str, *, run: Run | None = None) -> State:
+def state_of(warehouse: Warehouse, cluster: str, *, run: Run | None = None) -> StateOfRun:
     """The state after a run; None: after the cluster's newest night."""
 
     def rows(table: str, *columns: str) -> list[dict[str, Any]]:
@@ -100,7 +100,7 @@ def state_of(warehouse: Warehouse, cluster: str, *, run: Run | None = None) -> S
         assignments.setdefault((row["group_id"], row["member_id"]), []).append(row)
     of_place = itemgetter("group_id", "topic", "partition")
     offsets = rows("committed_offsets", "group_id", "topic", "partition", "committed_offset", "leader_epoch", "metadata")
-    return State(
+    return StateOfRun(
         {row["group_id"]: row for row in rows("groups", "group_id", *_GROUP_FIELDS.values())},
         members,
         assignments,
@@ -109,7 +109,7 @@ def state_of(warehouse: Warehouse, cluster: str, *, run: Run | None = None) -> S
     )
 
 
-def compare(ours: State, theirs: Answers, *, semantics: Semantics = JAVA) -> Comparison:
+def compare(ours: StateOfRun, theirs: Answers, *, semantics: Semantics = JAVA) -> Comparison:
     """Every difference between the state of a run and a broker's answers, sorted by group.
 
     A group that only one side has is one difference.
@@ -134,7 +134,7 @@ def compare(ours: State, theirs: Answers, *, semantics: Semantics = JAVA) -> Com
 class _Comparer:
     """Compares the two sides, and collects the differences in ``result``."""
 
-    def __init__(self, ours: State, theirs: Answers, semantics: Semantics) -> None:
+    def __init__(self, ours: StateOfRun, theirs: Answers, semantics: Semantics) -> None:
         self.result = Comparison()
         self._ours = ours
         self._theirs = theirs

@@ -26,7 +26,6 @@ from groupcoord_spark.simulator import (
 )
 from groupcoord_spark.simulator.groups.consumer_group import ConsumerGroup, current_assignment
 from groupcoord_spark.simulator.messages.answers import ConsumerGroupHeartbeatAnswer, FetchedOffset
-from groupcoord_spark.simulator.messages.records import WrittenRecord
 from groupcoord_spark.simulator.messages.requests import (
     ConsumerGroupDescribe,
     ConsumerGroupHeartbeat,
@@ -40,6 +39,7 @@ from groupcoord_spark.simulator.messages.requests import (
     OffsetToCommit,
     TxnOffsetCommit,
 )
+from groupcoord_spark.simulator.messages.written_records import WrittenRecord
 from tests.examples import examples
 from tests.simulator.rules import plays
 from tests.simulator.scene import GROUP, Scene

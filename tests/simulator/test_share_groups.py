@@ -5,7 +5,6 @@ from __future__ import annotations
 from groupcoord_spark.simulator import AddPartitions, FailAppends, LoadPartition, LosePartition, Simulator, Topic, read_settings
 from groupcoord_spark.simulator.messages.answers import ShareGroupHeartbeatAnswer
 from groupcoord_spark.simulator.messages.errors import Error
-from groupcoord_spark.simulator.messages.records import WrittenRecord
 from groupcoord_spark.simulator.messages.requests import (
     DescribeGroups,
     Heartbeat,
@@ -15,6 +14,7 @@ from groupcoord_spark.simulator.messages.requests import (
     ShareGroupHeartbeat,
     SyncGroup,
 )
+from groupcoord_spark.simulator.messages.written_records import WrittenRecord
 from tests.simulator.rules import plays
 
 GROUP = "shared"

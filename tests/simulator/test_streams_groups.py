@@ -23,7 +23,6 @@ from groupcoord_spark.simulator import (
 from groupcoord_spark.simulator.broker.actions import Deny
 from groupcoord_spark.simulator.broker.permissions import Denied
 from groupcoord_spark.simulator.messages.errors import Error
-from groupcoord_spark.simulator.messages.records import WrittenRecord
 from groupcoord_spark.simulator.messages.streams_answers import DescribedStreamsGroup, StatusCode, StreamsGroupHeartbeatAnswer
 from groupcoord_spark.simulator.messages.streams_requests import (
     InternalTopic,
@@ -32,6 +31,7 @@ from groupcoord_spark.simulator.messages.streams_requests import (
     Subtopology,
     Topology,
 )
+from groupcoord_spark.simulator.messages.written_records import WrittenRecord
 from tests.simulator.rules import plays
 
 GROUP = "app"

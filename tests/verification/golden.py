@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from groupcoord_spark.coordinator import PartitionReplay, PartitionState, semantics_for
-from groupcoord_spark.verification import State, state_of
+from groupcoord_spark.verification import StateOfRun, state_of
 from groupcoord_spark.warehouse import TABLES, open_warehouse
 from tests.coordinator.records import GOLDEN, recorded
 from tests.warehouse.nights import night
@@ -43,7 +43,7 @@ def _columns(table: str, row: dict[str, Any]) -> dict[str, Any]:
 
 
 @cache
-def state_in(warehouse: str) -> State:
+def state_in(warehouse: str) -> StateOfRun:
     return state_of(open_warehouse(warehouse), "golden")
 
 

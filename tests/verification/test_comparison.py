@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from groupcoord_spark.coordinator import semantics_for
-from groupcoord_spark.verification import Answers, Comparison, State, compare, read_answers, write_answers
+from groupcoord_spark.verification import Answers, Comparison, StateOfRun, compare, read_answers, write_answers
 from tests.coordinator.records import GOLDEN
 from tests.verification.golden import answers_of, state_in, write_warehouse
 
@@ -157,7 +157,7 @@ def test_difference_of_an_assignment_shows_what_the_other_side_lacks(warehouses:
 
 def test_metadata_is_the_same_that_a_client_in_c_cuts_at_a_nul(tmp_path: Path) -> None:
     offset = {"committed_offset": 5, "leader_epoch": None, "metadata": "a note\0more"}
-    ours = State({}, {}, {}, {("g", "t", 0): offset}, frozenset())
+    ours = StateOfRun({}, {}, {}, {("g", "t", 0): offset}, frozenset())
     told = {"group": "g", "topic": "t", "partition": 0, "offset": 5, "leader_epoch": -1}
     for metadata, differences in (("a note", 0), ("a note\0more", 0), ("a note\0", 1), ("a", 1), ("", 1)):
         answers = as_file(tmp_path, {"offsets": [{**told, "metadata": metadata}]})

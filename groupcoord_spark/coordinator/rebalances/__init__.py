@@ -11,9 +11,9 @@ a change right before the record of the new epoch. ``confidence`` says how sure 
 ``unknown``.
 """
 
-from groupcoord_spark.coordinator.rebalances.findings import Cause, Confidence
+from groupcoord_spark.coordinator.rebalances.causes import Cause, Confidence
 from groupcoord_spark.coordinator.rebalances.group_histories import GroupHistories, rebalances
-from groupcoord_spark.coordinator.rebalances.records import KEY_TYPES, GroupRecord, Value
+from groupcoord_spark.coordinator.rebalances.group_records import KEY_TYPES, GroupRecord, Value
 from groupcoord_spark.coordinator.rebalances.rows import Rebalance
 
 __all__ = [

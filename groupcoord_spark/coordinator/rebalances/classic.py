@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 
+from groupcoord_spark.coordinator.rebalances.causes import Reason, names_of
 from groupcoord_spark.coordinator.rebalances.converted import ConvertedGroup
-from groupcoord_spark.coordinator.rebalances.findings import Finding, names_of
 from groupcoord_spark.coordinator.rebalances.generation_causes import cause_of_generation, ranges_of_new, with_circumstances
 from groupcoord_spark.coordinator.rebalances.generations import Generation, is_same_membership, moves_from_nothing, partitions_that_changed
+from groupcoord_spark.coordinator.rebalances.group_records import NOT_KNOWN, GroupRecord, Value
 from groupcoord_spark.coordinator.rebalances.moves import Moves, Partitions, moves_between, partition_counts, union_of
-from groupcoord_spark.coordinator.rebalances.records import NOT_KNOWN, GroupRecord, Value
 from groupcoord_spark.coordinator.rebalances.rows import Rebalance, elapsed_ms, row_of
 
 
@@ -64,15 +64,15 @@ class ClassicGenerations:
     def _first(self, record: GroupRecord, new: Generation) -> Rebalance:
         before, generation = self._before, new.value["generation"]
         if before is not None:
-            finding = Finding("group_converted", "certain", f"The group was a {before.group_type} group up to epoch {before.generation}.")
+            reason = Reason("group_converted", "certain", f"The group was a {before.group_type} group up to epoch {before.generation}.")
             since = elapsed_ms(before.timestamp_ms, record.timestamp_ms)
             self._was_converted = True
-            return _classic_row(record, None, new, before.generation, since, before.members, None, finding)
+            return _classic_row(record, None, new, before.generation, since, before.members, None, reason)
         if generation == 1 and new.members:
-            finding = Finding("member_joined", "certain", f"First generation of the group: {names_of(new.members)} joined.")
-            return _classic_row(record, None, new, None, None, (), moves_from_nothing(new), finding)
-        finding = Finding("unknown", None, "No record of the generation before is known: the log was compacted, or begins here.")
-        return _classic_row(record, None, new, None, None, None, None, finding)
+            reason = Reason("member_joined", "certain", f"First generation of the group: {names_of(new.members)} joined.")
+            return _classic_row(record, None, new, None, None, (), moves_from_nothing(new), reason)
+        reason = Reason("unknown", None, "No record of the generation before is known: the log was compacted, or begins here.")
+        return _classic_row(record, None, new, None, None, None, None, reason)
 
     def _next(self, record: GroupRecord, old: Generation, new: Generation) -> Rebalance:
         before, after = partitions_that_changed(old, new)
@@ -80,12 +80,12 @@ class ClassicGenerations:
         # Nearly every generation has no new partition, and this runs for each generation.
         with_new = [partitions for partitions in after.values() if self._has_new_partition(partitions)]
         new_partitions = ranges_of_new(union_of(with_new), self._partition_counts) if with_new else []
-        finding = cause_of_generation(old, new, moves, new_partitions, was_converted=self._was_converted)
-        finding = with_circumstances(finding, old, new)
+        reason = cause_of_generation(old, new, moves, new_partitions, was_converted=self._was_converted)
+        reason = with_circumstances(reason, old, new)
         self._was_converted = False
         self._learn_partition_counts(with_new)
         since = elapsed_ms(old.timestamp_ms, new.timestamp_ms)
-        return _classic_row(record, old, new, old.value["generation"], since, old.members, moves, finding)
+        return _classic_row(record, old, new, old.value["generation"], since, old.members, moves, reason)
 
     def _keep_decoded_partitions(self, old: Generation, new: Generation) -> None:
         for member_id, member in new.members.items():
@@ -111,11 +111,11 @@ def _classic_row(
     since_ms: int | None,
     members_before: Collection[str] | None,
     moves: Moves | None,
-    finding: Finding,
+    reason: Reason,
 ) -> Rebalance:
     value = new.value
     leader, protocol = (None, None) if old is None else (old.value["leader"], old.value["protocol"])
     return row_of(
         record, "classic", "generation", value["protocol_type"] or None, from_generation, value["generation"], since_ms,
-        members_before, new.members, (leader, value["leader"]), (protocol, value["protocol"]), moves, finding,
+        members_before, new.members, (leader, value["leader"]), (protocol, value["protocol"]), moves, reason,
     )  # fmt: skip

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from groupcoord_spark.coordinator.rebalances.records import Value
+from groupcoord_spark.coordinator.rebalances.group_records import Value
 
 
 @dataclass(slots=True)

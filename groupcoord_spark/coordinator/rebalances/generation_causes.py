@@ -11,10 +11,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from groupcoord_spark.coordinator.groups.classic import CONSUMER, decoded_or_none
-from groupcoord_spark.coordinator.rebalances.findings import Confidence, Finding, coordinator_moved, group_of_size, move_sentence, names_of
+from groupcoord_spark.coordinator.rebalances.causes import Confidence, Reason, coordinator_moved, group_of_size, move_sentence, names_of
 from groupcoord_spark.coordinator.rebalances.generations import Generation, is_connect
+from groupcoord_spark.coordinator.rebalances.group_records import NOT_KNOWN, Value
 from groupcoord_spark.coordinator.rebalances.moves import Moves
-from groupcoord_spark.coordinator.rebalances.records import NOT_KNOWN, Value
 from groupcoord_spark.protocol import decode_assignment, decode_subscription
 from groupcoord_spark.protocol.streams_assignment import decode_streams_assignment
 from groupcoord_spark.protocol.streams_subscription import RUNNING, decode_streams_subscription
@@ -25,7 +25,7 @@ STREAMS_ASSIGNOR: Final = "stream"
 _STREAMS_CLIENT: Final = re.compile(r"-StreamThread-\d+(-consumer)?$")
 
 
-def cause_of_generation(old: Generation, new: Generation, moves: Moves, new_partitions: Sequence[str], *, was_converted: bool) -> Finding:
+def cause_of_generation(old: Generation, new: Generation, moves: Moves, new_partitions: Sequence[str], *, was_converted: bool) -> Reason:
     """The first cause that the two records support, with its evidence.
 
     Args:
@@ -37,7 +37,7 @@ def cause_of_generation(old: Generation, new: Generation, moves: Moves, new_part
     """
     before, after = old.value["generation"], new.value["generation"]
     if after <= before:
-        return Finding(
+        return Reason(
             "coordinator_moved",
             "likely",
             f"The generation went from {before} to {after}, which no coordinator does: another one took over that lacked the last records.",
@@ -50,24 +50,24 @@ def cause_of_generation(old: Generation, new: Generation, moves: Moves, new_part
     if joined and left:
         return _cause_of_exchange(old, new, joined, left)
     if joined:
-        return Finding("member_joined", "certain", f"{names_of(_ids(joined))} joined {group_of_size(len(old.members))}.")
+        return Reason("member_joined", "certain", f"{names_of(_ids(joined))} joined {group_of_size(len(old.members))}.")
     if left:
         return _cause_of_leaving(old, new, left)
     if not new.members:
-        return Finding("member_gone", "likely", "Nobody was left when the join phase ended: who had joined went again before it did.")
+        return Reason("member_gone", "likely", "Nobody was left when the join phase ended: who had joined went again before it did.")
     return _cause_without_newcomers(old, new, moves, new_partitions, was_converted=was_converted)
 
 
-def with_circumstances(finding: Finding, old: Generation, new: Generation) -> Finding:
-    """The finding with more evidence: a coordinator that moved, and generations without a record, which lower the confidence."""
-    if finding.cause != "coordinator_moved" and coordinator_moved(old.leader_epoch, new.leader_epoch):
-        finding = finding._replace(evidence=f"{finding.evidence} {move_sentence(old.leader_epoch, new.leader_epoch)}")
+def with_circumstances(reason: Reason, old: Generation, new: Generation) -> Reason:
+    """The reason with more evidence: a coordinator that moved, and generations without a record, which lower the confidence."""
+    if reason.cause != "coordinator_moved" and coordinator_moved(old.leader_epoch, new.leader_epoch):
+        reason = reason._replace(evidence=f"{reason.evidence} {move_sentence(old.leader_epoch, new.leader_epoch)}")
     first, last = old.value["generation"] + 1, new.value["generation"] - 1
     if first > last:
-        return finding
+        return reason
     which = f"Generation {first}" if first == last else f"Generations {first} to {last}"
-    evidence = f"{finding.evidence} {which} left no record: no assignment was handed in, or the log was compacted."
-    return finding._replace(confidence="likely" if finding.confidence == "certain" else finding.confidence, evidence=evidence)
+    evidence = f"{reason.evidence} {which} left no record: no assignment was handed in, or the log was compacted."
+    return reason._replace(confidence="likely" if reason.confidence == "certain" else reason.confidence, evidence=evidence)
 
 
 def ranges_of_new(partitions: Iterable[tuple[str, int]], partition_counts: Mapping[str, int]) -> list[str]:
@@ -87,32 +87,32 @@ def ranges_of_new(partitions: Iterable[tuple[str, int]], partition_counts: Mappi
     ]
 
 
-def _cause_of_exchange(old: Generation, new: Generation, joined: Sequence[Value], left: Sequence[Value]) -> Finding:
+def _cause_of_exchange(old: Generation, new: Generation, joined: Sequence[Value], left: Sequence[Value]) -> Reason:
     both = f"{names_of(_ids(joined))} joined and {names_of(_ids(left))} went in the same generation"
     instances = {member.get("group_instance_id") for member in joined} - {None}
     if all(member.get("group_instance_id") in instances for member in left):
-        return Finding("member_restarted", "certain", f"{both}, with the same group.instance.id: static members came back under new ids.")
+        return Reason("member_restarted", "certain", f"{both}, with the same group.instance.id: static members came back under new ids.")
     clients = [_client(member) for member in joined]
     if len(joined) == len(left) and sorted(clients) == sorted(_client(member) for member in left):
-        return Finding("member_restarted", "likely", f"{both}, of the same client ids and hosts.")
-    return Finding(
+        return Reason("member_restarted", "likely", f"{both}, of the same client ids and hosts.")
+    return Reason(
         "member_joined", "possible", f"{both}; which of it came first is not recorded. {_left_or_expelled(old, new, left).evidence}"
     )
 
 
-def _cause_of_leaving(old: Generation, new: Generation, left: Sequence[Value]) -> Finding:
-    finding = _left_or_expelled(old, new, left)
-    return finding._replace(evidence=f"{names_of(_ids(left))} went. {finding.evidence}")
+def _cause_of_leaving(old: Generation, new: Generation, left: Sequence[Value]) -> Reason:
+    reason = _left_or_expelled(old, new, left)
+    return reason._replace(evidence=f"{names_of(_ids(left))} went. {reason.evidence}")
 
 
-def _left_or_expelled(old: Generation, new: Generation, left: Sequence[Value]) -> Finding:
+def _left_or_expelled(old: Generation, new: Generation, left: Sequence[Value]) -> Reason:
     """Left or expelled: the time since all timers began anew can rule the second out; nothing in a record rules the first out."""
     since_ms = new.join_ended_ms - old.join_ended_ms
     session_ms = min(int(member["session_timeout_ms"]) for member in left)
     limit_ms = min(session_ms, _least_rebalance_timeout_ms(old, new))
     if 0 <= since_ms < limit_ms:
         which = "session" if limit_ms == session_ms else "rebalance"
-        return Finding(
+        return Reason(
             "member_left",
             "certain" if old.has_join_end and new.has_join_end else "likely",
             f"{_seconds(since_ms)} after its last join, before its {which} timeout of {_seconds(limit_ms)} could pass:"
@@ -120,12 +120,12 @@ def _left_or_expelled(old: Generation, new: Generation, left: Sequence[Value]) -
         )
     passed = f"{_seconds(since_ms)} passed since its last join, its session timeout is {_seconds(session_ms)}"
     if all(member.get("group_instance_id") is not None for member in left):
-        return Finding("member_expelled", "likely", f"Static members do not leave when they close; {passed}.")
+        return Reason("member_expelled", "likely", f"Static members do not leave when they close; {passed}.")
     if all(_STREAMS_CLIENT.search(member["client_id"]) for member in left):
-        return Finding("member_expelled", "likely", f"Members of Kafka Streams do not leave when they close; {passed}.")
+        return Reason("member_expelled", "likely", f"Members of Kafka Streams do not leave when they close; {passed}.")
     # Where other members remain, one of them may have started the rebalance, and this member did not join in time.
     confidence: Confidence = "likely" if new.members else "certain"
-    return Finding("member_gone", confidence, f"{passed}: whether it left or was expelled is not recorded.")
+    return Reason("member_gone", confidence, f"{passed}: whether it left or was expelled is not recorded.")
 
 
 def _least_rebalance_timeout_ms(old: Generation, new: Generation) -> int:
@@ -142,38 +142,38 @@ def _least_rebalance_timeout_ms(old: Generation, new: Generation) -> int:
 
 def _cause_without_newcomers(
     old: Generation, new: Generation, moves: Moves, new_partitions: Sequence[str], *, was_converted: bool
-) -> Finding:
+) -> Reason:
     if old.value["protocol"] != new.value["protocol"] or old.value["protocol_type"] != new.value["protocol_type"]:
-        return Finding(
+        return Reason(
             "subscription_changed",
             "certain",
             f"The same members joined with other protocols: {old.value['protocol']} became {new.value['protocol']}.",
         )
     changed = [] if new.members is old.members else _members_with_other_topics(old, new)
     if changed:
-        return Finding("subscription_changed", "certain", f"{names_of(changed)} joined again with another subscription.")
+        return Reason("subscription_changed", "certain", f"{names_of(changed)} joined again with another subscription.")
     if was_converted:
-        return Finding(
+        return Reason(
             "group_converted", "likely", "The first generation of the classic group that the group became: its members join again."
         )
     if new_partitions:
-        return Finding("partitions_changed", "likely", f"Nobody ever had before: {names_of(new_partitions)}.")
+        return Reason("partitions_changed", "likely", f"Nobody ever had before: {names_of(new_partitions)}.")
     scheduled = _scheduled_by_streams(old, new)
     if scheduled is not None:
         return scheduled
     if moves.assigned:
-        return Finding(
+        return Reason(
             "follow_up",
             "likely",
             f"Taken from their owners in an earlier generation, and handed on now: {counted(moves.assigned, 'partition')}.",
         )
     if coordinator_moved(old.leader_epoch, new.leader_epoch):
-        return Finding(
+        return Reason(
             "coordinator_moved",
             "likely",
             f"Same members, subscriptions and partitions. {move_sentence(old.leader_epoch, new.leader_epoch)}",
         )
-    return Finding(
+    return Reason(
         "leader_rejoined",
         "likely",
         "Same members, subscriptions and partitions: a leader (in Connect any worker) that joins again leaves no other trace, nor does"
@@ -181,7 +181,7 @@ def _cause_without_newcomers(
     )
 
 
-def _scheduled_by_streams(old: Generation, new: Generation) -> Finding | None:
+def _scheduled_by_streams(old: Generation, new: Generation) -> Reason | None:
     """The rebalance that Kafka Streams had scheduled in the generation before (KIP-441); None: no scheduled time had come."""
     if old.value["protocol"] != STREAMS_ASSIGNOR:
         return None
@@ -195,13 +195,13 @@ def _scheduled_by_streams(old: Generation, new: Generation) -> Finding | None:
     if next_ms > new.join_ended_ms:
         return None
     if next_ms == 0:
-        return Finding(
+        return Reason(
             "follow_up",
             "certain",
             f"The assignment of generation {old.value['generation']} told {member_id} to start a rebalance at once, to hand on tasks.",
         )
     late = _seconds(new.join_ended_ms - next_ms)
-    return Finding(
+    return Reason(
         "probing",
         "certain",
         f"The assignment of generation {old.value['generation']} told {member_id} to start a rebalance, to see whether warm-up tasks have"

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from groupcoord_spark.coordinator.groups.classic import CONNECT, CONSUMER, connect_tasks, decoded_or_none
+from groupcoord_spark.coordinator.rebalances.group_records import NOT_KNOWN, Value
 from groupcoord_spark.coordinator.rebalances.moves import Moves, Partitions, moves_between
-from groupcoord_spark.coordinator.rebalances.records import NOT_KNOWN, Value
 from groupcoord_spark.protocol import assigned_partitions
 
 

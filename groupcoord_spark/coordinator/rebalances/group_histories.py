@@ -6,8 +6,8 @@ from collections.abc import Iterable, Iterator
 
 from groupcoord_spark.coordinator.rebalances.classic import ClassicGenerations
 from groupcoord_spark.coordinator.rebalances.converted import ConvertedGroup
+from groupcoord_spark.coordinator.rebalances.group_records import MODERN_KEY_TYPES, GroupRecord
 from groupcoord_spark.coordinator.rebalances.modern import ModernEpochs
-from groupcoord_spark.coordinator.rebalances.records import MODERN_KEY_TYPES, GroupRecord
 from groupcoord_spark.coordinator.rebalances.rows import Rebalance
 from groupcoord_spark.protocol.record_types import KeyType
 

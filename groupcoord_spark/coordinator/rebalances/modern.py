@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
+from groupcoord_spark.coordinator.rebalances.causes import Reason, coordinator_moved, group_of_size, move_sentence, names_of
 from groupcoord_spark.coordinator.rebalances.converted import ConvertedGroup
-from groupcoord_spark.coordinator.rebalances.findings import Finding, coordinator_moved, group_of_size, move_sentence, names_of
+from groupcoord_spark.coordinator.rebalances.group_records import NOT_KNOWN, GroupRecord, Value
 from groupcoord_spark.coordinator.rebalances.moves import Moves, moves_between
-from groupcoord_spark.coordinator.rebalances.records import NOT_KNOWN, GroupRecord, Value
 from groupcoord_spark.coordinator.rebalances.rows import Rebalance, elapsed_ms, row_of
 from groupcoord_spark.protocol.record_types import ModernKeyTypes
 
@@ -46,7 +46,7 @@ class ModernEpochs:
         self._topic_values: dict[str, Value | None] = {}
         """Regular expression or key type -> its newest value."""
         self._topic_changes: list[str] = []
-        self._finding = Finding("unknown", None, "The records tell of no new group epoch before it.")
+        self._reason = Reason("unknown", None, "The records tell of no new group epoch before it.")
         self._epochs_since_assignment = 0
         self._assignment_epoch: int | None = None
         self._assignment_ms = NOT_KNOWN
@@ -96,14 +96,14 @@ class ModernEpochs:
         if old_epoch is None and before is None and not self._has_first_epoch:
             members_before = None
         if before is not None:
-            self._finding = Finding(
+            self._reason = Reason(
                 "group_converted", "certain", f"The group was a {before.group_type} group up to generation {before.generation}."
             )
             old_epoch, self.timestamp_ms, self._before = before.generation, before.timestamp_ms, None
         elif members_before is None:
-            self._finding = Finding("unknown", None, "No record of the epoch before is known: the log was compacted, or begins here.")
+            self._reason = Reason("unknown", None, "No record of the epoch before is known: the log was compacted, or begins here.")
         else:
-            self._finding = self._cause_of_epoch(record, members_before, old_hash)
+            self._reason = self._cause_of_epoch(record, members_before, old_hash)
         since_ms = elapsed_ms(self.timestamp_ms, record.timestamp_ms)
         row = self._row(record, "group_epoch", old_epoch, epoch, since_ms, members_before, None)
         self.generation, self.timestamp_ms, self.members_of_generation = epoch, record.timestamp_ms, dict(self._members)
@@ -129,7 +129,7 @@ class ModernEpochs:
             moves = moves_between(before, after)
         if self._epochs_since_assignment > 1:
             epochs = f"It answers {self._epochs_since_assignment} group epochs; the cause is that of the last. "
-            self._finding = self._finding._replace(evidence=epochs + self._finding.evidence)
+            self._reason = self._reason._replace(evidence=epochs + self._reason.evidence)
         since_ms = elapsed_ms(self._assignment_ms, record.timestamp_ms)
         row = self._row(record, "assignment", old_epoch, epoch, since_ms, self.members_of_generation, moves)
         self._assignment_epoch, self._assignment_ms, self._epochs_since_assignment = epoch, record.timestamp_ms, 0
@@ -148,7 +148,7 @@ class ModernEpochs:
     ) -> Rebalance:
         return row_of(
             record, self.group_type, kind, self.group_type, old, new, since_ms,
-            members_before, self._members, _NO_LEADER_OR_PROTOCOL, _NO_LEADER_OR_PROTOCOL, moves, self._finding,
+            members_before, self._members, _NO_LEADER_OR_PROTOCOL, _NO_LEADER_OR_PROTOCOL, moves, self._reason,
         )  # fmt: skip
 
     def _new_target(self, member_id: str, value: Value | None) -> None:
@@ -202,7 +202,7 @@ class ModernEpochs:
         else:
             self._topic_changes.append(_partition_changes(before, record.value))
 
-    def _cause_of_epoch(self, record: GroupRecord, before: Mapping[str, Value], old_hash: int | None) -> Finding:
+    def _cause_of_epoch(self, record: GroupRecord, before: Mapping[str, Value], old_hash: int | None) -> Reason:
         after = self._members
         joined = {member_id: member for member_id, member in after.items() if member_id not in before}
         left = {member_id: member for member_id, member in before.items() if member_id not in after}
@@ -210,36 +210,36 @@ class ModernEpochs:
             instances = {member.get("instance_id") for member in joined.values()} - {None}
             both = f"{names_of(joined)} joined and {names_of(left)} went in the same epoch"
             if all(member.get("instance_id") in instances for member in left.values()):
-                return Finding("member_restarted", "certain", f"{both}, with the same group.instance.id.")
-            return Finding("member_joined", "possible", f"{both}; which of it came first is not recorded.")
+                return Reason("member_restarted", "certain", f"{both}, with the same group.instance.id.")
+            return Reason("member_joined", "possible", f"{both}; which of it came first is not recorded.")
         if joined:
-            return Finding("member_joined", "certain", f"{names_of(joined)} joined {group_of_size(len(before))}.")
+            return Reason("member_joined", "certain", f"{names_of(joined)} joined {group_of_size(len(before))}.")
         if left:
             if all(member.get("instance_id") is not None for member in left.values()):
-                return Finding("member_expelled", "likely", f"{names_of(left)} went: a static member is taken out when it stays away.")
-            return Finding("member_gone", "certain", f"{names_of(left)} went: whether it left or was expelled is not recorded.")
+                return Reason("member_expelled", "likely", f"{names_of(left)} went: a static member is taken out when it stays away.")
+            return Reason("member_gone", "certain", f"{names_of(left)} went: whether it left or was expelled is not recorded.")
         changed = [member_id for member_id, member in after.items() if _subscription(member) != _subscription(before[member_id])]
         if changed:
-            return Finding("subscription_changed", "certain", f"{names_of(changed)} asked for other topics, another assignor or topology.")
+            return Reason("subscription_changed", "certain", f"{names_of(changed)} asked for other topics, another assignor or topology.")
         if self._topic_changes:
             # Matches of a regular expression and the topology count as a change of the subscription.
             is_count = all(change.startswith("Partitions") for change in self._topic_changes)
             # Several records before one epoch often have the same change.
             changes = "; ".join(dict.fromkeys(self._topic_changes))
-            return Finding("partitions_changed" if is_count else "subscription_changed", "certain", f"{changes}.")
+            return Reason("partitions_changed" if is_count else "subscription_changed", "certain", f"{changes}.")
         if old_hash is not None and self._metadata_hash is not None and old_hash != self._metadata_hash:
-            return Finding(
+            return Reason(
                 "partitions_changed", "certain", "Members and subscriptions are the same; the hash of their topics' metadata changed."
             )
         if old_hash is None and self._metadata_hash:
-            return Finding(
+            return Reason(
                 "partitions_changed", "possible", "Members and subscriptions are the same; the hash of their topics before is not known."
             )
         if coordinator_moved(self._leader_epoch, record.leader_epoch):
-            return Finding(
+            return Reason(
                 "coordinator_moved", "possible", f"Nothing else is new. {move_sentence(self._leader_epoch, record.leader_epoch)}"
             )
-        return Finding("unknown", None, "Members, subscriptions and topics are the same as in the epoch before.")
+        return Reason("unknown", None, "Members, subscriptions and topics are the same as in the epoch before.")
 
 
 def _initialized(value: Value | None) -> set[tuple[str, int]]:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
-from groupcoord_spark.coordinator.rebalances.findings import Cause, Confidence, Finding
+from groupcoord_spark.coordinator.rebalances.causes import Cause, Confidence, Reason
+from groupcoord_spark.coordinator.rebalances.group_records import NOT_KNOWN, GroupRecord
 from groupcoord_spark.coordinator.rebalances.moves import Moves
-from groupcoord_spark.coordinator.rebalances.records import NOT_KNOWN, GroupRecord
 
 _NOT_COUNTED = (None, None, None)
 
@@ -63,7 +63,7 @@ def row_of(
     leaders: tuple[str | None, str | None],
     protocols: tuple[str | None, str | None],
     moves: Moves | None,
-    finding: Finding,
+    reason: Reason,
 ) -> Rebalance:
     """The row of one record.
 
@@ -89,7 +89,7 @@ def row_of(
         record.record_offset, record.timestamp_ms, record.key["group_id"], group_type, kind, protocol_type,
         from_generation, to_generation, since_ms,
         len(members), *counts, *joined_left_kept,
-        *leaders, *protocols, *(moves or _NOT_COUNTED), *finding,
+        *leaders, *protocols, *(moves or _NOT_COUNTED), *reason,
     ))  # fmt: skip
 
 

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from groupcoord_spark.simulator.broker.permissions import Denied
 from groupcoord_spark.simulator.messages.errors import Error
-from groupcoord_spark.simulator.messages.records import WrittenRecord
+from groupcoord_spark.simulator.messages.written_records import WrittenRecord
 
 
 class Action:

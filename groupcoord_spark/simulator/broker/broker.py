@@ -19,7 +19,7 @@ from groupcoord_spark.simulator.groups.states import State
 from groupcoord_spark.simulator.messages.answers import Answer
 from groupcoord_spark.simulator.messages.calls import Call
 from groupcoord_spark.simulator.messages.errors import Error
-from groupcoord_spark.simulator.messages.records import RecordToWrite, WrittenRecord
+from groupcoord_spark.simulator.messages.written_records import RecordToWrite, WrittenRecord
 
 G = TypeVar("G", bound=Group)
 

@@ -13,7 +13,7 @@ from groupcoord_spark.simulator.broker.settings import NO_TOPIC_ID
 from groupcoord_spark.simulator.groups.clock import TimerKind
 from groupcoord_spark.simulator.groups.modern_group import ModernGroup, cancel_timer, metadata_hash
 from groupcoord_spark.simulator.messages.errors import Error
-from groupcoord_spark.simulator.messages.records import RecordToWrite, WrittenRecord
+from groupcoord_spark.simulator.messages.written_records import RecordToWrite, WrittenRecord
 
 RETRY_MS: Final = 500
 """How long a Java coordinator waits before it repeats what a timer began, if the append has failed."""

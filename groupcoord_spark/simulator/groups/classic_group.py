@@ -14,8 +14,8 @@ from groupcoord_spark.simulator.groups.map_order import BrokerMap, in_vote_order
 from groupcoord_spark.simulator.groups.states import VALID_PREVIOUS_STATES, State
 from groupcoord_spark.simulator.messages.calls import Call
 from groupcoord_spark.simulator.messages.errors import Error
-from groupcoord_spark.simulator.messages.records import RecordToWrite
 from groupcoord_spark.simulator.messages.requests import OffsetCommit, TxnOffsetCommit
+from groupcoord_spark.simulator.messages.written_records import RecordToWrite
 
 CONSUMER = "consumer"
 """The only protocol type whose member metadata the coordinator decodes."""

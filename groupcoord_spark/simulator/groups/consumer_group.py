@@ -14,8 +14,8 @@ from groupcoord_spark.coordinator.groups.consumer import ConsumerMember
 from groupcoord_spark.protocol.record_types import KeyType
 from groupcoord_spark.simulator.groups.clock import Timer
 from groupcoord_spark.simulator.groups.modern_group import ModernGroup
-from groupcoord_spark.simulator.messages.records import RecordToWrite
 from groupcoord_spark.simulator.messages.requests import OffsetToCommit
+from groupcoord_spark.simulator.messages.written_records import RecordToWrite
 
 Partition = tuple[str, int]
 """(topic id, partition)"""

@@ -9,8 +9,8 @@ from typing import ClassVar, NamedTuple
 from groupcoord_spark.coordinator.state import GroupRow
 from groupcoord_spark.simulator.groups.clock import Clock
 from groupcoord_spark.simulator.messages.errors import Error
-from groupcoord_spark.simulator.messages.records import RecordToWrite
 from groupcoord_spark.simulator.messages.requests import GroupToFetch, OffsetCommit, TxnOffsetCommit
+from groupcoord_spark.simulator.messages.written_records import RecordToWrite
 
 
 class CommitRules(NamedTuple):

@@ -17,8 +17,8 @@ from groupcoord_spark.protocol.record_types import KEY_TYPES_OF, KeyType, Modern
 from groupcoord_spark.simulator.groups.clock import Clock, Timer
 from groupcoord_spark.simulator.groups.group import CommitRules, Group
 from groupcoord_spark.simulator.messages.errors import Error
-from groupcoord_spark.simulator.messages.records import RecordToWrite
 from groupcoord_spark.simulator.messages.requests import GroupToFetch, OffsetCommit, OffsetToCommit, TxnOffsetCommit
+from groupcoord_spark.simulator.messages.written_records import RecordToWrite
 
 FIRST_VERSION_WITH_EPOCHS: Final = 9
 """First version of OffsetCommit whose generation may be a member epoch."""

@@ -13,8 +13,8 @@ from groupcoord_spark.protocol.record_types import KeyType
 from groupcoord_spark.simulator.groups.group import CommitRules
 from groupcoord_spark.simulator.groups.modern_group import ModernGroup
 from groupcoord_spark.simulator.messages.errors import Error
-from groupcoord_spark.simulator.messages.records import RecordToWrite
 from groupcoord_spark.simulator.messages.requests import GroupToFetch, OffsetCommit, OffsetToCommit, TxnOffsetCommit
+from groupcoord_spark.simulator.messages.written_records import RecordToWrite
 
 _STABLE: Final = 0
 

@@ -26,9 +26,9 @@ from groupcoord_spark.simulator.groups.streams_tasks import (
 )
 from groupcoord_spark.simulator.groups.streams_topology import ConfiguredTopology, source_subtopologies
 from groupcoord_spark.simulator.messages.errors import Error
-from groupcoord_spark.simulator.messages.records import RecordToWrite
 from groupcoord_spark.simulator.messages.requests import OffsetCommit, OffsetToCommit, TxnOffsetCommit
 from groupcoord_spark.simulator.messages.streams_requests import StreamsGroupHeartbeat
+from groupcoord_spark.simulator.messages.written_records import RecordToWrite
 
 NO_TASKS: Final[Owned] = {kind: frozenset() for kind in KINDS}
 _FIRST_SLOTS: Final = 2

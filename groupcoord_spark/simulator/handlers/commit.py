@@ -20,8 +20,8 @@ from groupcoord_spark.simulator.groups.states import State
 from groupcoord_spark.simulator.messages.answers import OffsetCommitAnswer
 from groupcoord_spark.simulator.messages.calls import Call
 from groupcoord_spark.simulator.messages.errors import Error
-from groupcoord_spark.simulator.messages.records import RecordToWrite, WrittenRecord
 from groupcoord_spark.simulator.messages.requests import OffsetCommit, OffsetToCommit, TxnOffsetCommit
+from groupcoord_spark.simulator.messages.written_records import RecordToWrite, WrittenRecord
 
 
 def offset_commit(broker: Broker, call: Call, request: OffsetCommit) -> None:

@@ -21,8 +21,8 @@ from groupcoord_spark.simulator.handlers.share.share_heartbeat import delete_sha
 from groupcoord_spark.simulator.messages.answers import DeleteGroupsAnswer, OffsetDeleteAnswer
 from groupcoord_spark.simulator.messages.calls import Call
 from groupcoord_spark.simulator.messages.errors import Error
-from groupcoord_spark.simulator.messages.records import RecordToWrite
 from groupcoord_spark.simulator.messages.requests import DeleteGroups, OffsetDelete
+from groupcoord_spark.simulator.messages.written_records import RecordToWrite
 
 
 def delete_groups(broker: Broker, call: Call, request: DeleteGroups) -> None:

@@ -19,7 +19,7 @@ from groupcoord_spark.simulator.handlers.share.share_heartbeat import ShareStep
 from groupcoord_spark.simulator.handlers.streams.streams_heartbeat import StreamsStep
 from groupcoord_spark.simulator.messages.answers import JoinGroupAnswer, SyncGroupAnswer
 from groupcoord_spark.simulator.messages.errors import Error
-from groupcoord_spark.simulator.messages.records import WrittenRecord
+from groupcoord_spark.simulator.messages.written_records import WrittenRecord
 
 _STEPS: Final[Mapping[str, type[GroupStep[Any]]]] = {step.kind.group_type: step for step in (ConsumerStep, ShareStep, StreamsStep)}
 

@@ -12,7 +12,7 @@ from groupcoord_spark.protocol import decode_key, decode_value, key_json, value_
 from groupcoord_spark.simulator.messages import requests
 from groupcoord_spark.simulator.messages.answers import Answer
 from groupcoord_spark.simulator.messages.errors import Error
-from groupcoord_spark.simulator.messages.records import WrittenRecord
+from groupcoord_spark.simulator.messages.written_records import WrittenRecord
 from groupcoord_spark.simulator.scenario.playing import TimelineRow
 
 

@@ -23,8 +23,8 @@ from groupcoord_spark.simulator.groups.clock import TimerKind
 from groupcoord_spark.simulator.messages.answers import Answer, JoinGroupAnswer
 from groupcoord_spark.simulator.messages.calls import Call
 from groupcoord_spark.simulator.messages.errors import Error
-from groupcoord_spark.simulator.messages.records import WrittenRecord
 from groupcoord_spark.simulator.messages.requests import ConsumerGroupHeartbeat, Heartbeat, Request, ShareGroupHeartbeat
+from groupcoord_spark.simulator.messages.written_records import WrittenRecord
 from groupcoord_spark.simulator.scenario.reading import Scenario, Step, too_many_partitions
 from groupcoord_spark.simulator.scenario.requests_by_hand import ADMIN, REQUESTS, Sender
 from groupcoord_spark.simulator.scenario.timeline_text import answer_text, request_text

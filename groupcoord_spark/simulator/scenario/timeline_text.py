@@ -11,9 +11,9 @@ from groupcoord_spark.protocol.record_types import KEY_TYPES_OF, KeyType
 from groupcoord_spark.simulator.messages import answers, requests
 from groupcoord_spark.simulator.messages.calls import Call
 from groupcoord_spark.simulator.messages.errors import Error
-from groupcoord_spark.simulator.messages.records import WrittenRecord
 from groupcoord_spark.simulator.messages.streams_answers import StreamsGroupDescribeAnswer, StreamsGroupHeartbeatAnswer
 from groupcoord_spark.simulator.messages.streams_requests import StreamsGroupHeartbeat
+from groupcoord_spark.simulator.messages.written_records import WrittenRecord
 from groupcoord_spark.simulator.scenario.streams_text import streams_answer_text, streams_request_text
 from groupcoord_spark.wording import counted
 

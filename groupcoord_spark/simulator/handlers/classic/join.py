@@ -24,8 +24,8 @@ from groupcoord_spark.simulator.handlers.deletion import delete_offsets_and_grou
 from groupcoord_spark.simulator.messages.answers import JoinGroupAnswer, SyncGroupAnswer
 from groupcoord_spark.simulator.messages.calls import Call
 from groupcoord_spark.simulator.messages.errors import Error
-from groupcoord_spark.simulator.messages.records import WrittenRecord
 from groupcoord_spark.simulator.messages.requests import JoinGroup
+from groupcoord_spark.simulator.messages.written_records import WrittenRecord
 
 FIRST_VERSION_WITH_MEMBER_IDS = 4
 FIRST_VERSION_WITH_SKIP_ASSIGNMENT = 9

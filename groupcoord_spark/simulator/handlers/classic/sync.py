@@ -14,8 +14,8 @@ from groupcoord_spark.simulator.handlers.consumer.classic_members import sync_wi
 from groupcoord_spark.simulator.messages.answers import SyncGroupAnswer
 from groupcoord_spark.simulator.messages.calls import Call
 from groupcoord_spark.simulator.messages.errors import Error
-from groupcoord_spark.simulator.messages.records import WrittenRecord
 from groupcoord_spark.simulator.messages.requests import SyncGroup
+from groupcoord_spark.simulator.messages.written_records import WrittenRecord
 
 FIRST_VERSION_WITH_PROTOCOL = 5
 

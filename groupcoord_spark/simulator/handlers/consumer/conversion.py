@@ -28,7 +28,7 @@ from groupcoord_spark.simulator.groups.consumer_group import (
 from groupcoord_spark.simulator.groups.states import State
 from groupcoord_spark.simulator.messages.answers import JoinGroupAnswer, SyncGroupAnswer
 from groupcoord_spark.simulator.messages.errors import Error
-from groupcoord_spark.simulator.messages.records import RecordToWrite
+from groupcoord_spark.simulator.messages.written_records import RecordToWrite
 
 
 def classic_metadata(session_timeout_ms: int, protocols: Protocols) -> dict[str, Any]:

@@ -58,10 +58,10 @@ from groupcoord_spark.simulator.handlers.streams.streams_checks import (
 from groupcoord_spark.simulator.handlers.streams.streams_endpoints import endpoint_partitions
 from groupcoord_spark.simulator.messages.calls import Call
 from groupcoord_spark.simulator.messages.errors import Error, RefusedError
-from groupcoord_spark.simulator.messages.records import RecordToWrite, WrittenRecord
 from groupcoord_spark.simulator.messages.requests import LEAVE_EPOCH, LEFT_FOR_A_WHILE
 from groupcoord_spark.simulator.messages.streams_answers import EndpointPartitions, Status, StatusCode, StreamsGroupHeartbeatAnswer
 from groupcoord_spark.simulator.messages.streams_requests import StreamsGroupHeartbeat
+from groupcoord_spark.simulator.messages.written_records import RecordToWrite, WrittenRecord
 
 INTERNAL_TOPICS_MS: Final = 1
 """How long the simulated cluster takes to make internal topics."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Final, Literal, NamedTuple
 
-from groupcoord_spark.coordinator.rebalances.records import NOT_KNOWN
+from groupcoord_spark.coordinator.rebalances.group_records import NOT_KNOWN
 
 Cause = Literal[
     "member_joined",
@@ -27,7 +27,7 @@ _MAX_NAMES: Final = 3
 """A sentence names this many members; the row lists all members."""
 
 
-class Finding(NamedTuple):
+class Reason(NamedTuple):
     """A cause, the confidence in it (None: the cause is unknown), and the sentence with the evidence."""
 
     cause: Cause

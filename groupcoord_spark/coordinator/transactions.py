@@ -113,7 +113,7 @@ class OffsetStore:
                 continue
             group_id, topic, partition = key
             if self._open_by_group is not None:
-                self._close_for_group(group_id, producer_id)
+                self._open_by_group[group_id].discard(producer_id)
             if control_type != MarkerType.COMMIT:
                 continue
             existing = self.committed.get(group_id, {}).get((topic, partition))
@@ -124,14 +124,6 @@ class OffsetStore:
     def producers_left_open(self, group_id: str) -> frozenset[int]:
         """Producer ids that count as open for the group, even without a pending offset (``tombstone_leaves_transaction_open``)."""
         return frozenset(self._open_by_group.get(group_id, ())) if self._open_by_group is not None else frozenset()
-
-    def _close_for_group(self, group_id: str, producer_id: int) -> None:
-        """Remove a producer from those that count as open for the group."""
-        assert self._open_by_group is not None
-        producers = self._open_by_group.get(group_id, set())
-        producers.discard(producer_id)
-        if not producers:
-            self._open_by_group.pop(group_id, None)
 
     def open_transactions(self) -> dict[int, int]:
         """Producer id -> highest producer epoch of each transaction that no marker has ended."""

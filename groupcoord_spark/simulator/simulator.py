@@ -191,7 +191,7 @@ class Simulator:
             case actions.Deny(denied):
                 broker.denied = denied
             case actions.ConfigureGroup(group_id, name, value):
-                if name in SETTINGS_SINCE_4_4 and not broker.release.has_streams_settings_of_4_4:
+                if name in SETTINGS_SINCE_4_4 and not broker.release.has_streams_of_4_4:
                     version = broker.release.semantics.broker_version
                     raise UsageError(f"Kafka {version} does not know {name}: the setting came with 4.4. Leave it out, or simulate 4.4.")
                 broker.group_settings.setdefault(group_id, {})[name] = value

@@ -152,17 +152,10 @@ class Broker:
         """The name of the group's state in this release."""
         return self.release.completing_rebalance_name if group.state_name == State.COMPLETING_REBALANCE.value else group.state_name
 
-    @property
-    def share_assignment_interval_ms(self) -> int:
-        """group.share.assignment.interval.ms; the default of the release if it is not set."""
-        interval_ms = self.settings.group_share_assignment_interval_ms
-        return self.release.share_assignment_interval_ms if interval_ms is None else interval_ms
-
-    @property
-    def consumer_assignment_interval_ms(self) -> int:
-        """group.consumer.assignment.interval.ms; the default of the release if it is not set."""
-        interval_ms = self.settings.group_consumer_assignment_interval_ms
-        return self.release.consumer_assignment_interval_ms if interval_ms is None else interval_ms
+    def assignment_interval_ms(self, group_type: str) -> int:
+        """The broker's shortest time between two target assignments of a group of this type."""
+        of_broker: int | None = getattr(self.settings, f"group_{group_type}_assignment_interval_ms")
+        return self.release.assignment_interval_ms if of_broker is None else of_broker
 
     def topics_have_changed(self) -> None:
         """Let every group that the broker assigns look at its topics with the next heartbeat."""

@@ -134,10 +134,8 @@ class Release:
     # Consumer groups (KIP-848)
     known_member_may_join_again: bool = False
     """A member of a consumer group that is not static may send epoch 0 at any time. Before, only after its first answer was lost."""
-    consumer_assignment_interval_ms: int = 0
-    share_assignment_interval_ms: int = 0
-    """Default of group.consumer.assignment.interval.ms (KIP-1263)."""
-    streams_assignment_interval_ms: int = 0
+    assignment_interval_ms: int = 0
+    """Default of the shortest time between two target assignments of consumer, share and streams groups (KIP-1263)."""
     group_settings_hide_streams_delay: bool = True
     """A streams group with settings of its own has the default initial delay, unless it sets one, and not that of the broker."""
     stores_assignment_timestamp: bool = False
@@ -151,13 +149,11 @@ class Release:
     """The limit of the size refuses no static member that comes back, and no member of a streams group that joins again."""
     refuses_malformed_subscription: bool = False
     """A JoinGroup to a consumer group whose subscription cannot be read: INCONSISTENT_GROUP_PROTOCOL. Before: UNKNOWN_SERVER_ERROR."""
-    streams_has_static_members: bool = False
     sticky_passes_over_holders: bool = False
     """The assignor of streams groups passes over processes that have a task when it looks for a member for the task's standby."""
-    has_streams_settings_of_4_4: bool = False
-    """Settings for the offsets of tasks, for warm-up tasks and for rack-aware standbys (KIP-1071)."""
-    endpoint_change_bumps_epoch: bool = False
-    """The epoch of the endpoints of a streams group is raised by a changed endpoint. Before, by every answer to a member that joins."""
+    has_streams_of_4_4: bool = False
+    """Streams groups have static members, settings for the offsets of tasks and the tags of standbys, and an epoch of endpoints that a
+    changed endpoint raises. Before, every answer to a member that joins raises the epoch."""
     commits_by_older_epoch: bool = False
     """A commit with an older member epoch is accepted for partitions that the member has had since that epoch."""
 
@@ -331,9 +327,7 @@ _CHANGES: tuple[tuple[tuple[int, ...], dict[str, Any]], ...] = (
     (
         (4, 3),
         {
-            "consumer_assignment_interval_ms": 1_000,
-            "share_assignment_interval_ms": 1_000,
-            "streams_assignment_interval_ms": 1_000,
+            "assignment_interval_ms": 1_000,
             "group_settings_hide_streams_delay": False,
             "stores_assignment_timestamp": True,
             "commits_by_older_epoch": True,
@@ -347,9 +341,7 @@ _CHANGES: tuple[tuple[tuple[int, ...], dict[str, Any]], ...] = (
             "writes_target_of_returning_member": False,
             "size_limit_spares_known_members": True,
             "refuses_malformed_subscription": True,
-            "streams_has_static_members": True,
-            "has_streams_settings_of_4_4": True,
-            "endpoint_change_bumps_epoch": True,
+            "has_streams_of_4_4": True,
             "txn_commit_tells_since": 6,
             "transactional_commits_carry_topic_id": True,
         },

@@ -53,31 +53,27 @@ def initial_delay_ms(broker: Broker, group_id: str) -> int:
 
 def assignment_interval_ms(broker: Broker, group_id: str) -> int:
     """The time between two target assignments."""
-    of_broker = broker.settings.group_streams_assignment_interval_ms
-    default_ms = broker.release.streams_assignment_interval_ms if of_broker is None else of_broker
-    return _of_group(broker, group_id, "streams.assignment.interval.ms", default_ms)
+    return _of_group(broker, group_id, "streams.assignment.interval.ms", broker.assignment_interval_ms("streams"))
 
 
 def task_offset_interval_ms(broker: Broker, group_id: str) -> int:
     """The time after which a client reports the offsets of its tasks; 0: the release does not say it."""
-    if not broker.release.has_streams_settings_of_4_4:
-        return 0
-    return _of_group(broker, group_id, "streams.task.offset.interval.ms", broker.settings.group_streams_task_offset_interval_ms)
+    return _since_4_4(broker, group_id, "streams.task.offset.interval.ms", broker.settings.group_streams_task_offset_interval_ms, 0)
 
 
 def acceptable_recovery_lag(broker: Broker, group_id: str) -> int:
     """How far a client may be behind to count as caught up; 0: the release does not say it."""
-    if not broker.release.has_streams_settings_of_4_4:
-        return 0
-    return _of_group(broker, group_id, "streams.acceptable.recovery.lag", broker.settings.group_streams_acceptable_recovery_lag)
+    return _since_4_4(broker, group_id, "streams.acceptable.recovery.lag", broker.settings.group_streams_acceptable_recovery_lag, 0)
 
 
 def rack_aware_tags(broker: Broker, group_id: str) -> list[str]:
     """The client tags by which standbys are to be distributed."""
-    if not broker.release.has_streams_settings_of_4_4:
-        return []
-    tags = _of_group(broker, group_id, RACK_AWARE_TAGS_OF_GROUP, broker.settings.group_streams_rack_aware_assignment_tags)
+    tags = _since_4_4(broker, group_id, RACK_AWARE_TAGS_OF_GROUP, broker.settings.group_streams_rack_aware_assignment_tags, "")
     return [tag.strip() for tag in tags.split(",") if tag.strip()]
+
+
+def _since_4_4(broker: Broker, group_id: str, name: str, of_broker: T, of_older_release: T) -> T:
+    return _of_group(broker, group_id, name, of_broker) if broker.release.has_streams_of_4_4 else of_older_release
 
 
 def _of_group(broker: Broker, group_id: str, name: str, of_broker: T) -> T:

@@ -30,9 +30,7 @@ def _of_broker(scenario: Scenario, release: Release) -> Iterator[ExplainedSettin
     yield ExplainedSetting("broker", "version", release.semantics.broker_version, "The release whose coordinator answers.")
     values = property_values(scenario.settings)
     defaults: Mapping[str, int] = {
-        "group.consumer.assignment.interval.ms": release.consumer_assignment_interval_ms,
-        "group.share.assignment.interval.ms": release.share_assignment_interval_ms,
-        "group.streams.assignment.interval.ms": release.streams_assignment_interval_ms,
+        **{f"group.{kind}.assignment.interval.ms": release.assignment_interval_ms for kind in ("consumer", "share", "streams")},
         "group.max.session.timeout.ms": release.max_session_timeout_ms,
         "offsets.retention.minutes": release.semantics.default_retention_ms // 60_000,
     }

@@ -146,7 +146,7 @@ class ShareStep(GroupStep[ShareGroup]):
 
     def _update_targets(self, group: ShareGroup) -> None:
         """Compute the target assignment of a new group epoch, once in an interval (KIP-1263)."""
-        if group.replayed.assignment_epoch >= group.epoch or self.waits_for_interval(group, self.broker.share_assignment_interval_ms):
+        if group.replayed.assignment_epoch >= group.epoch or self.waits_for_interval(group, self.broker.assignment_interval_ms("share")):
             return
         ids = topic_ids(self.broker)
         named = {member_id: group.metadata_of(member_id)["subscribed_topic_names"] for member_id in group.members}

@@ -84,7 +84,7 @@ def streams_group_heartbeat(broker: Broker, call: Call, request: StreamsGroupHea
         raise UsageError("A streams group needs the topics of the cluster: name those that exist, with their numbers of partitions.")
     error = topics_error(request, broker.denied)
     if error is Error.NONE and broker.is_active:
-        error = request_error(request, has_static_members=broker.release.streams_has_static_members)
+        error = request_error(request, has_static_members=broker.release.has_streams_of_4_4)
     if error is Error.NONE:
         error = coordinator_error(broker, StreamsGroupHeartbeat, request.group_id)
     if error is not Error.NONE:
@@ -146,7 +146,7 @@ class StreamsStep(GroupStep[StreamsGroup]):
         status: list[Status] = []
         old_metadata = group.metadata_of(self._replaced_id or member_id)
         metadata = changed_metadata(old_metadata, request)
-        if request.member_epoch == 0 and request.user_endpoint is None and self.broker.release.endpoint_change_bumps_epoch:
+        if request.member_epoch == 0 and request.user_endpoint is None and self.broker.release.has_streams_of_4_4:
             metadata["user_endpoint"] = None
         if metadata != old_metadata:
             self.records.append(group.member_record(member_id, metadata))
@@ -376,7 +376,7 @@ class StreamsStep(GroupStep[StreamsGroup]):
         tasks_changed = new_tasks.assigned != old_tasks.assigned
         shows = request.member_epoch == 0 or tasks_changed
         has_endpoint = metadata["user_endpoint"] is not None
-        if self.broker.release.endpoint_change_bumps_epoch:
+        if self.broker.release.has_streams_of_4_4:
             group.endpoint_epoch += endpoint_changed or (tasks_changed and has_endpoint)
         else:
             group.endpoint_epoch += shows and has_endpoint

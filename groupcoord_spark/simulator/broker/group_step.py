@@ -12,7 +12,7 @@ from groupcoord_spark.simulator.broker.broker import Broker
 from groupcoord_spark.simulator.broker.settings import NO_TOPIC_ID
 from groupcoord_spark.simulator.groups.clock import TimerKind
 from groupcoord_spark.simulator.groups.modern_group import ModernGroup, cancel_timer, metadata_hash
-from groupcoord_spark.simulator.messages.errors import Error
+from groupcoord_spark.simulator.messages.errors import Error, RefusedError
 from groupcoord_spark.simulator.messages.written_records import RecordToWrite, WrittenRecord
 
 RETRY_MS: Final = 500
@@ -93,6 +93,21 @@ class GroupStep(Generic[M]):
         if group is None or member_id not in group.members or group.members[member_id].member_epoch != epoch:
             return False
         return cls.fence_member(broker, group_id, member_id)
+
+    @staticmethod
+    def refuse_if(error: Error) -> None:
+        """Raise RefusedError unless the error is NONE."""
+        if error is not Error.NONE:
+            raise RefusedError(error)
+
+    def replace_member(self, group: Any, old_id: str, new_id: str, current: Any) -> None:
+        """A static member comes back with a new member id: it keeps its metadata, its target and what it has (``current``)."""
+        metadata, target = group.metadata_of(old_id), group.target_of(old_id)
+        for record in group.removal_records(old_id):
+            self.add(record)
+        self.add(group.member_record(new_id, metadata))
+        self.add(group.target_record(new_id, target))
+        self.add(group.assignment_record(new_id, current))
 
     def remove(self, group: M, member_ids: Iterable[str]) -> None:
         """Remove members: the tombstones of each, and a new group epoch; since 4.4 its target assignment too, if nobody stays."""

@@ -79,6 +79,17 @@ class ModernGroup(Group):
         member = self.members.get(member_id)
         return self.new_member if member is None or member.metadata is None else member.metadata
 
+    def static_member_id(self, instance_id: str) -> str | None:
+        """The id of the member with an instance id, or None."""
+        return next((id_ for id_ in self.members if self.metadata_of(id_).get("instance_id") == instance_id), None)
+
+    def static_error(self, member_id: str, instance_id: str | None) -> Error:
+        """The error for an instance id that no member has, or another member than the one that names it."""
+        static_id = None if instance_id is None else self.static_member_id(instance_id)
+        if instance_id is None or static_id == member_id:
+            return Error.NONE
+        return Error.UNKNOWN_MEMBER_ID if static_id is None else Error.FENCED_INSTANCE_ID
+
     def is_revoking(self, member_id: str) -> bool:
         """Whether a member still has to give something up."""
         return (self.members[member_id].state or "").startswith("UNREVOKED")

@@ -76,10 +76,6 @@ class StreamsGroup(ModernGroup):
         """The member ids in the order of Kafka's map of members (TimelineHashMap)."""
         return sorted(self.members, key=lambda member_id: _timeline_slot(member_id, self.slots))
 
-    def static_member_id(self, instance_id: str) -> str | None:
-        """The id of the member with an instance id, or None."""
-        return next((id_ for id_ in self.members if self.metadata_of(id_)["instance_id"] == instance_id), None)
-
     def current_of(self, member_id: str) -> CurrentTasks:
         """What a member has."""
         member = self.members.get(member_id)

@@ -80,12 +80,8 @@ def _join_error(broker: Broker, request: JoinGroup, group: ConsumerGroup) -> Err
     if request.protocol_type != CONSUMER or not _is_supported(group, request.protocols):
         return Error.INCONSISTENT_GROUP_PROTOCOL
     instance_id = request.group_instance_id
-    if instance_id is not None and request.member_id:
-        static_id = group.static_member_id(instance_id)
-        if static_id is None:
-            return Error.UNKNOWN_MEMBER_ID
-        if static_id != request.member_id:
-            return Error.FENCED_INSTANCE_ID
+    if request.member_id and (error := group.static_error(request.member_id, instance_id)) is not Error.NONE:
+        return error
     if instance_id is not None and group.is_left_behind(instance_id):
         return Error.UNKNOWN_MEMBER_ID
     if read_subscription(request.protocols) is None and (request.member_id or instance_id is not None):
@@ -167,13 +163,8 @@ def leave_consumer_group(broker: Broker, group: ConsumerGroup, members: Iterable
     """Remove members of either protocol. Returns an error for each member; that of the append for all of them."""
     errors, removed = [], []
     for member_id, instance_id in members:
-        static_id = None if instance_id is None else group.static_member_id(instance_id)
-        error = Error.NONE
-        if instance_id is not None and static_id is None:
-            error = Error.UNKNOWN_MEMBER_ID
-        elif static_id is not None and member_id not in ("", static_id):
-            error = Error.FENCED_INSTANCE_ID
-        member_id = member_id or static_id or ""
+        member_id = member_id or (instance_id is not None and group.static_member_id(instance_id)) or ""
+        error = group.static_error(member_id, instance_id)
         if error is Error.NONE and (member_id not in group.members or member_id in removed):
             error = Error.UNKNOWN_MEMBER_ID
         if error is Error.NONE:
@@ -189,12 +180,8 @@ def leave_consumer_group(broker: Broker, group: ConsumerGroup, members: Iterable
 
 
 def _member(group: ConsumerGroup, member_id: str, instance_id: str | None, generation: int) -> tuple[Error, ConsumerMember | None]:
-    if instance_id is not None:
-        static_id = group.static_member_id(instance_id)
-        if static_id is None:
-            return Error.UNKNOWN_MEMBER_ID, None
-        if static_id != member_id:
-            return Error.FENCED_INSTANCE_ID, None
+    if (error := group.static_error(member_id, instance_id)) is not Error.NONE:
+        return error, None
     member = group.members.get(member_id)
     if member is None or not uses_classic_protocol(member):
         return Error.UNKNOWN_MEMBER_ID, None

@@ -170,12 +170,7 @@ class ConsumerStep(GroupStep[ConsumerGroup]):
         if group is None:
             raise RefusedError(Error.GROUP_ID_NOT_FOUND)
         member_id = request.member_id
-        if request.group_instance_id is not None:
-            static_id = group.static_member_id(request.group_instance_id)
-            if static_id is None:
-                raise RefusedError(Error.UNKNOWN_MEMBER_ID)
-            if static_id != member_id:
-                raise RefusedError(Error.FENCED_INSTANCE_ID)
+        self.refuse_if(group.static_error(member_id, request.group_instance_id))
         if member_id not in group.members:
             raise RefusedError(Error.UNKNOWN_MEMBER_ID)
         if request.member_epoch == LEFT_FOR_A_WHILE:
@@ -241,21 +236,17 @@ class ConsumerStep(GroupStep[ConsumerGroup]):
         self, group: ConsumerGroup, request: ConsumerGroupHeartbeat, member_id: str, reported: Collection[Partition] | None
     ) -> None:
         epoch, instance_id = request.member_epoch, request.group_instance_id
-        if instance_id is not None:
-            static_id = group.static_member_id(instance_id)
-            if epoch == 0:
-                if group.is_left_behind(instance_id):
-                    raise RefusedError(Error.UNKNOWN_MEMBER_ID)
-                if static_id is not None:
-                    static = group.members[static_id]
-                    if static.member_epoch != LEFT_FOR_A_WHILE and not uses_classic_protocol(static):
-                        raise RefusedError(Error.UNRELEASED_INSTANCE_ID)
-                    self.replace(group, static_id, member_id)
-                return
-            if static_id is None:
+        if instance_id is not None and epoch == 0:
+            if group.is_left_behind(instance_id):
                 raise RefusedError(Error.UNKNOWN_MEMBER_ID)
-            if static_id != member_id:
-                raise RefusedError(Error.FENCED_INSTANCE_ID)
+            static_id = group.static_member_id(instance_id)
+            if static_id is not None:
+                static = group.members[static_id]
+                if static.member_epoch != LEFT_FOR_A_WHILE and not uses_classic_protocol(static):
+                    raise RefusedError(Error.UNRELEASED_INSTANCE_ID)
+                self.replace(group, static_id, member_id)
+            return
+        self.refuse_if(group.static_error(member_id, instance_id))
         member = group.members.get(member_id)
         if member is None:
             if epoch != 0:
@@ -273,17 +264,12 @@ class ConsumerStep(GroupStep[ConsumerGroup]):
 
     def replace(self, group: ConsumerGroup, old_id: str, new_id: str) -> None:
         """A static member comes back with a new member id: it keeps its target and its partitions."""
-        old = group.members[old_id]
-        metadata, target, current = old.metadata, group.target_of(old_id), current_assignment(old)
         if new_id not in group.replayed.targets:
             self.returning.append(new_id)
-        for record in group.removal_records(old_id):
-            self.add(record)
         if old_id != new_id:
             self.replaced.append(old_id)
-        self.add(group.member_record(new_id, metadata))
-        self.add(group.target_record(new_id, target))
-        self.add(group.assignment_record(new_id, current._replace(epoch=0, previous_epoch=0)))
+        current = current_assignment(group.members[old_id])
+        self.replace_member(group, old_id, new_id, current._replace(epoch=0, previous_epoch=0))
 
     def _metadata(self, old_metadata: Mapping[str, Any] | None, request: ConsumerGroupHeartbeat) -> dict[str, Any]:
         """The member's metadata with what the request changes; null fields of the request change nothing."""

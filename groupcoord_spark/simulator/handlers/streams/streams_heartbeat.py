@@ -173,7 +173,7 @@ class StreamsStep(GroupStep[StreamsGroup]):
             raise RefusedError(Error.GROUP_ID_NOT_FOUND)
         if request.shutdown_application and group.shutdown_by is None:
             group.shutdown_by = request.member_id
-        self._check_static(group, request)
+        self.refuse_if(group.static_error(request.member_id, request.group_instance_id))
         if request.member_id not in group.members:
             raise RefusedError(Error.UNKNOWN_MEMBER_ID)
         if request.member_epoch == LEFT_FOR_A_WHILE:
@@ -217,24 +217,13 @@ class StreamsStep(GroupStep[StreamsGroup]):
             raise RefusedError(Error.GROUP_MAX_SIZE_REACHED)
         return self.group
 
-    def _check_static(self, group: StreamsGroup, request: StreamsGroupHeartbeat) -> None:
-        """Raises RefusedError unless the sender, if it names an instance id, is the member with this id."""
-        if request.group_instance_id is not None:
-            static_id = group.static_member_id(request.group_instance_id)
-            if static_id != request.member_id:
-                raise RefusedError(Error.UNKNOWN_MEMBER_ID if static_id is None else Error.FENCED_INSTANCE_ID)
-
     def _replace(self, group: StreamsGroup, old_id: str, new_id: str) -> CurrentTasks:
         """A static member comes back: it keeps its target and its tasks. Raises RefusedError if it has not left."""
         current = group.current_of(old_id)
         if current.epoch != LEFT_FOR_A_WHILE:
             raise RefusedError(Error.UNRELEASED_INSTANCE_ID)
         self._replaced_id, current = old_id, current._replace(epoch=0, previous_epoch=0)
-        for record in group.removal_records(old_id):
-            self.add(record)
-        self.add(group.member_record(new_id, group.metadata_of(old_id)))
-        self.add(group.target_record(new_id, group.target_of(old_id)))
-        self.add(group.assignment_record(new_id, current))
+        self.replace_member(group, old_id, new_id, current)
         return current
 
     def _current_of(self, group: StreamsGroup, request: StreamsGroupHeartbeat) -> CurrentTasks:
@@ -242,7 +231,7 @@ class StreamsStep(GroupStep[StreamsGroup]):
         if request.group_instance_id is not None and request.member_epoch == 0:
             static_id = group.static_member_id(request.group_instance_id)
             return group.current_of(request.member_id) if static_id is None else self._replace(group, static_id, request.member_id)
-        self._check_static(group, request)
+        self.refuse_if(group.static_error(request.member_id, request.group_instance_id))
         if request.member_id not in group.members and request.member_epoch != 0:
             raise RefusedError(Error.UNKNOWN_MEMBER_ID)
         current = group.current_of(request.member_id)

@@ -38,7 +38,7 @@ def main() -> None:
     import groupcoord_spark.pipeline.night  # noqa: F401
     from groupcoord_spark.protocol import fast_path
 
-    fast_path.load_json()
+    fast_path.load()
 
     # The loaded modules live as long as the workers. Frozen, they are not visited by the garbage collector, which would copy their pages.
     gc.freeze()

@@ -88,7 +88,6 @@ def expire(
     """
     from groupcoord_spark.pipeline.expiration import ExpirationJob
     from groupcoord_spark.pipeline.what_if import read_state_tables
-    from groupcoord_spark.spark.collector import without_collector
     from groupcoord_spark.warehouse.read import open_warehouse
 
     if compare and by_offset:
@@ -107,19 +106,18 @@ def expire(
         assume_members_gone=assume_members_gone,
     )
     totals: Counter[str] = Counter()
-    with without_collector():
-        state = read_state_tables(warehouse, cluster, run=run, groups=named_groups(groups, warehouse, run))
-        if compare:
-            _write(common, CHANGE_NAMES, _change_rows(state, present, job, totals))
-        elif by_offset:
-            _write(common, OFFSET_NAMES, _offset_rows(state, job, totals))
-        else:
-            _write(common, GROUP_NAMES, _group_rows(state, job, totals))
-        written = None
-        if tombstones_directory is not None:
-            ends = warehouse.read("offsets_partitions", cluster=cluster, columns=["offsets_partition", "end_offset"], run=run)
-            end_offsets = dict(zip(*(ends[name].to_pylist() for name in ends.column_names), strict=True))
-            written = _write_tombstones(tombstones_directory, state, replace(job, with_tombstones=True), end_offsets, codec or "none")
+    state = read_state_tables(warehouse, cluster, run=run, groups=named_groups(groups, warehouse, run))
+    if compare:
+        _write(common, CHANGE_NAMES, _change_rows(state, present, job, totals))
+    elif by_offset:
+        _write(common, OFFSET_NAMES, _offset_rows(state, job, totals))
+    else:
+        _write(common, GROUP_NAMES, _group_rows(state, job, totals))
+    written = None
+    if tombstones_directory is not None:
+        ends = warehouse.read("offsets_partitions", cluster=cluster, columns=["offsets_partition", "end_offset"], run=run)
+        end_offsets = dict(zip(*(ends[name].to_pylist() for name in ends.column_names), strict=True))
+        written = _write_tombstones(tombstones_directory, state, replace(job, with_tombstones=True), end_offsets, codec or "none")
     if not common.quiet:
         _remark(run, present, job, totals, written, compare=compare)
 

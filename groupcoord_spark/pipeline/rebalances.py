@@ -17,7 +17,7 @@ from groupcoord_spark.coordinator.rebalances import GroupHistories, GroupRecord,
 from groupcoord_spark.coordinator.rebalances.group_records import KEY_TYPES
 from groupcoord_spark.pipeline.exchange.state_rows import to_arrow
 from groupcoord_spark.pipeline.extents import HistoryRange
-from groupcoord_spark.protocol.generated import decode_key, decode_shared_value
+from groupcoord_spark.protocol.definition import SharedElements, decode_key, decode_value
 from groupcoord_spark.protocol.record_types import KEY_TYPES_OF, NO_TIMESTAMP, NOT_A_CONTROL_RECORD, KeyType
 from groupcoord_spark.warehouse import TABLES
 from groupcoord_spark.warehouse.declaration import TIMESTAMPS_OUT_OF_RANGE
@@ -62,6 +62,7 @@ class PartitionRebalances:
         self._histories = GroupHistories()
         self._is_after_history = False
         self._rows: list[Rebalance] = []
+        self._shared = SharedElements()
         self._cached_values: dict[tuple[int, bytes], Value | None] = {}
 
     def apply(self, batch: pa.RecordBatch) -> Iterator[pa.Table]:
@@ -89,14 +90,18 @@ class PartitionRebalances:
     def _fields(self, key_type: int, value: bytes) -> Value | None:
         """The decoded value. Short values of members and targets mostly repeat, so equal bytes give the same object."""
         if key_type == KeyType.GROUP_METADATA or len(value) > LONGEST_CACHED_VALUE:
-            return _decoded(key_type, value)
+            return self._decoded(key_type, value)
         cache_key = key_type, value
         fields = self._cached_values.get(cache_key)
         if fields is None:
             if len(self._cached_values) >= MOST_CACHED_VALUES:
                 self._cached_values.clear()
-            fields = self._cached_values[cache_key] = _decoded(key_type, value)
+            fields = self._cached_values[cache_key] = self._decoded(key_type, value)
         return fields
+
+    def _decoded(self, key_type: int, value: bytes) -> Value | None:
+        decoded = decode_value(key_type, value, shared=self._shared)
+        return None if decoded is None else decoded.fields
 
     def finish(self) -> Iterator[pa.Table]:
         """The rows that are still in memory."""
@@ -150,11 +155,6 @@ class PartitionRebalances:
             ),
             rows("assignments", "group_id member_id kind task_type topic_id subtopology partition", ("kind", "=", "target")),
         )
-
-
-def _decoded(key_type: int, value: bytes) -> Value | None:
-    decoded = decode_shared_value(key_type, value)
-    return None if decoded is None else decoded.fields
 
 
 def records_of_state(

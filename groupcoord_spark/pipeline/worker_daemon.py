@@ -11,10 +11,6 @@ from importlib.machinery import PathFinder
 WORKER_DAEMON = "groupcoord_spark.pipeline.worker_daemon"
 """The name of this module, for ``spark.python.daemon.module``."""
 
-OBJECTS_BETWEEN_COLLECTIONS = 100_000
-"""New objects after which the garbage collector runs. With Python's 700 it visits the decoded records of a chunk again and again, though
-nearly all of them are freed without it: a tenth of the CPU of ``rebalances``."""
-
 SPARK_ARCHIVE = re.compile(r"[/\\](pyspark\.zip|py4j-[^/\\]+-src\.zip|[^/\\]+\.jar)$")
 
 
@@ -42,7 +38,6 @@ def main() -> None:
 
     # The loaded modules live as long as the workers. Frozen, they are not visited by the garbage collector, which would copy their pages.
     gc.freeze()
-    gc.set_threshold(OBJECTS_BETWEEN_COLLECTIONS)
     manager()  # type: ignore[no-untyped-call]
 
 

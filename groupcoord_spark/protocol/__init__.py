@@ -2,9 +2,8 @@
 
 The room covers the keys and values of every record type that a Kafka release wrote, the bytes that members put into the records of their
 groups, and transaction markers. ``messages`` declares the layout of every message as a table. ``definition`` reads and writes one record by
-these tables, and it is the definition of correct. Two faster decoders give the same results, which tests prove: ``generated`` (its
-``decode_key`` and ``decode_value`` are exported here) decodes one record with functions that it generates from the tables; ``columnar``
-and ``value_checks`` decode many records to columns with ``loops``, which numba compiles.
+these tables, and it is the definition of correct. ``columnar`` and ``value_checks`` decode many records to columns with ``loops``, which
+numba compiles; tests prove that the results are the same.
 
 A record that cannot be decoded raises a DecodeError with a stable code. A record that is accepted with a doubt carries Doubts. Nothing here
 opens a file, needs Spark or looks at a clock.
@@ -22,11 +21,20 @@ from .consumer_protocol import (
     decode_subscription,
     subscribed_topics,
 )
-from .definition import UNKNOWN_TAGS, DecodedValue, decode_end_transaction_marker, encode_key, encode_value, key_json, value_json
+from .definition import (
+    UNKNOWN_TAGS,
+    DecodedValue,
+    decode_end_transaction_marker,
+    decode_key,
+    decode_value,
+    encode_key,
+    encode_value,
+    key_json,
+    value_json,
+)
 from .errors import DecodeError, Doubt, EncodeError, SubscriptionMalformed, SubscriptionUnknown
 from .fields import ZERO_UUID
 from .from_json import encode_key_json, encode_value_json
-from .generated import decode_key, decode_value
 from .messages import RECORD_TYPES
 from .partitioner import java_string_hash, offsets_partition_for
 from .slices import Slices

@@ -1,7 +1,7 @@
 """Decodes many keys, or many values of offset commits, to columns. Each row has the result that ``definition`` gives for it.
 
 The compiled loops read the rows that look like those that brokers write. All other rows, and all rows of a small input, are decoded one by
-one by ``generated``. Results, doubts and errors are therefore those of ``definition``. Texts are Arrow strings.
+one by ``definition``. Results, doubts and errors are therefore those of ``definition``. Texts are Arrow strings.
 """
 
 from __future__ import annotations
@@ -16,10 +16,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from . import fast_path, primitives
-from .definition import DecodedKey, DecodedValue
+from .definition import DecodedKey, DecodedValue, decode_key, decode_value
 from .errors import DecodeError, Doubt
 from .fields import ZERO_UUID
-from .generated import decode_key, decode_value
 from .programs import FlatPrograms, programs_of_keys, programs_of_offset_values
 from .record_types import KeyType
 from .slices import Mask, Slices

@@ -8,7 +8,7 @@ decoders of this package give the same results as the functions here, and tests 
 from __future__ import annotations
 
 import base64
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, NoReturn
 
 from . import errors, primitives
@@ -102,7 +102,12 @@ def decode_key(key: bytes | None, *, dialect: str | None = None, record_types: M
 
 
 def decode_value(
-    key_type: int, value: bytes | None, *, dialect: str | None = None, record_types: Mapping[int, RecordType] = RECORD_TYPES
+    key_type: int,
+    value: bytes | None,
+    *,
+    dialect: str | None = None,
+    record_types: Mapping[int, RecordType] = RECORD_TYPES,
+    shared: SharedElements | None = None,
 ) -> DecodedValue | None:
     """The decoded value of a record; None for a tombstone.
 
@@ -112,6 +117,7 @@ def decode_value(
         key_type: the type of the record's key.
         value: the bytes, or None for a tombstone.
         dialect, record_types: as for ``decode_key``.
+        shared: parts of earlier values; equal parts of this one are the same objects, which the caller must not change.
 
     Raises:
         UnknownKeyType: the key type is not known; for a tombstone too.
@@ -133,7 +139,7 @@ def decode_value(
     if not first <= version <= last:
         raise errors.UnknownValueVersion(f"{message.name}: version {version} is not known to this release ({first} to {last}).")
     try:
-        decoded, end = _decode_by(message, version, value, at)
+        decoded, end = _decode_by(message, version, value, at, shared)
     except errors.FieldFault as fault:
         for older_message in record_type.dialects:
             try:
@@ -155,8 +161,8 @@ def _record_type(key_type: int, dialect: str | None, record_types: Mapping[int, 
     return record_type
 
 
-def _decode_by(message: Message, version: int, value: bytes, at: int) -> tuple[DecodedValue, int]:
-    reader = FieldReader(value, message, version)
+def _decode_by(message: Message, version: int, value: bytes, at: int, shared: SharedElements | None = None) -> tuple[DecodedValue, int]:
+    reader = FieldReader(value, message, version, shared)
     fields, at = reader.read_struct(message.fields, at)
     if at < len(value):
         reader.doubt("value_trailing_bytes", f"{message.name} v{version}: {len(value) - at} bytes follow the value, from position {at}.")
@@ -173,29 +179,38 @@ def _refuse_value(name: str, version: int, fault: errors.FieldFault) -> NoReturn
 
 
 class FieldReader:
-    """Reads the fields of one message of one version, and collects the doubts about them."""
+    """Reads the fields of one message of one version, and collects the doubts about them.
 
-    __slots__ = ("buf", "doubts", "flexible", "message", "version")
+    shared: structs in lists that were read before, by where they may begin; see ``read_elements``. None: every struct is read.
+    """
 
-    def __init__(self, buf: bytes, message: Message, version: int) -> None:
+    __slots__ = ("buf", "doubts", "flexible", "message", "shared", "version")
+
+    def __init__(self, buf: bytes, message: Message, version: int, shared: SharedElements | None = None) -> None:
         self.buf = buf
         self.message = message
         self.version = version
         self.flexible = message.is_flexible(version)
         self.doubts: list[errors.Doubt] = []
+        self.shared = shared
 
     def doubt(self, code: str, detail: str) -> None:
         """Adds a doubt about the message."""
         self.doubts.append(errors.Doubt(code, detail))
 
     def read_struct(self, fields: Sequence[Field], at: int) -> tuple[dict[str, Any], int]:
-        """The fields of one struct by name, tagged ones included, and the position after it."""
+        """The fields of one struct by name, tagged ones included, and the position after it. An error gets the name of its field."""
+        layout = _layouts.get((id(fields), self.version)) or _layout_of(fields, self.version)
         out: dict[str, Any] = {}
-        for field in fields:
-            if field.tag is None and field.is_in(self.version):
-                out[field.name], at = self.read_field(field, at)
+        name = ""
+        try:
+            for name, kind, read in layout.untagged:
+                out[name], at = read(self, kind, at, name)
+        except errors.FieldFault as fault:
+            fault.path.append(name)
+            raise
         if self.flexible:
-            at = self.read_tagged_section(fields, at, out)
+            at = self.read_tagged_section(layout.tagged, at, out)
         return out, at
 
     def read_field(self, field: Field, at: int) -> tuple[Any, int]:
@@ -208,65 +223,85 @@ class FieldReader:
 
     def read(self, kind: FieldType, at: int, name: str) -> tuple[Any, int]:
         """The value of this type at ``at``, and the position after it. name: the field, for doubts about it."""
-        buf, flexible = self.buf, self.flexible
-        match kind:
-            case Integer():
-                return primitives.read_integer(buf, at, kind)
-            case TruthValue():
-                number, after = primitives.read_integer(buf, at, Int8)
-                return number != 0, after
-            case FloatingPoint():
-                return primitives.read_float(buf, at)
-            case UuidBytes():
-                return primitives.read_uuid(buf, at)
-            case Text():
-                raw, after = primitives.read_compact_string(buf, at) if flexible else primitives.read_string(buf, at)
-                if raw is None:
-                    _refuse_null(kind, at)
-                    return None, after
-                text, is_utf8 = primitives.java_text(raw)
-                if not is_utf8:
-                    self.doubt("invalid_utf8", f"{self.message.name}: {name!r} is not UTF-8 ({raw.hex()}): replaced as Java does.")
-                return text, after
-            case Blob():
-                raw, after = primitives.read_compact_bytes(buf, at) if flexible else primitives.read_bytes(buf, at)
-                if raw is None:
-                    _refuse_null(kind, at)
-                return raw, after
-            case Array():
-                count, after = primitives.read_compact_count(buf, at) if flexible else primitives.read_count(buf, at)
-                if count is None:
-                    _refuse_null(kind, at)
-                    return None, after
-                if count > primitives.MOST_ELEMENTS:
-                    self.doubt(errors.BEYOND_LIMITS, f"{self.message.name}: {name!r} has {count} elements. {_REFUSED_BY_SOME}")
-                return self.read_elements(kind.element, count, after, name)
-            case Struct():
-                if kind.nullable:
-                    mark, at = primitives.read_integer(buf, at, Int8)
-                    if mark < 0:
-                        return None, at
-                return self.read_struct(kind.fields, at)
+        return _READERS[type(kind)](self, kind, at, name)
+
+    def _read_integer(self, kind: Integer, at: int, _: str) -> tuple[int, int]:
+        return primitives.read_integer(self.buf, at, kind)
+
+    def _read_truth_value(self, _: TruthValue, at: int, __: str) -> tuple[bool, int]:
+        number, after = primitives.read_integer(self.buf, at, Int8)
+        return number != 0, after
+
+    def _read_float(self, _: FloatingPoint, at: int, __: str) -> tuple[float, int]:
+        return primitives.read_float(self.buf, at)
+
+    def _read_uuid(self, _: UuidBytes, at: int, __: str) -> tuple[str, int]:
+        return primitives.read_uuid(self.buf, at)
+
+    def _read_text(self, kind: Text, at: int, name: str) -> tuple[str | None, int]:
+        raw, after = primitives.read_compact_string(self.buf, at) if self.flexible else primitives.read_string(self.buf, at)
+        if raw is None:
+            _refuse_null(kind, at)
+            return None, after
+        text, is_utf8 = primitives.java_text(raw)
+        if not is_utf8:
+            self.doubt("invalid_utf8", f"{self.message.name}: {name!r} is not UTF-8 ({raw.hex()}): replaced as Java does.")
+        return text, after
+
+    def _read_blob(self, kind: Blob, at: int, _: str) -> tuple[bytes | None, int]:
+        raw, after = primitives.read_compact_bytes(self.buf, at) if self.flexible else primitives.read_bytes(self.buf, at)
+        if raw is None:
+            _refuse_null(kind, at)
+        return raw, after
+
+    def _read_array(self, kind: Array, at: int, name: str) -> tuple[list[Any] | None, int]:
+        count, after = primitives.read_compact_count(self.buf, at) if self.flexible else primitives.read_count(self.buf, at)
+        if count is None:
+            _refuse_null(kind, at)
+            return None, after
+        if count > primitives.MOST_ELEMENTS:
+            self.doubt(errors.BEYOND_LIMITS, f"{self.message.name}: {name!r} has {count} elements. {_REFUSED_BY_SOME}")
+        return self.read_elements(kind.element, count, after, name)
+
+    def _read_nested_struct(self, kind: Struct, at: int, _: str) -> tuple[dict[str, Any] | None, int]:
+        if kind.nullable:
+            mark, at = primitives.read_integer(self.buf, at, Int8)
+            if mark < 0:
+                return None, at
+        return self.read_struct(kind.fields, at)
 
     def read_elements(self, kind: FieldType, count: int, at: int, name: str) -> tuple[list[Any], int]:
-        """The ``count`` values of this type at ``at``, and the position after them."""
-        elements = []
-        for i in range(count):
-            try:
+        """The ``count`` values of this type at ``at``, and the position after them.
+
+        Groups write all their members again in each generation, and most members have not changed: with ``shared`` a list of structs, or
+        one struct, whose bytes were read before is the same object again.
+        """
+        if isinstance(kind, Integer) and count * kind.size <= len(self.buf) - at:
+            return primitives.read_integers(self.buf, at, kind, count)
+        # a struct without a text at its beginning takes no longer to read than to look up
+        if self.shared is None or not (isinstance(kind, Struct) and isinstance(kind.fields[0].type, Text)) or not count:
+            return self._read_each(kind, count, at, name)
+        return self.shared.read(self, kind, count, at, name)
+
+    def _read_each(self, kind: FieldType, count: int, at: int, name: str) -> tuple[list[Any], int]:
+        elements: list[Any] = []
+        try:
+            for _ in range(count):
                 element, at = self.read(kind, at, name)
-            except errors.FieldFault as fault:
-                fault.path.append(f"[{i}]")
-                raise
-            elements.append(element)
+                elements.append(element)
+        except errors.FieldFault as fault:
+            fault.path.append(f"[{len(elements)}]")
+            raise
         return elements, at
 
-    def read_tagged_section(self, fields: Sequence[Field], at: int, out: dict[str, Any]) -> int:
+    def read_tagged_section(self, known: Mapping[int, Field], at: int, out: dict[str, Any]) -> int:
         """The position after the tagged section at ``at``; the tagged fields are put into ``out``, absent ones with their defaults.
 
         Kafka's readers check neither the order of tags, nor whether a tag is there twice (the last one counts), nor the size of a tag
         that they know.
         """
-        known = {field.tag: field for field in fields if field.tag is not None and field.is_in(self.version)}
+        if not known and self.buf.startswith(b"\0", at):
+            return at + 1
         for field in known.values():
             out[field.name] = field.absent_value()
         unknown: dict[int, bytes] = {}
@@ -309,6 +344,73 @@ class FieldReader:
         except errors.FieldFault as fault:
             fault.path.append(field.name)
             raise
+
+
+_READERS: dict[type, Callable[[FieldReader, Any, int, str], tuple[Any, int]]] = {
+    Integer: FieldReader._read_integer,
+    TruthValue: FieldReader._read_truth_value,
+    FloatingPoint: FieldReader._read_float,
+    UuidBytes: FieldReader._read_uuid,
+    Text: FieldReader._read_text,
+    Blob: FieldReader._read_blob,
+    Array: FieldReader._read_array,
+    Struct: FieldReader._read_nested_struct,
+}
+
+
+class _Layout(NamedTuple):
+    """The fields of a struct in one version: the untagged ones in their order, with how to read each, and the tagged ones by tag."""
+
+    untagged: tuple[tuple[str, FieldType, Callable[[FieldReader, Any, int, str], tuple[Any, int]]], ...]
+    tagged: dict[int, Field]
+    of: Sequence[Field]
+
+
+_layouts: dict[tuple[int, int], _Layout] = {}
+"""By the identity of the fields, which the layout keeps alive, and the version."""
+
+
+def _layout_of(fields: Sequence[Field], version: int) -> _Layout:
+    present = [field for field in fields if field.is_in(version)]
+    untagged = tuple((field.name, field.type, _READERS[type(field.type)]) for field in present if field.tag is None)
+    tagged = {field.tag: field for field in present if field.tag is not None}
+    layout = _layouts[id(fields), version] = _Layout(untagged, tagged, fields)
+    return layout
+
+
+class SharedElements:
+    """Lists of structs, and single structs of lists, that were read without a doubt, for readers that change nothing in them."""
+
+    _MOST, _LONGEST, _BEGINNING = 4096, 16384, 48
+    """The most entries, the most bytes of an entry, and the bytes of its beginning by which it is looked up."""
+
+    def __init__(self) -> None:
+        self._read: dict[tuple[int, int, int, bytes], tuple[bytes, list[Any]]] = {}
+
+    def read(self, reader: FieldReader, kind: Struct, count: int, at: int, name: str) -> tuple[list[Any], int]:
+        """``count`` structs at ``at``, and the position after them."""
+        buf = reader.buf
+        key = id(kind), reader.version, count, buf[at : at + self._BEGINNING]
+        raw, elements = self._read.get(key, (None, []))
+        if raw is not None and buf.startswith(raw, at):
+            return elements, at + len(raw)
+        doubts = len(reader.doubts)
+        if count == 1:
+            elements, end = reader._read_each(kind, 1, at, name)
+        else:
+            elements, end = [], at
+            try:
+                for _ in range(count):
+                    of_one, end = self.read(reader, kind, 1, end, name)
+                    elements += of_one
+            except errors.FieldFault as fault:
+                fault.path[-1] = f"[{len(elements)}]"
+                raise
+        if len(reader.doubts) == doubts and end - at <= self._LONGEST:
+            if len(self._read) >= self._MOST:
+                self._read.clear()
+            self._read[key] = buf[at:end], elements
+        return elements, end
 
 
 def _refuse_null(kind: Text | Blob | Array, at: int) -> None:
@@ -500,3 +602,18 @@ def _decode_control(message: Message, data: bytes | None) -> int:
         raise errors.ControlRecordMalformed(fault.sentence(message.name)) from fault
     number: int = fields[field.name]
     return number
+
+
+__all__ = [
+    "UNKNOWN_TAGS",
+    "DecodedKey",
+    "DecodedValue",
+    "decode_control_key",
+    "decode_end_transaction_marker",
+    "decode_key",
+    "decode_value",
+    "encode_key",
+    "encode_value",
+    "key_json",
+    "value_json",
+]

@@ -1,7 +1,7 @@
 """The vocabulary of message tables: types, fields, messages and record types.
 
-A table declares a message in all its versions. ``definition.py`` walks the table for each record, ``generated.py`` generates Python
-functions from it, and ``programs.py`` turns it into steps for the loops that read many records. Nothing here reads a byte.
+A table declares a message in all its versions. ``definition.py`` walks the table for each record, and ``programs.py`` turns it into steps
+for the loops that read many records. Nothing here reads a byte.
 """
 
 from __future__ import annotations

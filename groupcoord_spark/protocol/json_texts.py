@@ -19,8 +19,8 @@ import pyarrow.compute as pc
 
 from . import definition, fast_path
 from .columnar import leading_int16
+from .definition import decode_key, decode_value
 from .errors import DecodeError
-from .generated import decode_key, decode_value
 from .json_programs import json_programs
 from .programs import VERSIONS
 from .slices import Mask, Slices
@@ -83,9 +83,7 @@ def _column(rows: Slices, program: Int64s, decoded_one_by_one: Callable[[Int64s,
     return pa.chunked_array(texts, pa.string())
 
 
-def _written_pieces(
-    rows: Slices, program: Int64s, text_end: Int64s, is_written: Mask
-) -> tuple[list[npt.NDArray[np.uint8]], list[int]]:
+def _written_pieces(rows: Slices, program: Int64s, text_end: Int64s, is_written: Mask) -> tuple[list[npt.NDArray[np.uint8]], list[int]]:
     """The texts that the loop can write, as pieces of bytes, and the rows between which each piece lies. Fills text_end and is_written."""
     loops = fast_path.load_json()
     assert loops is not None

@@ -33,10 +33,15 @@ _FLOAT = struct.Struct(">d")
 
 def read_integer(buf: bytes, at: int, kind: Integer) -> tuple[int, int]:
     """The integer of this kind at ``at``, and the position after it."""
-    if len(buf) - at < kind.size:
+    end = at + kind.size
+    if end > len(buf):
         raise Underflow(f"takes {kind.size} bytes at position {at}, {_count(len(buf) - at)}")
-    value: int = _INTEGERS[kind.size, kind.signed].unpack_from(buf, at)[0]
-    return value, at + kind.size
+    return int.from_bytes(buf[at:end], "big", signed=kind.signed), end
+
+
+def read_integers(buf: bytes, at: int, kind: Integer, count: int) -> tuple[list[int], int]:
+    """``count`` integers of this kind at ``at``, which lie within ``buf``, and the position after them."""
+    return list(struct.unpack_from(f">{count}{_INTEGERS[kind.size, kind.signed].format[1:]}", buf, at)), at + count * kind.size
 
 
 def read_float(buf: bytes, at: int) -> tuple[float, int]:
@@ -58,6 +63,8 @@ def read_uvarint(buf: bytes, at: int) -> tuple[int, int]:
     Seven bits a byte, the low ones first, at most five bytes. Forms longer than necessary are accepted. Java keeps the number in an int:
     2**31 and above are negative, here too.
     """
+    if at < len(buf) and buf[at] < 0x80:
+        return buf[at], at + 1
     value = 0
     for i in range(5):
         if at + i >= len(buf):

@@ -12,9 +12,9 @@ import numpy as np
 
 from groupcoord_spark.protocol import fast_path
 from groupcoord_spark.protocol.columnar import Int16s, Int64s
+from groupcoord_spark.protocol.definition import decode_value
 from groupcoord_spark.protocol.errors import DecodeError
 from groupcoord_spark.protocol.fields import ZERO_UUID
-from groupcoord_spark.protocol.generated import decode_value
 from groupcoord_spark.protocol.primitives import uuid_bytes
 from groupcoord_spark.protocol.programs import programs_of_values
 from groupcoord_spark.protocol.record_types import OFFSET_KEY_TYPES

@@ -30,7 +30,7 @@ from groupcoord_spark.pipeline.read.reader import ReadJob
 from groupcoord_spark.pipeline.rebalances import RebalanceJob
 from groupcoord_spark.pipeline.replay import partition
 from groupcoord_spark.pipeline.replay.partition import ReplayJob
-from groupcoord_spark.protocol.generated import decode_key
+from groupcoord_spark.protocol.definition import decode_key
 from groupcoord_spark.warehouse import TABLES
 from tests.coordinator.records import group_epoch
 from tests.examples import examples

@@ -12,8 +12,8 @@ from groupcoord_spark.coordinator.state import LoadWarning
 from groupcoord_spark.pipeline.exchange.kept_records import batches_of_size, records_of_kept
 from groupcoord_spark.pipeline.exchange.state_rows import GROUPS_NAMED, VanishedKeys
 from groupcoord_spark.pipeline.replay.kept_records_replay import REPLAYED_AT_ONCE_BYTES, KeptRecordsReplay
+from groupcoord_spark.protocol.definition import decode_key
 from groupcoord_spark.protocol.errors import DecodeError
-from groupcoord_spark.protocol.generated import decode_key
 from groupcoord_spark.protocol.record_types import NO_PRODUCER_ID, NOT_A_CONTROL_RECORD, KeyType
 
 PendingByGroup = dict[str, dict[tuple[str, int], object]]

@@ -17,7 +17,7 @@ from groupcoord_spark.pipeline.read.decode import DecodedChunk, decode_checked_r
 from groupcoord_spark.pipeline.replay.redundant_assignments import find_redundant_records
 from groupcoord_spark.pipeline.replay.unchecked_ownership import KeptRecordsCoordinator
 from groupcoord_spark.protocol.columnar import decode_offset_value_columns, leading_int16
-from groupcoord_spark.protocol.generated import decode_key, decode_value
+from groupcoord_spark.protocol.definition import decode_key, decode_value
 from groupcoord_spark.protocol.messages import RECORD_TYPES
 from groupcoord_spark.protocol.record_types import NOT_A_CONTROL_RECORD, KeyType
 from groupcoord_spark.protocol.slices import Mask

@@ -54,7 +54,6 @@ from groupcoord_spark.pipeline.rebalances import REBALANCES, PartitionRebalances
 from groupcoord_spark.pipeline.replay.carried_state import CarriedStateComparison, LiveKeys
 from groupcoord_spark.pipeline.replay.kept_records_replay import REPLAYED_AT_ONCE_BYTES, KeptRecordsReplay
 from groupcoord_spark.pipeline.replay.latest_records import LatestRecords
-from groupcoord_spark.spark.collector import without_collector
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -102,9 +101,8 @@ def partition_replay(job: ReplayJob) -> Callable[..., Iterator[pd.DataFrame]]:
         if job.read is not None:
             of_partition = replace(job.read, cluster=cluster, whole_partitions=frozenset([offsets_partition]))
             rows = with_rows_read(rows, offsets_partition, job.source, of_partition)
-        with without_collector():  # only in this block: the worker may run functions of the user later
-            for row in _replayed(job, offsets_partition, rows):
-                yield pd.DataFrame([(*row, cluster)], columns=[*COLUMNS, "cluster"])
+        for row in _replayed(job, offsets_partition, rows):
+            yield pd.DataFrame([(*row, cluster)], columns=[*COLUMNS, "cluster"])
 
     # applyInPandas needs real types to recognize the iterator form, and annotations are text in this file
     replay_partition.__annotations__ = {"key": tuple[Any, ...], "frames": Iterator[pd.DataFrame], "return": Iterator[pd.DataFrame]}

@@ -1,28 +1,14 @@
+"""Values that share equal parts with earlier values are what each value is alone."""
+
 from __future__ import annotations
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from groupcoord_spark.protocol import definition, generated
+from groupcoord_spark.protocol import definition
 from tests.examples import examples
 
 from .columns import outcome
-from .from_tables import damaged_keys, damaged_values
-
-
-@examples(150)
-@given(damaged_keys)
-def test_keys_are_what_the_definition_says(key: bytes) -> None:
-    assert repr(outcome(lambda: generated.decode_key(key))) == repr(outcome(lambda: definition.decode_key(key)))
-
-
-@examples(150)
-@given(damaged_values)
-def test_values_are_what_the_definition_says(typed: tuple[int, bytes]) -> None:
-    key_type, value = typed
-    # by their text, which also tells the order of fields and -1 from absent
-    assert repr(outcome(lambda: generated.decode_value(key_type, value))) == repr(outcome(lambda: definition.decode_value(key_type, value)))
-
 
 few_texts = st.sampled_from(["", "a", "member-1", "member-2", "\U0001f389", "x" * 300])
 few_blobs = st.sampled_from([b"", b"\0\1", bytes(200), bytes(5000)])
@@ -67,41 +53,39 @@ def generations(draw: st.DrawFn) -> list[bytes]:
 
 @examples(150)
 @given(generations())
-def test_members_that_come_again_are_what_the_definition_says(values: list[bytes]) -> None:
+def test_members_that_come_again_are_what_they_are_alone(values: list[bytes]) -> None:
+    shared = definition.SharedElements()
     for value in values:
-        defined = repr(outcome(lambda value=value: definition.decode_value(2, value)))  # type: ignore[misc]
-        assert repr(outcome(lambda value=value: generated.decode_value(2, value))) == defined  # type: ignore[misc]
-        assert repr(outcome(lambda value=value: generated.decode_shared_value(2, value))) == defined  # type: ignore[misc]
+        alone = repr(outcome(lambda value=value: definition.decode_value(2, value)))  # type: ignore[misc]
+        assert repr(outcome(lambda value=value: definition.decode_value(2, value, shared=shared))) == alone  # type: ignore[misc]
 
 
-def test_a_member_that_its_reader_changes_comes_again_as_it_was() -> None:
+def test_members_with_a_doubt_give_it_each_time() -> None:
+    fields = {"protocol_type": "consumer", "generation": 1, "protocol": "range", "leader": None, "current_state_timestamp_ms": 1}
     member = {
-        "member_id": "member-of-this-test",
-        "group_instance_id": None,
         "client_id": "client",
-        "client_host": "/10.0.0.1",
+        "client_host": "HOST",
         "rebalance_timeout_ms": 1,
         "session_timeout_ms": 2,
-        "subscription": b"s",
-        "assignment": b"a",
+        "subscription": b"",
+        "assignment": b"",
     }
-    fields = {"protocol_type": "consumer", "generation": 1, "protocol": "range", "leader": None, "current_state_timestamp_ms": 1}
-    value = definition.encode_value(2, 3, {**fields, "members": [member]})
-    for _ in range(3):
-        decoded = generated.decode_value(2, value)
-        assert decoded is not None
-        assert decoded.fields["members"] == [member]
-        decoded.fields["members"][0].clear()
-        decoded.fields["members"].clear()
+    members = [{"member_id": name, "group_instance_id": None, **member} for name in ("one", "another")]
+    value = definition.encode_value(2, 3, {**fields, "members": members}).replace(b"HOST", b"HO\xffT")
+    shared = definition.SharedElements()
+    for _ in range(2):
+        decoded = definition.decode_value(2, value, shared=shared)
+        assert decoded is not None and [doubt.code for doubt in decoded.doubts] == ["invalid_utf8"] * 2
 
 
-def test_who_changes_nothing_gets_members_that_come_again_as_the_same_objects() -> None:
+def test_members_that_come_again_are_the_same_objects() -> None:
     member = {"client_id": "client", "client_host": "/10.0.0.1", "session_timeout_ms": 2, "subscription": b"s", "assignment": b"a"}
     first = {"protocol_type": "consumer", "generation": 1, "protocol": "range", "leader": None}
     second = {**first, "generation": 2}
     both, one = [{"member_id": "one", **member}, {"member_id": "another", **member}], [{"member_id": "another", **member}]
     values = [definition.encode_value(2, 0, {**fields, "members": each}) for fields, each in ((first, both), (second, both), (second, one))]
-    before, after, last = (generated.decode_shared_value(2, value) for value in values)
+    shared = definition.SharedElements()
+    before, after, last = (definition.decode_value(2, value, shared=shared) for value in values)
     assert before is not None and after is not None and last is not None
     assert after.fields["generation"] == 2 and after.fields["members"] is before.fields["members"]
     assert last.fields["members"] == one and last.fields["members"][0] is before.fields["members"][1]

@@ -19,7 +19,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence, Set
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain, groupby
 from typing import Any, Final, NamedTuple
@@ -56,8 +56,6 @@ _METADATA_OF_EPOCH: Final = {
 """A member's tombstone of the second type is refused without one of the first type before it (R-3.10, R-3.16, R-3.24)."""
 _ISSUES: Final = {"R-3.14": "KAFKA-19862", "R-3.4": "KAFKA-21117", "R-3.5": "KAFKA-20254"}
 """Rule of a refusal -> the issue of Kafka about it."""
-_MENDED_BY: Final = {"KAFKA-19862": "4.0.2, 4.1.2 and 4.2.0", "KAFKA-20254": "4.2.1"}
-"""Issue -> the releases that load such logs, or more of them."""
 MOST_DIFFERENCES: Final = 3
 FINDING_OF_ANSWER: Final = {
     "refused": "refused_after_cleaning",
@@ -88,6 +86,7 @@ class Exposure:
         refusal: the record that is refused; None: the group loads with another state.
         differences: what differs, in clauses; at most MOST_DIFFERENCES.
         since_ms: timestamp of the last record below the cleaner's end: since then the cleaner may leave the log so.
+        mended_in: the releases from which on Kafka refuses fewer such records; None: this release is one of them, or there are none.
     """
 
     offsets_partition: int
@@ -97,6 +96,7 @@ class Exposure:
     refusal: Refusal | None
     differences: tuple[str, ...]
     since_ms: int
+    mended_in: str | None
 
     @property
     def answer(self) -> str:
@@ -127,12 +127,11 @@ class Exposure:
     @property
     def remedy(self) -> str:
         """What mends it, in one sentence."""
-        mended = _MENDED_BY.get(self.issue or "")
-        upgrade = f" Kafka {mended} accept more such records." if mended else ""
+        upgrade = "" if self.mended_in is None else f" Kafka refuses fewer such records from {self.mended_in} on."
         if self.answer == "refused_while_cleaning":
             return f"Load the partition once more (restart the broker, or move the leader): by then the cleaning is over.{upgrade}"
         if self.answer == "refused":
-            return f"Stop the clients of the group and delete it with kafka-consumer-groups.sh --delete, or keep it in use.{upgrade}"
+            return f"Stop the clients of the group and delete it with kafka-consumer-groups.sh --delete.{upgrade}"
         return "Commit the offsets of the group once more, or delete them with kafka-consumer-groups.sh --delete-offsets."
 
 
@@ -230,7 +229,7 @@ def _exposures(records: _Kept, semantics: Semantics, offsets_partition: int, del
         # One replay tries one cleaning of each group: groups do not see one another.
         cleanings = {}
         for group in list(waiting):
-            cleaning = next((each for each in waiting[group] if not _is_answered(records.names[group], each, found)), None)
+            cleaning = next((one for one in waiting[group] if not _is_answered(records.names[group], one, found)), None)
             if cleaning is None:
                 del waiting[group]
             else:
@@ -303,9 +302,13 @@ def _exposure(
         differences = tuple(_differences(before.states.get(name, {}), after.states.get(name, {})))
     if refusal is None and not differences:
         return None
-    return Exposure(
-        offsets_partition, semantics.broker_version, name, cleaning, refusal, differences, records.newest_before(cleaning.cleaned_to)
-    )
+    mended_in = None
+    if refusal is not None and refusal.rule == "R-3.14" and not semantics.newer_epoch_takes_partitions_over:
+        mended_in = "4.0.2, 4.1.2 and 4.2.0"
+    elif refusal is not None and refusal.rule == "R-3.5" and not semantics.streams_group_may_replace_simple:
+        mended_in = "4.2.1"
+    since_ms = records.newest_before(cleaning.cleaned_to)
+    return Exposure(offsets_partition, semantics.broker_version, name, cleaning, refusal, differences, since_ms, mended_in)
 
 
 def _differences(before: Mapping[tuple[Any, ...], Any], after: Mapping[tuple[Any, ...], Any]) -> list[str]:
@@ -325,32 +328,23 @@ def _differences(before: Mapping[tuple[Any, ...], Any], after: Mapping[tuple[Any
     return clauses
 
 
-@dataclass(frozen=True)
 class _Kept:
     """Kept records of one offsets partition with the columns that the cleaner looks at, in the order of the log.
 
-    batch_start: int64, the first offset of the record's batch; None where nothing asks for it.
+    Attributes:
+        batch_start: int64, the first offset of the record's batch; None where nothing asks for it.
+        key: int64, the number of the key, by its bytes; -1 for control records and null keys. keys: the distinct keys, decoded.
+        group: int64, the number of the group in ``names``; -1 for control records and keys without a group.
     """
 
-    batch: pa.RecordBatch
-    batch_start: Ints | None = None
-    names: list[str] = field(init=False)
-    """Group ids by group number."""
-    group: Ints = field(init=False)
-    """Group number; -1 for control records and keys without a group."""
-    key: Ints = field(init=False)
-    """Number of the key, by its bytes; -1 for control records and null keys."""
-    keys: KeyColumns = field(init=False)
-
-    def __post_init__(self) -> None:
-        is_control = self._column("control_type") != NOT_A_CONTROL_RECORD
-        keys = Slices.from_arrow(self.batch.column("key"))
-        code, distinct = Slices(keys.data, keys.start, keys.end, keys.is_null | is_control).distinct()
-        columns = decode_key_columns(Slices.from_arrow(distinct))
-        encoded = columns.group_id.dictionary_encode()
-        group_of_key = np.append(encoded.indices.fill_null(NONE).to_numpy(zero_copy_only=False).astype(np.int64), NONE)
-        for name, value in (("names", encoded.dictionary.to_pylist()), ("group", group_of_key[code]), ("key", code), ("keys", columns)):
-            object.__setattr__(self, name, value)
+    def __init__(self, batch: pa.RecordBatch, batch_start: Ints | None = None) -> None:
+        self.batch, self.batch_start = batch, batch_start
+        keys = Slices.from_arrow(batch.column("key"))
+        self.key, distinct = Slices(keys.data, keys.start, keys.end, keys.is_null | self.is_control).distinct()
+        self.keys: KeyColumns = decode_key_columns(Slices.from_arrow(distinct))
+        encoded = self.keys.group_id.dictionary_encode()
+        self.names: list[str] = encoded.dictionary.to_pylist()
+        self.group: Ints = np.append(encoded.indices.fill_null(NONE).to_numpy(zero_copy_only=False).astype(np.int64), NONE)[self.key]
 
     def _column(self, name: str) -> npt.NDArray[Any]:
         return np.asarray(self.batch.column(name).to_numpy(zero_copy_only=False))

@@ -185,6 +185,7 @@ def test_streams_group_over_the_offsets_of_a_classic_one_is_refused_before_kafka
     (found,) = checked(log, tmp_path, "4.2.0").exposures
     assert found.refusal is not None
     assert (found.answer, found.refusal.rule, found.refusal.record_offset, found.issue) == ("refused", "R-3.5", 3, "KAFKA-20254")
+    assert "from 4.2.1 on" in found.remedy
     assert checked(log, tmp_path, "4.2.1").exposures == ()
 
 

@@ -209,8 +209,11 @@ def _change_of_release(
     if upgrade_to is None and not after_cleaning:
         return int(report_matrix(common, inputs, in_use))
     target = [] if upgrade_to is None else [semantics_for(broker_version=upgrade_to)]
-    report = report_cleaning(common, inputs, [in_use, *target]) if after_cleaning else report_upgrade(common, inputs, in_use, *target)
-    return int(report and REFUSED in (fail_on or ()))
+    if after_cleaning:
+        failing = sorted(report_cleaning(common, inputs, [in_use, *target]) & (fail_on or frozenset()))
+        return alert(f"found {', '.join(failing)}" if failing else "")
+    is_refused = report_upgrade(common, inputs, in_use, *target)
+    return alert("the release refuses a record" if is_refused and REFUSED in (fail_on or ()) else "")
 
 
 def _partition_count(inputs: tuple[str, ...], settings_file: str | None) -> int:

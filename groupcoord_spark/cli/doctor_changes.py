@@ -45,9 +45,12 @@ def report_upgrade(common: Common, inputs: tuple[str, ...], in_use: Semantics, t
     return bool(failing)
 
 
-def report_cleaning(common: Common, inputs: tuple[str, ...], releases: Sequence[Semantics]) -> bool:
-    """Print whether each release still loads the log, to the same state, after the log cleaner. Returns whether one refuses a record."""
-    from groupcoord_spark.pipeline.after_cleaning import check_after_cleaning
+def report_cleaning(common: Common, inputs: tuple[str, ...], releases: Sequence[Semantics]) -> set[str]:
+    """Print whether each release still loads the log, to the same state, after the log cleaner.
+
+    Returns the names of the findings, and ``refused`` where a release refuses a record.
+    """
+    from groupcoord_spark.pipeline.after_cleaning import FINDING_OF_ANSWER, check_after_cleaning
 
     outcomes = [of_release for of_log in _of_partitions(check_after_cleaning, inputs, releases) for of_release in of_log]
     if common.output != "table":
@@ -56,7 +59,9 @@ def report_cleaning(common: Common, inputs: tuple[str, ...], releases: Sequence[
         for semantics in releases:
             release = semantics.broker_version
             write_lines(_cleaning_lines(release, [outcome for outcome in outcomes if outcome.now.release == release]))
-    return any(not outcome.now.loads or any(found.refusal for found in outcome.exposures) for outcome in outcomes)
+    exposures = [found for outcome in outcomes for found in outcome.exposures]
+    is_refused = any(not outcome.now.loads for outcome in outcomes) or any(found.refusal for found in exposures)
+    return {FINDING_OF_ANSWER[found.answer] for found in exposures} | ({"refused"} if is_refused else set())
 
 
 def _cleaning_rows(outcome: AfterCleaning) -> Iterator[tuple[Any, ...]]:

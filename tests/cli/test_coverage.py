@@ -28,9 +28,9 @@ class TestCoverage:
         assert sum(int(row["records"]) for row in rows) == sum(int(row["decoded"]) for row in rows) == 173
         assert all(row["misplaced"] == row["quarantined"] == "0" for row in rows)
 
-    def test_partitions_tell_how_complete_their_log_is(self, sample_warehouse):
+    def test_partitions_tell_what_survived_of_their_log(self, sample_warehouse):
         lines = groupcoord("coverage", "--partitions", "--warehouse", sample_warehouse.path).stdout.splitlines()
-        assert lines[0].split()[-1] == "COMPLETENESS"
+        assert lines[0].split()[-1] == "SURVIVING-SHARE"
         assert [line.split()[0] for line in lines[1:]] == ["0", "1", "2", "3", "4"]
         assert {line.split()[-1] for line in lines[1:]} == {"1.0"}
 

@@ -221,3 +221,13 @@ def _end_sync_phase(broker: Broker, group: ClassicGroup) -> bool:
         group.remove(member_id)
     prepare_rebalance(broker, group)
     return True
+
+
+def refuse_waiting(broker: Broker, group: ClassicGroup, member: Member, error: Error) -> None:
+    """Answer the JoinGroup and the SyncGroup of a member that wait with an error."""
+    waiting = group.take_awaiting_join(member)
+    if waiting is not None:
+        broker.answer(waiting, JoinGroupAnswer(error, member.member_id))
+    if member.awaiting_sync is not None:
+        broker.answer(member.awaiting_sync, SyncGroupAnswer(error))
+        member.awaiting_sync = None

@@ -8,7 +8,7 @@ from groupcoord_spark.coordinator.state import GroupRow, MemberRow, PartitionSta
 from groupcoord_spark.protocol.record_types import OFFSET_KEY_TYPES, KeyType, MarkerType
 from groupcoord_spark.simulator.broker.broker import Broker, OffsetsPartition
 from groupcoord_spark.simulator.broker.group_step import GroupStep
-from groupcoord_spark.simulator.broker.rebalance import prepare_rebalance, restart_session
+from groupcoord_spark.simulator.broker.rebalance import prepare_rebalance, refuse_waiting, restart_session
 from groupcoord_spark.simulator.broker.release import SizeRule
 from groupcoord_spark.simulator.groups.classic_group import ClassicGroup
 from groupcoord_spark.simulator.groups.classic_member import Member
@@ -17,7 +17,6 @@ from groupcoord_spark.simulator.handlers.commit import stored_offset
 from groupcoord_spark.simulator.handlers.consumer.consumer_heartbeat import ConsumerStep
 from groupcoord_spark.simulator.handlers.share.share_heartbeat import ShareStep
 from groupcoord_spark.simulator.handlers.streams.streams_heartbeat import StreamsStep
-from groupcoord_spark.simulator.messages.answers import JoinGroupAnswer, SyncGroupAnswer
 from groupcoord_spark.simulator.messages.errors import Error
 from groupcoord_spark.simulator.messages.written_records import WrittenRecord
 
@@ -74,12 +73,7 @@ def unload_partition(broker: Broker, number: int) -> None:
             broker.remove_group(group)
             continue
         for member in group.members:
-            waiting = group.take_awaiting_join(member)
-            if waiting is not None:
-                broker.answer(waiting, JoinGroupAnswer(Error.NOT_COORDINATOR, member.member_id))
-            if member.awaiting_sync is not None:
-                broker.answer(member.awaiting_sync, SyncGroupAnswer(Error.NOT_COORDINATOR))
-                member.awaiting_sync = None
+            refuse_waiting(broker, group, member, Error.NOT_COORDINATOR)
         broker.remove_group(group)
     for timer in partition.streams_initial_delays.values():
         timer.is_cancelled = True

@@ -8,7 +8,13 @@ from groupcoord_spark.protocol.record_types import NO_PRODUCER_EPOCH, NO_PRODUCE
 from groupcoord_spark.simulator.broker.broker import Broker
 from groupcoord_spark.simulator.broker.coordinator_checks import coordinator_error
 from groupcoord_spark.simulator.broker.coordinator_records import group_record, new_group_record
-from groupcoord_spark.simulator.broker.rebalance import end_join_phase_if_complete, members_for_leader, prepare_rebalance, restart_session
+from groupcoord_spark.simulator.broker.rebalance import (
+    end_join_phase_if_complete,
+    members_for_leader,
+    prepare_rebalance,
+    refuse_waiting,
+    restart_session,
+)
 from groupcoord_spark.simulator.broker.release import SizeRule
 from groupcoord_spark.simulator.groups.classic_checks import first_error
 from groupcoord_spark.simulator.groups.classic_group import ClassicGroup
@@ -21,7 +27,7 @@ from groupcoord_spark.simulator.groups.states import CAN_REBALANCE, State
 from groupcoord_spark.simulator.groups.streams_group import StreamsGroup
 from groupcoord_spark.simulator.handlers.consumer.classic_members import join_consumer_group
 from groupcoord_spark.simulator.handlers.deletion import delete_offsets_and_group
-from groupcoord_spark.simulator.messages.answers import JoinGroupAnswer, SyncGroupAnswer
+from groupcoord_spark.simulator.messages.answers import JoinGroupAnswer
 from groupcoord_spark.simulator.messages.calls import Call
 from groupcoord_spark.simulator.messages.errors import Error
 from groupcoord_spark.simulator.messages.requests import JoinGroup
@@ -210,7 +216,7 @@ def _restart(broker: Broker, group: ClassicGroup, call: Call, request: JoinGroup
     member = group.members[old_id]
     old_leader = group.leader
     before = _Replaced(old_id, old_leader, member.protocols, (member.rebalance_timeout_ms, member.session_timeout_ms))
-    _fence(broker, group, member)
+    refuse_waiting(broker, group, member, Error.FENCED_INSTANCE_ID)
     group.rename(member, broker.new_member_id(instance_id, request.client_id))
     if not broker.release.replaced_member_stays_new:
         member.is_new = False
@@ -289,16 +295,6 @@ def _restart_needs_rebalance(broker: Broker, group: ClassicGroup) -> bool:
 def _skips_assignment(broker: Broker, request: JoinGroup) -> bool:
     version = broker.release.version_of(request)
     return broker.release.skips_assignment and version >= FIRST_VERSION_WITH_SKIP_ASSIGNMENT
-
-
-def _fence(broker: Broker, group: ClassicGroup, member: Member) -> None:
-    """Answer the waiting requests of the member's old process with FENCED_INSTANCE_ID."""
-    waiting = group.take_awaiting_join(member)
-    if waiting is not None:
-        broker.answer(waiting, JoinGroupAnswer(Error.FENCED_INSTANCE_ID, member.member_id))
-    if member.awaiting_sync is not None:
-        broker.answer(member.awaiting_sync, SyncGroupAnswer(Error.FENCED_INSTANCE_ID))
-        member.awaiting_sync = None
 
 
 def _write_new_group(broker: Broker, group: ClassicGroup, call: Call, request: JoinGroup) -> None:

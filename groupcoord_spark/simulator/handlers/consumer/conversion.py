@@ -14,7 +14,7 @@ from groupcoord_spark.protocol.consumer_protocol import Assignment, Subscription
 from groupcoord_spark.protocol.errors import DecodeError
 from groupcoord_spark.simulator.broker.broker import Broker
 from groupcoord_spark.simulator.broker.coordinator_records import group_record
-from groupcoord_spark.simulator.broker.rebalance import prepare_rebalance, restart_session
+from groupcoord_spark.simulator.broker.rebalance import prepare_rebalance, refuse_waiting, restart_session
 from groupcoord_spark.simulator.groups.classic_group import CONSUMER, ClassicGroup
 from groupcoord_spark.simulator.groups.classic_member import Member, Protocols
 from groupcoord_spark.simulator.groups.consumer_group import (
@@ -26,7 +26,6 @@ from groupcoord_spark.simulator.groups.consumer_group import (
     uses_classic_protocol,
 )
 from groupcoord_spark.simulator.groups.states import State
-from groupcoord_spark.simulator.messages.answers import JoinGroupAnswer, SyncGroupAnswer
 from groupcoord_spark.simulator.messages.errors import Error
 from groupcoord_spark.simulator.messages.written_records import RecordToWrite
 
@@ -121,12 +120,7 @@ def _assigned(member: Member, topic_ids: Mapping[str, str]) -> list[Partition] |
 def end_classic_group(broker: Broker, group: ClassicGroup) -> Callable[[], None]:
     """Forget a classic group that has become a consumer group: whoever waits has to join again. Returns what puts the group back."""
     for member in group.members:
-        waiting = group.take_awaiting_join(member)
-        if waiting is not None:
-            broker.answer(waiting, JoinGroupAnswer(Error.REBALANCE_IN_PROGRESS, member.member_id))
-        if member.awaiting_sync is not None:
-            broker.answer(member.awaiting_sync, SyncGroupAnswer(Error.REBALANCE_IN_PROGRESS))
-            member.awaiting_sync = None
+        refuse_waiting(broker, group, member, Error.REBALANCE_IN_PROGRESS)
     return broker.remove_group(group)
 
 

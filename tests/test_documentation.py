@@ -328,7 +328,7 @@ class TestOutput:
 
     def test_stages_shown_are_those_of_a_run(self) -> None:
         shown = next(block for block in blocks("console") if "make nightly" in block)
-        sources = [PACKAGE / "pipeline" / f"{name}.py" for name in ("run_night", "nightly")]
+        sources = [PACKAGE / "pipeline" / f"{name}.py" for name in ("run_night", "night")]
         named = re.findall(r'\.begin\("(.+?)"\)', "".join(source.read_text() for source in sources))
         assert [line[:24].rstrip() for line in shown.splitlines()[1:5]] == [
             stage for stage in dict.fromkeys(["plan", *named]) if stage not in OF_OTHER_INPUTS
@@ -341,7 +341,8 @@ class TestOutput:
 class TestBlocks:
     # tests/pipeline/test_run_night.py runs what starts a night.
     @pytest.mark.parametrize(
-        "block", [block for block in blocks("python") if "spark" not in block.replace("groupcoord_spark", "") and "run_night(" not in block]
+        "block",
+        [block for block in blocks("python") if not re.search(r"(?<!groupcoord_)spark|groupcoord_spark\.dataframes|run_night\(", block)],
     )
     def test_python_without_spark_runs(self, in_sample: Any, block: str) -> None:
         exec(compile(block, "docs", "exec"), {"__name__": "docs"})

@@ -139,8 +139,7 @@ To compile code for such queries, and to plan them anew while they run, takes lo
 def spark() -> Iterator[SparkSession]:
     """The session of all tests of a process, with Spark's Delta reader where it is on this machine or can be fetched."""
     from groupcoord_spark.errors import GroupcoordError
-    from groupcoord_spark.pipeline.worker_daemon import WORKER_DAEMON
-    from groupcoord_spark.spark.session import DAEMON, session
+    from groupcoord_spark.spark.session import session
 
     # One Java for hundreds of runs and for what Delta caches; a core for each process of pytest. All tests have few rows: what pays off
     # with many costs more than the rows. A night is divided as for two cores nonetheless.
@@ -149,7 +148,6 @@ def spark() -> Iterator[SparkSession]:
         "spark.master": "local[1]" if "PYTEST_XDIST_WORKER" in os.environ else "local[2]",
         "spark.driver.memory": "2g",
         "spark.shuffle.compress": "false",
-        DAEMON: WORKER_DAEMON,
         **FOR_FEW_ROWS,
     }
     try:

@@ -34,7 +34,6 @@ from groupcoord_spark.pipeline.plan.live_rows import plan_live_rows
 from groupcoord_spark.pipeline.progress import Progress, Stage
 from groupcoord_spark.pipeline.read.rows import plan_files
 from groupcoord_spark.pipeline.run import RunRequest, Summary
-from groupcoord_spark.pipeline.worker_daemon import WORKER_DAEMON
 from groupcoord_spark.properties import read_properties
 from groupcoord_spark.protocol import fast_path
 from groupcoord_spark.sources.end_offsets import EndOffsets, changed_at_ms, read_end_offsets
@@ -44,7 +43,7 @@ from groupcoord_spark.sources.live import FALLBACK_VERSION, KAFKA_CONNECTOR, liv
 from groupcoord_spark.sources.rows import InputKind
 from groupcoord_spark.sources.tables import needs_sparks_reader
 from groupcoord_spark.spark.failures import own_errors
-from groupcoord_spark.spark.session import DAEMON, PACKAGES, delta_settings, metastore_settings, session, session_ends_with_block
+from groupcoord_spark.spark.session import PACKAGES, delta_settings, metastore_settings, session, session_ends_with_block
 from groupcoord_spark.spark.stage_names import describe_job
 from groupcoord_spark.warehouse.location import first_line, locate
 from groupcoord_spark.warehouse.maintenance import FEW_BYTES, Upkeep, maintain
@@ -281,7 +280,7 @@ class _Night:
             self.progress.begin("with an older connector")
         else:
             self.progress.begin("start Spark")
-        settings = {DAEMON: WORKER_DAEMON, **(delta_settings() if with_delta else {})}
+        settings = delta_settings() if with_delta else {}
         if packages is not None:
             settings[PACKAGES] = packages
         spark = session(show_output=self.show_output, settings=settings if self.database is None else metastore_settings(settings))

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from groupcoord_spark.errors import GroupcoordError
-from groupcoord_spark.pipeline.worker_daemon import WORKER_DAEMON
 from groupcoord_spark.spark.class_archive import QUIET, archive
 from groupcoord_spark.spark.run_directory import PREFIX
 
@@ -30,7 +29,7 @@ def make_archive(progress: Progress) -> Path:
     none, and as ``session`` does.
     """
     from groupcoord_spark.spark.failures import own_errors
-    from groupcoord_spark.spark.session import DAEMON, SETTINGS, session
+    from groupcoord_spark.spark.session import SETTINGS, session
 
     target = archive()
     new = target.with_name(f"{target.name}.{os.getpid()}")
@@ -44,7 +43,7 @@ def make_archive(progress: Progress) -> Path:
     try:
         progress.begin("start Spark")
         options = f'{SETTINGS[java_options]} "-XX:ArchiveClassesAtExit={new}" {QUIET}'
-        spark = session(settings={java_options: options, DAEMON: WORKER_DAEMON})
+        spark = session(settings={java_options: options})
         java = spark.sparkContext._gateway.proc  # type: ignore[union-attr]
         _small_run(spark, progress)
         progress.begin("write the archive")

@@ -8,9 +8,6 @@ import re
 import sys
 from importlib.machinery import PathFinder
 
-WORKER_DAEMON = "groupcoord_spark.pipeline.worker_daemon"
-"""The name of this module, for ``spark.python.daemon.module``."""
-
 SPARK_ARCHIVE = re.compile(r"[/\\](pyspark\.zip|py4j-[^/\\]+-src\.zip|[^/\\]+\.jar)$")
 
 

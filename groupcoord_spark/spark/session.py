@@ -29,7 +29,9 @@ if TYPE_CHECKING:
 DELTA_PACKAGE = "io.delta:delta-spark_4.1_2.13:4.4.0"
 PACKAGES = "spark.jars.packages"
 DAEMON = "spark.python.daemon.module"
-"""The module that starts the Python workers. Given among the settings of a session, it counts for one on this machine."""
+WORKER_DAEMON = "groupcoord_spark.pipeline.worker_daemon"
+"""The module that starts the Python workers of a local session, unless its settings name another. Only its name is known here: without it
+each worker of a notebook would load modules for three seconds of CPU."""
 OLDEST_JAVA = 17
 LEAST_TEMPORARY_BYTES = 8 << 20
 """Less room for temporary files than the smallest run needs."""
@@ -111,8 +113,8 @@ def _wanted(with_delta: bool, settings: Mapping[str, str]) -> dict[str, str]:
     if with_delta:
         wanted |= delta_settings()
     wanted |= settings
-    if not wanted["spark.master"].startswith("local"):  # the package may reach the workers after their daemon has started
-        wanted.pop(DAEMON, None)
+    if wanted["spark.master"].startswith("local"):  # on a cluster the package may reach the workers after their daemon has started
+        wanted.setdefault(DAEMON, WORKER_DAEMON)
     if "delta-spark" in wanted.get("spark.jars", ""):  # with Maven coordinates too, Spark would use the network
         wanted.pop("spark.jars.packages", None)
     return wanted

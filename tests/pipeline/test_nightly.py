@@ -23,9 +23,9 @@ from groupcoord_spark.errors import InputError, WarehouseError
 from groupcoord_spark.log import plan_logs
 from groupcoord_spark.pipeline.night import run_nightly
 from groupcoord_spark.pipeline.run import RunRequest
-from groupcoord_spark.pipeline.worker_daemon import WORKER_DAEMON
 from groupcoord_spark.protocol import encode_value
 from groupcoord_spark.protocol.record_types import KeyType
+from groupcoord_spark.spark.session import WORKER_DAEMON
 from groupcoord_spark.warehouse import TABLES, open_warehouse
 from tests.conftest import DAY_MS, GOLDEN, SAMPLE_LOGS, SampleWarehouse
 from tests.coordinator.records import consumer_member, current_assignment, group_epoch, target_epoch

@@ -29,9 +29,11 @@ def main() -> None:
     from pyspark.daemon import manager
 
     import groupcoord_spark.pipeline.night  # noqa: F401
+    from groupcoord_spark.doctor.gather.counts import loop_for
     from groupcoord_spark.protocol import fast_path
 
     fast_path.load()
+    loop_for(0)
 
     # The loaded modules live as long as the workers. Frozen, they are not visited by the garbage collector, which would copy their pages.
     gc.freeze()

@@ -88,7 +88,7 @@ class RecordCounts:
         is_active, missing = others[-2:]
         totals = np.zeros(TOTALS, np.int64)
         tables = self.groups.rows, self.keys.rows, longest, totals
-        _loop_for(len(code))(value.data, value.start, value.end, value.is_null, code, *others, *tables)
+        loop_for(len(code))(value.data, value.start, value.end, value.is_null, code, *others, *tables)
         record_bytes, decided_bytes, aborted_bytes = totals.tolist()
         if not is_active:
             self.closed_bytes += decided_bytes + aborted_bytes
@@ -104,7 +104,7 @@ class RecordCounts:
             self.groups.note_metadata(group, len(metadata.encode()))
 
 
-def _loop_for(rows: int) -> Callable[..., None]:
+def loop_for(rows: int) -> Callable[..., None]:
     """The loop over so many records: compiled where the loops that decode are."""
     loops = fast_path.loops_for(rows)
     return add_records if loops is None else _compiled(loops)

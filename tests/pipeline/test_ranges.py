@@ -11,7 +11,7 @@ import pytest
 
 from groupcoord_spark.coordinator.semantics import JAVA
 from groupcoord_spark.log import plan_logs
-from groupcoord_spark.pipeline import nightly
+from groupcoord_spark.pipeline import night
 from groupcoord_spark.pipeline.division import Division
 from groupcoord_spark.pipeline.exchange.state_rows import WRITTEN_ROWS
 from groupcoord_spark.pipeline.plan.file_ranges import split_large_segments
@@ -28,7 +28,7 @@ def test_a_night_over_ranges_gives_the_state_of_the_rule(local: LocalSession, tm
     rng = random.Random(11)
     log = random_log(rng, 400)
     (path,) = write_log(tmp_path / "logs", log, codecs=random_codecs(rng))
-    monkeypatch.setattr(nightly, "split_large_segments", partial(split_large_segments, range_bytes=path.stat().st_size // 7))
+    monkeypatch.setattr(night, "split_large_segments", partial(split_large_segments, range_bytes=path.stat().st_size // 7))
     summary = run(local, tmp_path / "w", tmp_path / "logs", as_of_ms=AS_OF_MS, retention_ms=RETENTION_MS)
     assert (summary.records_read, summary.bytes_read) == (len(log), path.stat().st_size)
     found = {table: rows_of(tmp_path / "w", table) for table in WRITTEN_ROWS}

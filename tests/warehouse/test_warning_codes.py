@@ -72,7 +72,8 @@ def codes_in(name: str, tree: ast.Module) -> Iterator[str]:
         found: list[str | None] = []
         if isinstance(node, ast.Call) and len(node.args) > PLACE_OF_THE_CODE.get(called(node), 99):
             code = node.args[PLACE_OF_THE_CODE[called(node)]]
-            found = [text_of(NAMED_CODES.get(code.id, code) if isinstance(code, ast.Name) else code)]
+            named = code.id if isinstance(code, ast.Name) else code.attr if isinstance(code, ast.Attribute) else ""
+            found = [text_of(NAMED_CODES.get(named, code))]
         elif isinstance(node, ast.Dict):
             pairs = zip(node.keys, node.values, strict=True)
             found = [text_of(value) for key, value in pairs if key is not None and text_of(key) == "code"]
@@ -115,7 +116,7 @@ def test_a_new_code_in_any_of_the_forms_is_noticed() -> None:
         "log/order.py": 'report.doubt("new_code", 0, 0, None, "It is new.")',
         "log/directory.py": 'doubts.append(PlacedDoubt("new_code", "It is new.", source, None, 0, 0, None))',
         "protocol/definition.py": 'reader.doubt("new_code", "It is new.")',
-        "protocol/consumer_protocol.py": 'reader.doubt(BEYOND_LIMITS, "It is new.")',
+        "protocol/consumer_protocol.py": 'reader.doubt(errors.BEYOND_LIMITS, "It is new.")',
         "protocol/columnar.py": 'doubts = (Doubt("new_code", detail),)',
         "coordinator/streams.py": 'self._check_group_can_go(group_id, "R-9.9")',
         "pipeline/outcome.py": 'rows.append({"run_id": run_id, "code": "new_code", "detail": sentence})',

@@ -5,7 +5,7 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -25,6 +25,14 @@ MOMENTS: dict[str, Callable[[Command], object]] = {
     "while workers read": lambda command: command.processes("worker"),
     "while the tables are committed": lambda command: "read, replay and write" in command.stages(),
 }
+
+
+@pytest.fixture(autouse=True)
+def interrupts_are_heard() -> Iterator[None]:
+    """A shell without job control lets what it starts in the background ignore SIGINT, and processes hand that on."""
+    inherited = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, inherited)
 
 
 @pytest.fixture(scope="module")

@@ -10,10 +10,9 @@ from __future__ import annotations
 from groupcoord_spark.assignors.comparison import MemberChange, OwnerChange, compare_assignments
 from groupcoord_spark.assignors.membership import NO_GENERATION, Assignment, Assignor, Member, Topic, TopicPartition, Topics
 from groupcoord_spark.assignors.quality import Balance, balance_of, quality_of
-from groupcoord_spark.assignors.range import range_assignment
+from groupcoord_spark.assignors.range import range_assignment, server_range_assignment
 from groupcoord_spark.assignors.rebalances import rebalances_until_stable
 from groupcoord_spark.assignors.roundrobin import roundrobin_assignment
-from groupcoord_spark.assignors.server_range import server_range_assignment
 from groupcoord_spark.assignors.sticky import cooperative_sticky_assignment, sticky_assignment
 from groupcoord_spark.assignors.uniform import uniform_assignment, uniform_from_ordered_targets
 

@@ -1,6 +1,7 @@
-"""The client's range assignor: consecutive partitions, topic by topic (RangeAssignor; racks since 3.5, KIP-881).
+"""The range assignors of client and broker: consecutive partitions, topic by topic.
 
-Rules: docs/reference/coordinator.md, chapter 12.1.
+Client: RangeAssignor, with racks since 3.5 (KIP-881). Broker: group-coordinator's RangeAssignor for consumer groups (KIP-848).
+Rules: docs/reference/coordinator.md, chapters 12.1 and 13.1.
 """
 
 from __future__ import annotations
@@ -105,3 +106,19 @@ def _assign_by_rack(copartitioned: list[_TopicState]) -> None:
                 for state in copartitioned:
                     state.take(member, [partition])
                 break
+
+
+def server_range_assignment(members: Sequence[Member], topics: Topics) -> Assignment:
+    """Consecutive partitions of each topic for its subscribers, static members first. The first subscribers get one partition more.
+
+    Racks and the current target assignment are not considered. Topics that do not exist are left out.
+    """
+    partitions_by_member: dict[str, list[TopicPartition]] = {member.member_id: [] for member in members}
+    for topic, subscribers in subscribers_by_topic(static_first(members), topics).items():
+        quota, extra = divmod(topics[topic].partitions, len(subscribers))
+        start = 0
+        for i, member in enumerate(subscribers):
+            end = start + quota + (1 if i < extra else 0)
+            partitions_by_member[member.member_id] += (TopicPartition(topic, partition) for partition in range(start, end))
+            start = end
+    return assignment_of(partitions_by_member)

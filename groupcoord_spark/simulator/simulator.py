@@ -7,7 +7,7 @@ from typing import Any, NamedTuple, TypeVar
 from groupcoord_spark.errors import UsageError
 from groupcoord_spark.simulator.broker import actions
 from groupcoord_spark.simulator.broker.broker import Broker
-from groupcoord_spark.simulator.broker.permissions import refusal
+from groupcoord_spark.simulator.broker.permissions import is_denied
 from groupcoord_spark.simulator.broker.release import Release, refuse_unknown_request, release_for
 from groupcoord_spark.simulator.broker.settings import MemberIds, Settings, Topic, numbered_member_ids
 from groupcoord_spark.simulator.broker.streams_settings import SETTINGS_SINCE_4_4
@@ -21,24 +21,22 @@ from groupcoord_spark.simulator.handlers.commit import offset_commit, txn_offset
 from groupcoord_spark.simulator.handlers.consumer.consumer_heartbeat import consumer_group_heartbeat
 from groupcoord_spark.simulator.handlers.deletion import clean_up, delete_groups, delete_topic, offset_delete
 from groupcoord_spark.simulator.handlers.describe import (
-    consumer_group_describe,
     describe_group,
     describe_groups,
+    describe_modern_groups,
     find_coordinator,
     list_groups,
 )
 from groupcoord_spark.simulator.handlers.fetch import offset_fetch
 from groupcoord_spark.simulator.handlers.held_answers import hold_answer
 from groupcoord_spark.simulator.handlers.leadership import begin_loading, load_partition, unload_partition
-from groupcoord_spark.simulator.handlers.share.share_heartbeat import share_group_describe, share_group_heartbeat
-from groupcoord_spark.simulator.handlers.streams.streams_describe import streams_group_describe
+from groupcoord_spark.simulator.handlers.share.share_heartbeat import share_group_heartbeat
 from groupcoord_spark.simulator.handlers.streams.streams_heartbeat import streams_group_heartbeat
 from groupcoord_spark.simulator.handlers.transactions import add_offsets_to_txn, end_txn, write_kept_markers, write_txn_markers
 from groupcoord_spark.simulator.messages import requests
 from groupcoord_spark.simulator.messages.answers import DescribedGroup, RefusedAnswer
 from groupcoord_spark.simulator.messages.calls import Call
-from groupcoord_spark.simulator.messages.errors import Error
-from groupcoord_spark.simulator.messages.streams_requests import StreamsGroupDescribe, StreamsGroupHeartbeat
+from groupcoord_spark.simulator.messages.errors import Error, RefusedError
 from groupcoord_spark.simulator.messages.written_records import WrittenRecord
 
 G = TypeVar("G", bound=Group)
@@ -55,11 +53,11 @@ _HANDLERS: dict[type, Callable[[Broker, Call, Any], None]] = {
     requests.EndTxn: end_txn,
     requests.WriteTxnMarkers: write_txn_markers,
     requests.ShareGroupHeartbeat: share_group_heartbeat,
-    requests.ShareGroupDescribe: share_group_describe,
-    StreamsGroupHeartbeat: streams_group_heartbeat,
-    StreamsGroupDescribe: streams_group_describe,
+    requests.StreamsGroupHeartbeat: streams_group_heartbeat,
     requests.ConsumerGroupHeartbeat: consumer_group_heartbeat,
-    requests.ConsumerGroupDescribe: consumer_group_describe,
+    requests.ConsumerGroupDescribe: describe_modern_groups,
+    requests.ShareGroupDescribe: describe_modern_groups,
+    requests.StreamsGroupDescribe: describe_modern_groups,
     requests.FindCoordinator: find_coordinator,
     requests.DescribeGroups: describe_groups,
     requests.ListGroups: list_groups,
@@ -154,10 +152,13 @@ class Simulator:
         call = Call(self._calls, request, self._broker.now_ms)
         if request.version is not None and request.version not in self.release.request_versions[kind]:
             self._broker.answer(call, RefusedAnswer(Error.UNSUPPORTED_VERSION))
-        elif self._broker.denied and (answer := refusal(request, self._broker.denied)) is not None:
-            self._broker.answer(call, answer)
+        elif is_denied(request, self._broker.denied):
+            self._broker.refuse(call, Error.GROUP_AUTHORIZATION_FAILED)
         else:
-            _HANDLERS[kind](self._broker, call, request)
+            try:
+                _HANDLERS[kind](self._broker, call, request)
+            except RefusedError as refusal:
+                self._broker.refuse(call, refusal.error)
             if self._broker.appends_in_flight and self.release.applies_before_append:
                 hold_answer(self._broker, call)
         self._close_event(call, None, None)
@@ -227,7 +228,7 @@ class Simulator:
 
     def describe(self, group_id: str, version: int = 5) -> DescribedGroup:
         """The group as DescribeGroups shows it, without a request in the timeline."""
-        return describe_group(self._broker, group_id, version)
+        return describe_group(self._broker, requests.DescribeGroups((group_id,), version=version), group_id)
 
     def member_ids_of(self, client_id: str) -> tuple[str, ...]:
         """The member ids that the broker has made for a client id, oldest first."""

@@ -25,10 +25,13 @@ from groupcoord_spark.simulator.messages.requests import (
     OffsetToCommit,
     ShareGroupDescribe,
     ShareGroupHeartbeat,
+    StreamsGroupDescribe,
+    StreamsGroupHeartbeat,
+    Subtopology,
+    Topology,
     TxnOffsetCommit,
     WriteTxnMarkers,
 )
-from groupcoord_spark.simulator.messages.streams_requests import StreamsGroupDescribe, StreamsGroupHeartbeat, Subtopology, Topology
 from tests.simulator.rules import plays
 from tests.simulator.scene import GROUP, READS_T, Scene, error_of
 

@@ -22,15 +22,9 @@ from groupcoord_spark.simulator import (
 )
 from groupcoord_spark.simulator.broker.actions import Deny
 from groupcoord_spark.simulator.broker.permissions import Denied
+from groupcoord_spark.simulator.messages.answers import DescribedStreamsGroup, StatusCode, StreamsGroupHeartbeatAnswer
 from groupcoord_spark.simulator.messages.errors import Error
-from groupcoord_spark.simulator.messages.streams_answers import DescribedStreamsGroup, StatusCode, StreamsGroupHeartbeatAnswer
-from groupcoord_spark.simulator.messages.streams_requests import (
-    InternalTopic,
-    StreamsGroupDescribe,
-    StreamsGroupHeartbeat,
-    Subtopology,
-    Topology,
-)
+from groupcoord_spark.simulator.messages.requests import InternalTopic, StreamsGroupDescribe, StreamsGroupHeartbeat, Subtopology, Topology
 from groupcoord_spark.simulator.messages.written_records import WrittenRecord
 from tests.simulator.rules import plays
 

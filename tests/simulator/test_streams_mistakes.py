@@ -32,7 +32,7 @@ CHANGES = {
     "no subtopologies": (
         'topology:\n  subtopologies:\n    "0": {source_topics: [orders, clicks], copartition_groups: [[orders, clicks]]}',
         "topology: {epoch: 1}",
-        "`topology` of the file: a topology has no `subtopologies`. Write for example",
+        "`topology` of the file: a topology needs `subtopologies`: subtopologies such as {'0': {source_topics: [orders]}}.",
     ),
     "an id that is a number": ('    "0":', "    0:", "has the key 0, which YAML does not read as text. Put it in quotes."),
     "a misspelt list of topics": (
@@ -46,14 +46,22 @@ CHANGES = {
         "`source_topics` of subtopology '0' is 7, not a name, or a list of names.",
     ),
     "a group of no source": ("[[orders, clicks]]", "[[orders, click]]", "names 'click', which is no source of it. Did you mean 'clicks'?"),
-    "one group that is no list": ("[[orders, clicks]]", "orders", "`copartition_groups` of subtopology '0' is 'orders'. Write for example"),
+    "one group that is no list": (
+        "[[orders, clicks]]",
+        "orders",
+        "`copartition_groups` of subtopology '0' is 'orders', not lists such as [[orders, clicks]].",
+    ),
     "an epoch below 0": ("topology:\n", "topology:\n  epoch: -1\n", "`epoch` of a topology is -1, not a whole number, 0 or more."),
     "a misspelt setting of the group": (
         "streams.num.standby.replicas: 1",
         "streams.num.standbys: 1",
-        "'streams.num.standbys' is no setting of a streams group. Did you mean 'streams.num.standby.replicas'?",
+        "the streams group has 'streams.num.standbys', which means nothing there. Did you mean 'streams.num.standby.replicas'?",
     ),
-    "a word for a setting": ("replicas: 1", "replicas: one", "streams.num.standby.replicas is 'one', not a whole number, 0 or more."),
+    "a word for a setting": (
+        "replicas: 1",
+        "replicas: one",
+        "`streams.num.standby.replicas` of the streams group is 'one', not a whole number, 0 or more.",
+    ),
     "tasks in a list": (
         '{"0": [0]}',
         "[0]",

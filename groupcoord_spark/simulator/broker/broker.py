@@ -17,7 +17,7 @@ from groupcoord_spark.simulator.groups.group import Group
 from groupcoord_spark.simulator.groups.modern_group import cancel_timer
 from groupcoord_spark.simulator.groups.states import State
 from groupcoord_spark.simulator.messages.answers import Answer
-from groupcoord_spark.simulator.messages.calls import Call
+from groupcoord_spark.simulator.messages.calls import Call, refused
 from groupcoord_spark.simulator.messages.errors import Error
 from groupcoord_spark.simulator.messages.written_records import RecordToWrite, WrittenRecord
 
@@ -200,6 +200,10 @@ class Broker:
         call.answered_at_ms = self.clock.now_ms
         self.answered_calls.append(call)
 
+    def refuse(self, call: Call, error: Error) -> None:
+        """Answer a request that is refused as a whole."""
+        self.answer(call, refused(call.request, error))
+
     def take_back_answer(self, call: Call) -> None:
         """The answer of the current event to a request is not sent yet."""
         self.answered_calls.remove(call)
@@ -213,7 +217,7 @@ class Broker:
         producer_epoch: int = NO_PRODUCER_EPOCH,
         *,
         undo: Callable[[], None] | None = None,
-        before: Any = NO_VIEW,
+        shown: Any = NO_VIEW,
         deleted: Mapping[OffsetKey, StoredOffset] | None = None,
     ) -> tuple[Error, list[WrittenRecord]]:
         """Write records of one group as one batch. Returns (NONE, the written records), or (the error of the log, no records).
@@ -223,7 +227,7 @@ class Broker:
 
         Args:
             undo: takes back the changes of the records, if the append fails after that time.
-            before: the group as readers see it in that time; None: they see no group.
+            shown: the group as readers see it in that time; None: they see no group.
             deleted: offsets that readers see in that time.
         """
         error = self.append_error
@@ -231,10 +235,10 @@ class Broker:
             append, written = self._start_append(group_id, records, producer_id, producer_epoch)
             if undo is not None:
                 append.undos.append(undo)
-            if before is not NO_VIEW:
-                append.views.setdefault(group_id, before)
+            if shown is not NO_VIEW:
+                append.views.setdefault(group_id, shown)
             append.deleted.update(deleted or {})
-            return Error.NONE, written or self._unlogged(group_id, records, producer_id, producer_epoch)
+            return Error.NONE, written or self.as_written(group_id, records, producer_id, producer_epoch)
         if error not in LOGGED_ERRORS:
             return error, []
         written = self._log(group_id, records, producer_id, producer_epoch)
@@ -245,7 +249,7 @@ class Broker:
         group_id: str,
         records: Sequence[RecordToWrite],
         undo: Callable[[], None],
-        before: Any = NO_VIEW,
+        shown: Any = NO_VIEW,
         deleted: Mapping[OffsetKey, StoredOffset] | None = None,
     ) -> Error:
         """Write the tombstones of a deletion. Returns the error that keeps the coordinator from deleting; NONE: it deletes.
@@ -254,7 +258,7 @@ class Broker:
         of ``append``.
         """
         if self.release.applies_before_append:
-            error, _ = self.append(group_id, records, undo=undo, before=before, deleted=deleted)
+            error, _ = self.append(group_id, records, undo=undo, shown=shown, deleted=deleted)
             return self.release.group_append_errors.get(error, error)
         if self.append_error is Error.NONE or self.append_error in ERRORS_OF_REPLICATION:
             self._log(group_id, records, NO_PRODUCER_ID, NO_PRODUCER_EPOCH)
@@ -336,8 +340,8 @@ class Broker:
         partition = self.partitions.get(self.partition_number(group_id))
         for append in () if partition is None else partition.appends_in_flight:
             if group_id in append.views:
-                before: Group | None = append.views[group_id]
-                return before
+                group: Group | None = append.views[group_id]
+                return group
         return self.group(group_id)
 
     def shown_of(self, group_id: str, kind: type[G]) -> G | None:
@@ -385,40 +389,31 @@ class Broker:
         return append
 
     def _log(self, group_id: str, records: Iterable[RecordToWrite], producer_id: int, producer_epoch: int) -> list[WrittenRecord]:
-        partition = self.partition_of(group_id)
         self._batch += 1
-        written = []
-        for record in records:
-            written.append(self.record(partition, record, partition.next_record_offset, producer_id, producer_epoch))
-            partition.next_record_offset += 1
+        written = self.as_written(group_id, records, producer_id, producer_epoch)
+        self.partition_of(group_id).next_record_offset += len(written)
         self.written_records.extend(written)
         return written
 
-    def _unlogged(self, group_id: str, records: Iterable[RecordToWrite], producer_id: int, producer_epoch: int) -> list[WrittenRecord]:
-        """Records as they would stand in the log, if their append did not fail."""
+    def as_written(self, group_id: str, records: Iterable[RecordToWrite], producer_id: int, producer_epoch: int) -> list[WrittenRecord]:
+        """Records as they stand in the log if they are written now."""
         partition = self.partition_of(group_id)
         return [
-            self.record(partition, record, partition.next_record_offset + at, producer_id, producer_epoch)
-            for at, record in enumerate(records)
+            WrittenRecord(
+                offsets_partition=partition.number,
+                record_offset=record_offset,
+                batch=self._batch,
+                timestamp_ms=self.clock.now_ms,
+                key_type=record.key_type,
+                key=record.key,
+                value_version=record.value_version,
+                value=record.value,
+                producer_id=producer_id,
+                producer_epoch=producer_epoch,
+                is_transactional=producer_id != NO_PRODUCER_ID,
+            )
+            for record_offset, record in enumerate(records, partition.next_record_offset)
         ]
-
-    def record(
-        self, partition: OffsetsPartition, record: RecordToWrite, record_offset: int, producer_id: int, producer_epoch: int
-    ) -> WrittenRecord:
-        """A record as it stands in the log, in the batch that is written now."""
-        return WrittenRecord(
-            offsets_partition=partition.number,
-            record_offset=record_offset,
-            batch=self._batch,
-            timestamp_ms=self.clock.now_ms,
-            key_type=record.key_type,
-            key=record.key,
-            value_version=record.value_version,
-            value=record.value,
-            producer_id=producer_id,
-            producer_epoch=producer_epoch,
-            is_transactional=producer_id != NO_PRODUCER_ID,
-        )
 
     def append_marker(
         self, partition: OffsetsPartition, producer_id: int, producer_epoch: int, control: str, end: Callable[[Error], None]
@@ -443,10 +438,6 @@ class Broker:
                 record_offset=partition.next_record_offset,
                 batch=self._batch,
                 timestamp_ms=self.clock.now_ms,
-                key_type=None,
-                key=None,
-                value_version=None,
-                value=None,
                 producer_id=producer_id,
                 producer_epoch=producer_epoch,
                 is_transactional=True,

@@ -6,7 +6,7 @@ Each release makes them in its own order: ``Release.coordinator_checks``.
 from groupcoord_spark.simulator.broker.broker import Broker
 from groupcoord_spark.simulator.broker.release import CoordinatorCheck
 from groupcoord_spark.simulator.messages.errors import Error
-from groupcoord_spark.simulator.messages.requests import JoinGroup
+from groupcoord_spark.simulator.messages.requests import JoinGroup, Request
 
 _ERRORS = {
     CoordinatorCheck.ACTIVE: Error.COORDINATOR_NOT_AVAILABLE,
@@ -17,30 +17,25 @@ _ERRORS = {
 }
 
 
-def coordinator_error(broker: Broker, request_type: type, group_id: str | None, join_request: JoinGroup | None = None) -> Error:
-    """The error of the first check that the request fails; NONE if the request passes all checks.
-
-    Args:
-        request_type: class of the request; some requests refuse the empty group id.
-        join_request: the request itself if it is a JoinGroup, whose session timeout is checked too.
-    """
+def coordinator_error(broker: Broker, request: Request, group_id: str | None) -> Error:
+    """The error of the first check that the request fails for one of its groups; NONE if it passes all checks."""
     for check in broker.release.coordinator_checks:
-        if not _passes(check, broker, request_type, group_id, join_request):
+        if not _passes(check, broker, request, group_id):
             return _ERRORS[check]
     return Error.NONE
 
 
-def _passes(check: CoordinatorCheck, broker: Broker, request_type: type, group_id: str | None, join_request: JoinGroup | None) -> bool:
+def _passes(check: CoordinatorCheck, broker: Broker, request: Request, group_id: str | None) -> bool:
     if check is CoordinatorCheck.ACTIVE:
         return broker.is_active
     if check is CoordinatorCheck.GROUP_ID:
-        if not group_id and request_type in broker.release.empty_group_id_refused:
+        if not group_id and type(request) in broker.release.empty_group_id_refused:
             return False
         return group_id is not None or not broker.release.null_group_id_refused
     if check is CoordinatorCheck.SESSION_TIMEOUT:
-        if join_request is None:
+        if not isinstance(request, JoinGroup):
             return True
-        return broker.settings.group_min_session_timeout_ms <= join_request.session_timeout_ms <= broker.max_session_timeout_ms
+        return broker.settings.group_min_session_timeout_ms <= request.session_timeout_ms <= broker.max_session_timeout_ms
     partition = broker.partitions.get(broker.partition_number(group_id or ""))
     if check is CoordinatorCheck.LOADING:
         return partition is None or not partition.is_loading

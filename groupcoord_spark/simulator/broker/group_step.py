@@ -12,7 +12,11 @@ from groupcoord_spark.simulator.broker.broker import Broker
 from groupcoord_spark.simulator.broker.settings import NO_TOPIC_ID
 from groupcoord_spark.simulator.groups.clock import TimerKind
 from groupcoord_spark.simulator.groups.modern_group import ModernGroup, cancel_timer, metadata_hash
-from groupcoord_spark.simulator.messages.errors import Error, RefusedError
+from groupcoord_spark.simulator.messages.answers import Answer
+from groupcoord_spark.simulator.messages.calls import WITH_ONE_ERROR, Call
+from groupcoord_spark.simulator.messages.errors import Error, RefusedError, refuse_if
+from groupcoord_spark.simulator.messages.partition_lists import by_topic
+from groupcoord_spark.simulator.messages.requests import LEFT_FOR_A_WHILE
 from groupcoord_spark.simulator.messages.written_records import RecordToWrite, WrittenRecord
 
 RETRY_MS: Final = 500
@@ -51,6 +55,38 @@ class GroupStep(Generic[M]):
         record_offset = self.partition.next_record_offset + len(self.records)
         self.records.append(record)
         self.group.replayed.apply(record_offset, record.key_type, record.key, record.value)
+
+    # Requests
+
+    def answer_heartbeat(self, call: Call) -> None:
+        """Write the records of a heartbeat and answer it. Raises RefusedError for one that the group does not take, or that fails."""
+        request: Any = call.request
+        try:
+            answer = self.leave(request) if request.member_epoch < 0 else self.heartbeat(request)
+        except RefusedError:
+            self.undo()
+            raise
+        refuse_if(self.write())
+        self.broker.answer(call, answer)
+
+    def heartbeat(self, request: Any) -> Answer:
+        """One heartbeat of a member that joins or stays."""
+        raise NotImplementedError
+
+    def leave(self, request: Any) -> Answer:
+        """A member leaves, or leaves for a while."""
+        group: Any = self.group
+        if group is None:
+            raise RefusedError(Error.GROUP_ID_NOT_FOUND)
+        refuse_if(group.static_error(request.member_id, getattr(request, "group_instance_id", None)))
+        if request.member_id not in group.members:
+            raise RefusedError(Error.UNKNOWN_MEMBER_ID)
+        if request.member_epoch == LEFT_FOR_A_WHILE:
+            self.add(group.assignment_record(request.member_id, group.left_for_a_while(request.member_id)))
+        else:
+            self.remove(group, [request.member_id])
+        answer: Answer = WITH_ONE_ERROR[type(request)](Error.NONE, request.member_id, request.member_epoch)
+        return answer
 
     # Members
 
@@ -93,12 +129,6 @@ class GroupStep(Generic[M]):
         if group is None or member_id not in group.members or group.members[member_id].member_epoch != epoch:
             return False
         return cls.fence_member(broker, group_id, member_id)
-
-    @staticmethod
-    def refuse_if(error: Error) -> None:
-        """Raise RefusedError unless the error is NONE."""
-        if error is not Error.NONE:
-            raise RefusedError(error)
 
     def replace_member(self, group: Any, old_id: str, new_id: str, current: Any) -> None:
         """A static member comes back with a new member id: it keeps its metadata, its target and what it has (``current``)."""
@@ -157,6 +187,7 @@ class GroupStep(Generic[M]):
 
         then_undo: called after that.
         """
+        written: list[WrittenRecord] = []
         if self.records:
 
             def undo() -> None:
@@ -164,16 +195,16 @@ class GroupStep(Generic[M]):
                 if then_undo is not None:
                     then_undo()
 
-            error, _ = self.broker.append(self.group_id, self.records, undo=undo, before=self.before())
+            error, written = self.broker.append(self.group_id, self.records, undo=undo, shown=self.group_until_now())
             if error is not Error.NONE:
                 self.undo()
                 if then_undo is not None:
                     then_undo()
                 return self.broker.release.group_append_errors.get(error, error)
-        self.finish()
+        self.finish(written)
         return Error.NONE
 
-    def before(self) -> Any:
+    def group_until_now(self) -> Any:
         """The group before the step; None: there was none."""
         return None if self.group is None or not self._before else replace(self.group, **self._before)
 
@@ -182,8 +213,8 @@ class GroupStep(Generic[M]):
         for name, value in self._before.items():
             setattr(self.group, name, value)
 
-    def finish(self) -> None:
-        """The records are written: the group is known."""
+    def finish(self, written: list[WrittenRecord]) -> None:
+        """The records are written: the group is there."""
         if self.group is not None:
             self.partition.groups[self.group_id] = self.group
 
@@ -226,6 +257,12 @@ def topic_ids(broker: Broker) -> dict[str, str]:
 def topic_names(broker: Broker) -> dict[str, str]:
     """Topic id -> name, for the topics that exist."""
     return {topic_id: name for name, topic_id in topic_ids(broker).items()}
+
+
+def with_names(broker: Broker, partitions: Iterable[tuple[str, int]]) -> dict[str, tuple[int, ...]]:
+    """Partitions by topic id as topic -> partitions, in order. A topic that does not exist any more has its id."""
+    names = topic_names(broker)
+    return by_topic(sorted((names.get(topic_id, topic_id), number) for topic_id, number in partitions))
 
 
 def known_topics(broker: Broker, names: Iterable[str]) -> dict[str, int]:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, replace
+from itertools import count
 from typing import Any
 
 from groupcoord_spark.assignors.group import stand_in_topic_id
@@ -117,12 +118,15 @@ RACK_AWARE_TAGS = "group.streams.rack.aware.assignment.tags"
 MIGRATION_POLICIES = ("bidirectional", "upgrade", "downgrade", "disabled")
 _RETENTION = "offsets.retention.minutes"
 _MINUTE_MS = 60_000
-_OTHERS = (
-    *("offsets_retention_ms", "group_consumer_migration_policy", "offsets_topic_is_missing", "log_message_format_version", "topics"),
-    "group_streams_rack_aware_assignment_tags",
-)
-_PROPERTIES = {field.name.replace("_", "."): (field.name, 1) for field in fields(Settings) if field.name not in _OTHERS}
-_PROPERTIES[_RETENTION] = ("offsets_retention_ms", _MINUTE_MS)
+_TEXTS = {
+    MESSAGE_FORMAT: "log_message_format_version",
+    MIGRATION_POLICY: "group_consumer_migration_policy",
+    RACK_AWARE_TAGS: "group_streams_rack_aware_assignment_tags",
+}
+"""Kafka's name of each text -> its field of Settings."""
+_NO_NUMBERS = (*_TEXTS.values(), "offsets_retention_ms", "offsets_topic_is_missing", "topics")
+_NUMBERS = {field.name.replace("_", "."): (field.name, 1) for field in fields(Settings) if field.name not in _NO_NUMBERS}
+_NUMBERS[_RETENTION] = ("offsets_retention_ms", _MINUTE_MS)
 """Kafka's name of each number -> its field of Settings, and how many of the field's unit make one of Kafka's."""
 
 
@@ -134,21 +138,13 @@ def read_settings(properties: Mapping[str, str | int], topics: Mapping[str, Topi
     """
     values: dict[str, Any] = {}
     for name, value in properties.items():
-        if name == MIGRATION_POLICY:
-            if str(value).lower() not in MIGRATION_POLICIES:
-                raise UsageError(f"{name} {value!r} is not one of {', '.join(MIGRATION_POLICIES)}.")
-            values["group_consumer_migration_policy"] = str(value).lower()
+        if name in _TEXTS:
+            values[_TEXTS[name]] = _read_text(name, str(value))
             continue
-        if name == RACK_AWARE_TAGS:
-            values["group_streams_rack_aware_assignment_tags"] = str(value)
-            continue
-        if name == MESSAGE_FORMAT:
-            values["log_message_format_version"] = version_text(release_named(str(value)))
-            continue
-        if name not in _PROPERTIES:
-            names = ", ".join(sorted([*_PROPERTIES, MESSAGE_FORMAT, MIGRATION_POLICY, RACK_AWARE_TAGS]))
+        if name not in _NUMBERS:
+            names = ", ".join(sorted([*_NUMBERS, *_TEXTS]))
             raise UsageError(f"Setting {name!r} is not one a simulated group depends on. Known are {names}.")
-        field, unit = _PROPERTIES[name]
+        field, unit = _NUMBERS[name]
         try:
             values[field] = int(value) * unit
         except ValueError:
@@ -156,14 +152,21 @@ def read_settings(properties: Mapping[str, str | int], topics: Mapping[str, Topi
     return replace(Settings(topics=topics), **values)
 
 
+def _read_text(name: str, value: str) -> str:
+    if name == MESSAGE_FORMAT:
+        return version_text(release_named(value))
+    if name == MIGRATION_POLICY:
+        if value.lower() not in MIGRATION_POLICIES:
+            raise UsageError(f"{name} {value!r} is not one of {', '.join(MIGRATION_POLICIES)}.")
+        return value.lower()
+    return value
+
+
 def property_values(settings: Settings) -> dict[str, int | str | None]:
     """Kafka's name of each property -> its value in Kafka's unit; None: the default of the simulated release."""
-    values = {name: (getattr(settings, field), unit) for name, (field, unit) in _PROPERTIES.items()}
-    numbers = {name: None if value is None else value // unit for name, (value, unit) in values.items()}
-    texts = {MESSAGE_FORMAT: settings.log_message_format_version, MIGRATION_POLICY: settings.group_consumer_migration_policy}
-    if settings.group_streams_rack_aware_assignment_tags:
-        texts[RACK_AWARE_TAGS] = settings.group_streams_rack_aware_assignment_tags
-    return {**numbers, **texts}
+    texts = {name: getattr(settings, field) or None for name, field in _TEXTS.items()}
+    numbers = {name: (getattr(settings, field), unit) for name, (field, unit) in _NUMBERS.items()}
+    return {**{name: None if value is None else value // unit for name, (value, unit) in numbers.items()}, **texts}
 
 
 MemberIds = Callable[[str], str]
@@ -177,11 +180,5 @@ def numbered_member_ids() -> MemberIds:
     members: a request of one group can change which member of another group becomes the next leader. In Kafka that is random.
     """
 
-    def count() -> Iterator[int]:
-        number = 0
-        while True:
-            number += 1
-            yield number
-
-    numbers = count()
+    numbers = count(1)
     return lambda name: f"{name}-{uuid.UUID(int=next(numbers))}"

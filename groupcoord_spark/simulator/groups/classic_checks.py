@@ -17,7 +17,7 @@ from groupcoord_spark.simulator.messages.errors import Error
 class GroupCheck(NamedTuple):
     """A condition on (group, request), and the error that answers the request if the condition is true."""
 
-    condition: Callable[[ClassicGroup, Any], bool]
+    condition: Callable[[ClassicGroup, Any], Any]
     error: Error
 
 
@@ -32,130 +32,84 @@ def first_error(checks: GroupChecks, group: ClassicGroup, request: Any) -> Error
     return Error.NONE
 
 
-# Conditions of any request of a member
+# Any request of a member
+
+DEAD_IS_UNKNOWN_MEMBER = GroupCheck(lambda group, request: group.state is State.DEAD, Error.UNKNOWN_MEMBER_ID)
+"""The group was removed, or its partition moved to another broker, after the request had looked the group up."""
+DEAD_IS_NOT_AVAILABLE = DEAD_IS_UNKNOWN_MEMBER._replace(error=Error.COORDINATOR_NOT_AVAILABLE)
+EMPTY_IS_UNKNOWN_MEMBER = GroupCheck(lambda group, request: group.state is State.EMPTY, Error.UNKNOWN_MEMBER_ID)
+REBALANCING = GroupCheck(lambda group, request: group.state is State.COMPLETING_REBALANCE, Error.REBALANCE_IN_PROGRESS)
+"""The group waits for the SyncGroup of its leader."""
+NOT_A_MEMBER = GroupCheck(lambda group, request: request.member_id not in group.members, Error.UNKNOWN_MEMBER_ID)
+"""The group has no member with this member id. A pending member id is not a member."""
+OTHER_GENERATION = GroupCheck(lambda group, request: request.generation != group.generation, Error.ILLEGAL_GENERATION)
 
 
-def is_dead(group: ClassicGroup, request: Any) -> bool:
-    """The group was removed, or its partition moved to another broker, after the request had looked the group up."""
-    return group.state is State.DEAD
-
-
-def is_empty(group: ClassicGroup, request: Any) -> bool:
-    """The group has no members."""
-    return group.state is State.EMPTY
-
-
-def is_completing(group: ClassicGroup, request: Any) -> bool:
-    """The group waits for the SyncGroup of its leader."""
-    return group.state is State.COMPLETING_REBALANCE
-
-
-def instance_is_unknown(group: ClassicGroup, request: Any) -> bool:
-    """The request names an instance id that no member has."""
+def _names_unknown_instance(group: ClassicGroup, request: Any) -> bool:
     return request.group_instance_id is not None and request.group_instance_id not in group.static_members
 
 
-def is_fenced(group: ClassicGroup, request: Any) -> bool:
-    """The instance id belongs to another member id, because a newer process joined with the same instance id."""
-    return (
-        request.group_instance_id is not None
-        and group.static_members.get(request.group_instance_id, request.member_id) != request.member_id
-    )
+def _is_fenced(group: ClassicGroup, request: Any) -> bool:
+    instance_id, member_id = request.group_instance_id, request.member_id
+    return instance_id is not None and group.static_members.get(instance_id, member_id) != member_id
 
 
-def is_not_a_member(group: ClassicGroup, request: Any) -> bool:
-    """The group has no member with this member id. A pending member id is not a member."""
-    return request.member_id not in group.members
-
-
-def generation_differs(group: ClassicGroup, request: Any) -> bool:
-    """The request names another generation than that of the group."""
-    return bool(request.generation != group.generation)
-
+UNKNOWN_INSTANCE = GroupCheck(_names_unknown_instance, Error.UNKNOWN_MEMBER_ID)
+"""The request names an instance id that no member has."""
+FENCED = GroupCheck(_is_fenced, Error.FENCED_INSTANCE_ID)
+"""The instance id belongs to another member id, because a newer process joined with the same instance id."""
 
 # SyncGroup
 
-
-def protocol_differs(group: ClassicGroup, request: Any) -> bool:
-    """The request names a protocol type or a protocol other than that of the group (KIP-559)."""
-    return (request.protocol_type is not None and request.protocol_type != group.protocol_type) or (
-        request.protocol is not None and request.protocol != group.protocol
-    )
-
+OTHER_PROTOCOL = GroupCheck(
+    lambda group, request: request.protocol_type not in (None, group.protocol_type) or request.protocol not in (None, group.protocol),
+    Error.INCONSISTENT_GROUP_PROTOCOL,
+)
+"""The request names a protocol type or a protocol other than that of the group (KIP-559)."""
 
 # JoinGroup
 
 
-def protocols_do_not_fit(group: ClassicGroup, request: Any) -> bool:
-    """The protocols of the request do not suit the group.
-
-    An Empty group accepts any protocol type that is not empty, with at least one protocol. Any other group accepts its own protocol type,
-    with a protocol that all its members list.
-    """
+def _does_not_fit(group: ClassicGroup, request: Any) -> bool:
     names = [name for name, _ in request.protocols]
     if group.state is State.EMPTY:
         return not (request.protocol_type and names)
     return request.protocol_type != group.protocol_type or not group.supports_any(names)
 
 
-def protocols_differ_from_members(group: ClassicGroup, request: Any) -> bool:
-    """The same as protocols_do_not_fit, except that an Empty group accepts everything."""
-    return group.state is not State.EMPTY and protocols_do_not_fit(group, request)
+PROTOCOLS_DO_NOT_FIT = GroupCheck(_does_not_fit, Error.INCONSISTENT_GROUP_PROTOCOL)
+"""The protocols of the request do not suit the group.
 
-
-def protocols_are_missing(group: ClassicGroup, request: Any) -> bool:
-    """The request lists no protocol. A broker without this check fails in the vote with IllegalArgumentException."""
-    return not request.protocols
-
-
-def member_id_is_pending(group: ClassicGroup, request: Any) -> bool:
-    """The member id is one that MEMBER_ID_REQUIRED gave to a new member."""
-    return request.member_id in group.pending_members
-
-
-def member_id_is_unknown(group: ClassicGroup, request: Any) -> bool:
-    """The request names a member id that no member of the group has."""
-    return bool(request.member_id) and request.member_id not in group.members
-
-
-def member_id_is_fenced(group: ClassicGroup, request: Any) -> bool:
-    """The request names a member id, and its instance id belongs to another member id."""
-    return bool(request.member_id) and is_fenced(group, request)
-
-
-def member_id_has_unknown_instance(group: ClassicGroup, request: Any) -> bool:
-    """The request names a member id, and an instance id that no member has."""
-    return bool(request.member_id) and instance_is_unknown(group, request)
-
+An Empty group accepts any protocol type that is not empty, with at least one protocol. Any other group accepts its own protocol type,
+with a protocol that all its members list.
+"""
+PROTOCOLS_DIFFER_FROM_MEMBERS = GroupCheck(
+    lambda group, request: group.state is not State.EMPTY and _does_not_fit(group, request), Error.INCONSISTENT_GROUP_PROTOCOL
+)
+"""The same, except that an Empty group accepts everything."""
+NO_PROTOCOLS = GroupCheck(lambda group, request: not request.protocols, Error.UNKNOWN_SERVER_ERROR)
+"""The request lists no protocol. A broker without PROTOCOLS_DO_NOT_FIT fails in the vote with IllegalArgumentException."""
+ACCEPTED_AS_PENDING = GroupCheck(lambda group, request: request.member_id in group.pending_members, Error.NONE)
+"""The member id is one that MEMBER_ID_REQUIRED gave to a new member."""
+NAMES_UNKNOWN_MEMBER = GroupCheck(
+    lambda group, request: bool(request.member_id) and request.member_id not in group.members, Error.UNKNOWN_MEMBER_ID
+)
+MEMBER_IS_FENCED = GroupCheck(lambda group, request: bool(request.member_id) and _is_fenced(group, request), Error.FENCED_INSTANCE_ID)
+"""The request names a member id, and its instance id belongs to another member id."""
+MEMBER_NAMES_UNKNOWN_INSTANCE = GroupCheck(
+    lambda group, request: bool(request.member_id) and _names_unknown_instance(group, request), Error.UNKNOWN_MEMBER_ID
+)
 
 # OffsetCommit and TxnOffsetCommit
 
-
-def has_no_generation_and_group_is_empty(group: ClassicGroup, request: Any) -> bool:
-    """The request names no generation and the group has no members: a consumer that uses assign(), or an administrator."""
-    return request.generation < 0 and group.state is State.EMPTY
-
-
-def has_no_member_fields(group: ClassicGroup, request: Any) -> bool:
-    """The request names no generation, no member id and no instance id."""
-    return request.generation < 0 and not request.member_id and request.group_instance_id is None
-
-
-def generation_is_given_and_differs(group: ClassicGroup, request: Any) -> bool:
-    """The request names a generation other than that of the group."""
-    return bool(request.generation >= 0 and request.generation != group.generation)
-
-
-# Checks that several requests have in common
-
-NOT_A_MEMBER = GroupCheck(is_not_a_member, Error.UNKNOWN_MEMBER_ID)
-FENCED = GroupCheck(is_fenced, Error.FENCED_INSTANCE_ID)
-UNKNOWN_INSTANCE = GroupCheck(instance_is_unknown, Error.UNKNOWN_MEMBER_ID)
-OTHER_GENERATION = GroupCheck(generation_differs, Error.ILLEGAL_GENERATION)
-DEAD_IS_UNKNOWN_MEMBER = GroupCheck(is_dead, Error.UNKNOWN_MEMBER_ID)
-DEAD_IS_NOT_AVAILABLE = GroupCheck(is_dead, Error.COORDINATOR_NOT_AVAILABLE)
-ACCEPTED_WITHOUT_MEMBERS = GroupCheck(has_no_generation_and_group_is_empty, Error.NONE)
-REBALANCING = GroupCheck(is_completing, Error.REBALANCE_IN_PROGRESS)
+ACCEPTED_WITHOUT_MEMBERS = GroupCheck(lambda group, request: request.generation < 0 and group.state is State.EMPTY, Error.NONE)
+"""The request names no generation and the group has no members: a consumer that uses assign(), or an administrator."""
+ACCEPTED_WITHOUT_MEMBER_FIELDS = GroupCheck(
+    lambda group, request: request.generation < 0 and not request.member_id and request.group_instance_id is None, Error.NONE
+)
+NAMES_OTHER_GENERATION = GroupCheck(
+    lambda group, request: request.generation >= 0 and request.generation != group.generation, Error.ILLEGAL_GENERATION
+)
 
 # Is the sender a member? LeaveGroup makes only these checks
 
@@ -163,41 +117,27 @@ MEMBER_CHECKS_0_10: GroupChecks = (NOT_A_MEMBER,)
 MEMBER_CHECKS_2_3: GroupChecks = (FENCED, NOT_A_MEMBER)
 MEMBER_CHECKS_3_0: GroupChecks = (UNKNOWN_INSTANCE, FENCED, NOT_A_MEMBER)
 
-JOIN_CHECKS_0_10: GroupChecks = (
-    GroupCheck(protocols_differ_from_members, Error.INCONSISTENT_GROUP_PROTOCOL),
-    GroupCheck(member_id_is_unknown, Error.UNKNOWN_MEMBER_ID),
-    DEAD_IS_UNKNOWN_MEMBER,
-    GroupCheck(protocols_are_missing, Error.UNKNOWN_SERVER_ERROR),
-)
-JOIN_CHECKS_1_0: GroupChecks = (
-    GroupCheck(protocols_do_not_fit, Error.INCONSISTENT_GROUP_PROTOCOL),
-    GroupCheck(member_id_is_unknown, Error.UNKNOWN_MEMBER_ID),
-    DEAD_IS_UNKNOWN_MEMBER,
-)
-JOIN_CHECKS_2_2: GroupChecks = (
-    DEAD_IS_UNKNOWN_MEMBER,
-    GroupCheck(protocols_do_not_fit, Error.INCONSISTENT_GROUP_PROTOCOL),
-    GroupCheck(member_id_is_pending, Error.NONE),
-    GroupCheck(member_id_is_unknown, Error.UNKNOWN_MEMBER_ID),
-)
+JOIN_CHECKS_0_10: GroupChecks = (PROTOCOLS_DIFFER_FROM_MEMBERS, NAMES_UNKNOWN_MEMBER, DEAD_IS_UNKNOWN_MEMBER, NO_PROTOCOLS)
+JOIN_CHECKS_1_0: GroupChecks = (PROTOCOLS_DO_NOT_FIT, NAMES_UNKNOWN_MEMBER, DEAD_IS_UNKNOWN_MEMBER)
+JOIN_CHECKS_2_2: GroupChecks = (DEAD_IS_UNKNOWN_MEMBER, PROTOCOLS_DO_NOT_FIT, ACCEPTED_AS_PENDING, NAMES_UNKNOWN_MEMBER)
 JOIN_CHECKS_2_3: GroupChecks = (
     DEAD_IS_NOT_AVAILABLE,
-    GroupCheck(protocols_do_not_fit, Error.INCONSISTENT_GROUP_PROTOCOL),
-    GroupCheck(member_id_is_pending, Error.NONE),
-    GroupCheck(member_id_is_fenced, Error.FENCED_INSTANCE_ID),
-    GroupCheck(member_id_has_unknown_instance, Error.UNKNOWN_MEMBER_ID),
-    GroupCheck(member_id_is_unknown, Error.UNKNOWN_MEMBER_ID),
+    PROTOCOLS_DO_NOT_FIT,
+    ACCEPTED_AS_PENDING,
+    MEMBER_IS_FENCED,
+    MEMBER_NAMES_UNKNOWN_INSTANCE,
+    NAMES_UNKNOWN_MEMBER,
 )
 
 SYNC_CHECKS_0_10: GroupChecks = (NOT_A_MEMBER, OTHER_GENERATION, DEAD_IS_UNKNOWN_MEMBER)
 SYNC_CHECKS_2_3: GroupChecks = (DEAD_IS_NOT_AVAILABLE, *MEMBER_CHECKS_2_3, OTHER_GENERATION)
-SYNC_CHECKS_2_5: GroupChecks = (*SYNC_CHECKS_2_3, GroupCheck(protocol_differs, Error.INCONSISTENT_GROUP_PROTOCOL))
+SYNC_CHECKS_2_5: GroupChecks = (*SYNC_CHECKS_2_3, OTHER_PROTOCOL)
 SYNC_CHECKS_3_0: GroupChecks = (
-    GroupCheck(is_empty, Error.UNKNOWN_MEMBER_ID),
+    EMPTY_IS_UNKNOWN_MEMBER,
     DEAD_IS_NOT_AVAILABLE,
     *MEMBER_CHECKS_3_0,
     OTHER_GENERATION,
-    GroupCheck(protocol_differs, Error.INCONSISTENT_GROUP_PROTOCOL),
+    OTHER_PROTOCOL,
 )
 
 COMMIT_CHECKS_0_10: GroupChecks = (DEAD_IS_UNKNOWN_MEMBER, ACCEPTED_WITHOUT_MEMBERS, REBALANCING, NOT_A_MEMBER, OTHER_GENERATION)
@@ -207,16 +147,11 @@ COMMIT_CHECKS_3_0: GroupChecks = (DEAD_IS_NOT_AVAILABLE, ACCEPTED_WITHOUT_MEMBER
 
 TXN_COMMIT_CHECKS_0_11: GroupChecks = (DEAD_IS_UNKNOWN_MEMBER,)
 TXN_COMMIT_CHECKS_2_3: GroupChecks = (DEAD_IS_NOT_AVAILABLE,)
-TXN_COMMIT_CHECKS_2_5: GroupChecks = (
-    DEAD_IS_NOT_AVAILABLE,
-    FENCED,
-    GroupCheck(member_id_is_unknown, Error.UNKNOWN_MEMBER_ID),
-    GroupCheck(generation_is_given_and_differs, Error.ILLEGAL_GENERATION),
-)
+TXN_COMMIT_CHECKS_2_5: GroupChecks = (DEAD_IS_NOT_AVAILABLE, FENCED, NAMES_UNKNOWN_MEMBER, NAMES_OTHER_GENERATION)
 TXN_COMMIT_CHECKS_3_0: GroupChecks = (
     DEAD_IS_NOT_AVAILABLE,
     ACCEPTED_WITHOUT_MEMBERS,
-    GroupCheck(has_no_member_fields, Error.NONE),
+    ACCEPTED_WITHOUT_MEMBER_FIELDS,
     *MEMBER_CHECKS_3_0,
     OTHER_GENERATION,
 )
@@ -239,28 +174,22 @@ HeartbeatRules = dict[State, HeartbeatRule]
 
 
 def _heartbeat_rules(dead: GroupCheck, member: GroupChecks, completing: HeartbeatRule) -> HeartbeatRules:
-    member_and_generation = (*member, OTHER_GENERATION)
+    in_generation = (*member, OTHER_GENERATION)
     return {
         State.DEAD: HeartbeatRule((dead,), Error.UNKNOWN_MEMBER_ID, restarts_session=False),
         State.EMPTY: HeartbeatRule(member, Error.UNKNOWN_MEMBER_ID, restarts_session=False),
         State.COMPLETING_REBALANCE: completing,
-        State.PREPARING_REBALANCE: HeartbeatRule(member_and_generation, Error.REBALANCE_IN_PROGRESS, restarts_session=True),
-        State.STABLE: HeartbeatRule(member_and_generation, Error.NONE, restarts_session=True),
+        State.PREPARING_REBALANCE: HeartbeatRule(in_generation, Error.REBALANCE_IN_PROGRESS, restarts_session=True),
+        State.STABLE: HeartbeatRule(in_generation, Error.NONE, restarts_session=True),
     }
 
 
-_MEMBER_AND_GENERATION_2_3 = (*MEMBER_CHECKS_2_3, OTHER_GENERATION)
-_MEMBER_AND_GENERATION_3_0 = (*MEMBER_CHECKS_3_0, OTHER_GENERATION)
+_STABLE_2_3 = HeartbeatRule((*MEMBER_CHECKS_2_3, OTHER_GENERATION), Error.NONE, restarts_session=True)
+_STABLE_3_0 = HeartbeatRule((*MEMBER_CHECKS_3_0, OTHER_GENERATION), Error.NONE, restarts_session=True)
+_COMPLETING_0_10 = HeartbeatRule(MEMBER_CHECKS_0_10, Error.REBALANCE_IN_PROGRESS, restarts_session=False)
+_COMPLETING_2_3 = _COMPLETING_0_10._replace(checks=_STABLE_2_3.checks)
 
-HEARTBEAT_RULES_0_10 = _heartbeat_rules(
-    DEAD_IS_UNKNOWN_MEMBER, MEMBER_CHECKS_0_10, HeartbeatRule(MEMBER_CHECKS_0_10, Error.REBALANCE_IN_PROGRESS, restarts_session=False)
-)
-HEARTBEAT_RULES_2_3 = _heartbeat_rules(
-    DEAD_IS_NOT_AVAILABLE, MEMBER_CHECKS_2_3, HeartbeatRule(_MEMBER_AND_GENERATION_2_3, Error.REBALANCE_IN_PROGRESS, restarts_session=False)
-)
-HEARTBEAT_RULES_2_6 = _heartbeat_rules(
-    DEAD_IS_NOT_AVAILABLE, MEMBER_CHECKS_2_3, HeartbeatRule(_MEMBER_AND_GENERATION_2_3, Error.NONE, restarts_session=True)
-)
-HEARTBEAT_RULES_3_0 = _heartbeat_rules(
-    DEAD_IS_NOT_AVAILABLE, MEMBER_CHECKS_3_0, HeartbeatRule(_MEMBER_AND_GENERATION_3_0, Error.NONE, restarts_session=True)
-)
+HEARTBEAT_RULES_0_10 = _heartbeat_rules(DEAD_IS_UNKNOWN_MEMBER, MEMBER_CHECKS_0_10, _COMPLETING_0_10)
+HEARTBEAT_RULES_2_3 = _heartbeat_rules(DEAD_IS_NOT_AVAILABLE, MEMBER_CHECKS_2_3, _COMPLETING_2_3)
+HEARTBEAT_RULES_2_6 = _heartbeat_rules(DEAD_IS_NOT_AVAILABLE, MEMBER_CHECKS_2_3, _STABLE_2_3)
+HEARTBEAT_RULES_3_0 = _heartbeat_rules(DEAD_IS_NOT_AVAILABLE, MEMBER_CHECKS_3_0, _STABLE_3_0)

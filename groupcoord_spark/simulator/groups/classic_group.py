@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable
 from typing import ClassVar
 
-from groupcoord_spark.coordinator.state import GroupRow
+from groupcoord_spark.coordinator.expiration import GroupFacts
 from groupcoord_spark.errors import GroupcoordError
 from groupcoord_spark.protocol import SubscriptionMalformed, SubscriptionUnknown, subscribed_topics
 from groupcoord_spark.protocol.record_types import KeyType
@@ -122,8 +122,8 @@ class ClassicGroup(Group):
         """Only of a group of consumers it is known which topics its members read."""
         return Error.NONE if self.is_empty or self.protocol_type == CONSUMER else Error.NON_EMPTY_GROUP
 
-    def expiration_row(self, *, expires_while_rebalancing: bool) -> GroupRow:
-        """The group in the form that the expiration rules read.
+    def expiration_facts(self, *, expires_while_rebalancing: bool) -> GroupFacts:
+        """What the expiration rules need to know of the group.
 
         During a rebalance the topics are not known, so that no offset expires (X-B4). A group that was loaded from the log is never in a
         rebalance. Brokers 2.4 to 2.7 did not make this exception (X-B3): ``expires_while_rebalancing``.
@@ -133,27 +133,15 @@ class ClassicGroup(Group):
             topics = frozenset()
         elif self.state in (State.PREPARING_REBALANCE, State.COMPLETING_REBALANCE) and not expires_while_rebalancing:
             topics = None
-        return GroupRow(
+        return GroupFacts(
             group_id=self.group_id,
             group_type=self.group_type,
-            is_simple=self.protocol_type is None and self.state is State.EMPTY and not self.pending_members,
             state=self.state.value,
             protocol_type=self.protocol_type,
-            protocol=self.protocol,
             generation=self.generation,
-            assignment_epoch=None,
-            leader_id=self.leader,
             member_count=len(self.members),
-            subscribed_topics=None if topics is None else tuple(sorted(topics)),
-            topic_count=0,
-            offset_count=0,
-            pending_offset_count=0,
-            assigned_partition_count=0,
-            topology_epoch=None,
             state_timestamp_ms=self.state_timestamp_ms,
-            record_offset=None,
-            record_timestamp_ms=None,
-            regular_expressions=(),
+            subscribed_topics=topics,
         )
 
     def tombstones(self) -> list[RecordToWrite]:

@@ -14,7 +14,8 @@ from groupcoord_spark.coordinator.groups.consumer import ConsumerMember
 from groupcoord_spark.protocol.record_types import KeyType
 from groupcoord_spark.simulator.groups.clock import Timer
 from groupcoord_spark.simulator.groups.modern_group import ModernGroup
-from groupcoord_spark.simulator.messages.requests import OffsetToCommit
+from groupcoord_spark.simulator.messages.partition_lists import by_topic
+from groupcoord_spark.simulator.messages.requests import LEFT_FOR_A_WHILE, ConsumerGroupHeartbeat, OffsetToCommit
 from groupcoord_spark.simulator.messages.written_records import RecordToWrite
 
 Partition = tuple[str, int]
@@ -119,6 +120,26 @@ class ConsumerGroup(ModernGroup):
         self.refreshes_metadata = self.regexes_are_old = True
 
     # Requests
+
+    def changes_of(self, request: ConsumerGroupHeartbeat) -> dict[str, Any]:
+        """The fields of a member's metadata as its heartbeat names them; None: as before."""
+        return {
+            "instance_id": request.group_instance_id,
+            "rack_id": request.rack_id,
+            "subscribed_topic_names": None if request.topics is None else sorted(set(request.topics)),
+            "subscribed_topic_regex": request.topic_regex,
+            "rebalance_timeout_ms": request.rebalance_timeout_ms,
+            "server_assignor": request.server_assignor,
+        }
+
+    def changed_metadata(self, member_id: str, request: ConsumerGroupHeartbeat) -> dict[str, Any]:
+        """The member's metadata with what its heartbeat changes. It speaks the new protocol from now on."""
+        return {**ModernGroup.changed_metadata(self, member_id, request), CLASSIC_MEMBER: None}
+
+    def left_for_a_while(self, member_id: str) -> CurrentAssignment:
+        """What a static member keeps that leaves for a while."""
+        current = current_assignment(self.members[member_id])
+        return CurrentAssignment(LEFT_FOR_A_WHILE, current.previous_epoch, current.state, dict.fromkeys(current.assigned, 0), {})
 
     def speaks_classic_protocol(self, member_id: str) -> bool:
         """Whether a member joined by JoinGroup."""
@@ -227,10 +248,7 @@ def _held(partitions: Mapping[Partition, int]) -> list[dict[str, Any]]:
 
 
 def _by_topic_id(partitions: Iterable[Partition]) -> list[dict[str, Any]]:
-    numbers: dict[str, list[int]] = {}
-    for topic_id, number in partitions:
-        numbers.setdefault(topic_id, []).append(number)
-    return [{"topic_id": topic_id, "partitions": listed} for topic_id, listed in numbers.items()]
+    return [{"topic_id": topic_id, "partitions": list(numbers)} for topic_id, numbers in by_topic(partitions).items()]
 
 
 def _partitions(topics: Iterable[Mapping[str, Any]]) -> list[Partition]:

@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from typing import ClassVar, NamedTuple
 
-from groupcoord_spark.coordinator.state import GroupRow
+from groupcoord_spark.coordinator.expiration import GroupFacts
 from groupcoord_spark.simulator.groups.clock import Clock
 from groupcoord_spark.simulator.messages.errors import Error
 from groupcoord_spark.simulator.messages.requests import GroupToFetch, OffsetCommit, TxnOffsetCommit
@@ -79,8 +79,8 @@ class Group(ABC):
         """Whether a member may be reading the topic."""
 
     @abstractmethod
-    def expiration_row(self, *, expires_while_rebalancing: bool) -> GroupRow:
-        """The group in the form that the expiration rules read."""
+    def expiration_facts(self, *, expires_while_rebalancing: bool) -> GroupFacts:
+        """What the expiration rules need to know of the group."""
 
     @abstractmethod
     def tombstones(self) -> list[RecordToWrite]:

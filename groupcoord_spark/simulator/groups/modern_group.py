@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Final
 
-from groupcoord_spark.coordinator.state import GroupRow
+from groupcoord_spark.coordinator.expiration import GroupFacts
 from groupcoord_spark.protocol.record_types import KEY_TYPES_OF, KeyType, ModernKeyTypes
 from groupcoord_spark.simulator.groups.clock import Clock, Timer
 from groupcoord_spark.simulator.groups.group import CommitRules, Group
@@ -96,6 +96,15 @@ class ModernGroup(Group):
 
     # Requests
 
+    @abstractmethod
+    def changes_of(self, request: Any) -> dict[str, Any]:
+        """The fields of a member's metadata as its heartbeat names them; None: as before."""
+
+    def changed_metadata(self, member_id: str, request: Any) -> dict[str, Any]:
+        """The member's metadata with what its heartbeat changes."""
+        given = {name: value for name, value in self.changes_of(request).items() if value is not None}
+        return {**self.metadata_of(member_id), **given, "client_id": request.client_id, "client_host": request.client_host}
+
     def member_epoch(self, member_id: str) -> int:
         """The epoch of a member."""
         return int(self.members[member_id].member_epoch)
@@ -145,30 +154,18 @@ class ModernGroup(Group):
         """Whether a member reads the topic."""
         return bool(self.members) and topic in self.replayed.subscribed_topics
 
-    def expiration_row(self, *, expires_while_rebalancing: bool) -> GroupRow:
-        """The group in the form that the expiration rules read."""
-        replayed = self.replayed
-        return GroupRow(
+    def expiration_facts(self, *, expires_while_rebalancing: bool) -> GroupFacts:
+        """What the expiration rules need to know of the group."""
+        return GroupFacts(
             group_id=self.group_id,
             group_type=self.group_type,
-            is_simple=False,
-            state=replayed.state,
-            protocol_type=replayed.protocol_type,
-            protocol=None,
+            state=self.state_name,
+            protocol_type=self.protocol_type,
             generation=self.epoch,
-            assignment_epoch=replayed.assignment_epoch,
-            leader_id=None,
             member_count=len(self.members),
-            subscribed_topics=tuple(sorted(replayed.subscribed_topics)),
-            topic_count=0,
-            offset_count=0,
-            pending_offset_count=0,
-            assigned_partition_count=0,
-            topology_epoch=replayed.topology_epoch,
             state_timestamp_ms=None,
-            record_offset=None,
-            record_timestamp_ms=None,
-            regular_expressions=replayed.regular_expressions,
+            subscribed_topics=frozenset(self.replayed.subscribed_topics),
+            regular_expressions=self.replayed.regular_expressions,
         )
 
     def note_changed_topics(self) -> None:

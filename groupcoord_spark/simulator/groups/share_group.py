@@ -13,7 +13,7 @@ from groupcoord_spark.protocol.record_types import KeyType
 from groupcoord_spark.simulator.groups.group import CommitRules
 from groupcoord_spark.simulator.groups.modern_group import ModernGroup
 from groupcoord_spark.simulator.messages.errors import Error
-from groupcoord_spark.simulator.messages.requests import GroupToFetch, OffsetCommit, OffsetToCommit, TxnOffsetCommit
+from groupcoord_spark.simulator.messages.requests import GroupToFetch, OffsetCommit, OffsetToCommit, ShareGroupHeartbeat, TxnOffsetCommit
 from groupcoord_spark.simulator.messages.written_records import RecordToWrite
 
 _STABLE: Final = 0
@@ -37,6 +37,10 @@ class ShareGroup(ModernGroup):
     keeps_offsets: ClassVar[bool] = False
 
     new_member: ClassVar[Mapping[str, Any]] = {"rack_id": None, "client_id": "", "client_host": "", "subscribed_topic_names": []}
+
+    def changes_of(self, request: ShareGroupHeartbeat) -> dict[str, Any]:
+        """The fields of a member's metadata as its heartbeat names them; None: as before."""
+        return {"rack_id": request.rack_id, "subscribed_topic_names": None if request.topics is None else sorted(set(request.topics))}
 
     def validate_commit(self, request: OffsetCommit | TxnOffsetCommit, rules: CommitRules) -> Error:
         """A share group has no committed offsets: to a commit it is not there."""

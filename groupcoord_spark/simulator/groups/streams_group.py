@@ -17,6 +17,7 @@ from groupcoord_spark.simulator.groups.modern_group import ModernGroup
 from groupcoord_spark.simulator.groups.streams_tasks import (
     ACTIVE,
     KINDS,
+    NOTHING,
     CurrentTasks,
     Owned,
     current_tasks,
@@ -26,8 +27,13 @@ from groupcoord_spark.simulator.groups.streams_tasks import (
 )
 from groupcoord_spark.simulator.groups.streams_topology import ConfiguredTopology, source_subtopologies
 from groupcoord_spark.simulator.messages.errors import Error
-from groupcoord_spark.simulator.messages.requests import OffsetCommit, OffsetToCommit, TxnOffsetCommit
-from groupcoord_spark.simulator.messages.streams_requests import StreamsGroupHeartbeat
+from groupcoord_spark.simulator.messages.requests import (
+    LEFT_FOR_A_WHILE,
+    OffsetCommit,
+    OffsetToCommit,
+    StreamsGroupHeartbeat,
+    TxnOffsetCommit,
+)
 from groupcoord_spark.simulator.messages.written_records import RecordToWrite
 
 NO_TASKS: Final[Owned] = {kind: frozenset() for kind in KINDS}
@@ -144,9 +150,28 @@ class StreamsGroup(ModernGroup):
         """Remember what the replay of a record of the group does not keep."""
         ModernGroup.note(self, key_type, value)
         if key_type == KeyType.STREAMS_GROUP_METADATA and value is not None:
-            self.last_configs = {one["key"]: one["value"] for one in value["last_assignment_configs"] or ()}
+            self.last_configs = {config["key"]: config["value"] for config in value["last_assignment_configs"] or ()}
 
     # Requests
+
+    def changes_of(self, request: StreamsGroupHeartbeat) -> dict[str, Any]:
+        """The fields of a member's metadata as its heartbeat names them; None: as before."""
+        tags, endpoint = request.client_tags, request.user_endpoint
+        return {
+            "instance_id": request.group_instance_id,
+            "rack_id": request.rack_id,
+            "rebalance_timeout_ms": request.rebalance_timeout_ms,
+            "topology_epoch": None if request.topology is None else request.topology.epoch,
+            "process_id": request.process_id,
+            "user_endpoint": None if endpoint is None else {"host": endpoint[0], "port": endpoint[1]},
+            "client_tags": None if tags is None else [{"key": key, "value": tags[key]} for key in in_hash_order(tags, hash_of_text)],
+        }
+
+    def left_for_a_while(self, member_id: str) -> CurrentTasks:
+        """What a static member keeps that leaves for a while."""
+        current = self.current_of(member_id)
+        kept = {kind: dict.fromkeys(tasks, 0) for kind, tasks in current.assigned.items()}
+        return current._replace(epoch=LEFT_FOR_A_WHILE, assigned=kept, pending_revocation=NOTHING)
 
     def member_epoch(self, member_id: str) -> int:
         """The epoch of a member."""
@@ -203,19 +228,3 @@ def _timeline_slot(text: str, slots: int) -> int:
     java_hash = hash_of_text(text)
     signed = java_hash - (1 << 32) if java_hash >= 1 << 31 else java_hash
     return ((signed * _GOLDEN_RATIO) & ((1 << 64) - 1)) >> (65 - slots.bit_length())
-
-
-def changed_metadata(old_metadata: Mapping[str, Any], request: StreamsGroupHeartbeat) -> dict[str, Any]:
-    """The member's metadata with what the request changes; null fields of the request change nothing."""
-    tags, endpoint = request.client_tags, request.user_endpoint
-    changes = {
-        "instance_id": request.group_instance_id,
-        "rack_id": request.rack_id,
-        "rebalance_timeout_ms": request.rebalance_timeout_ms,
-        "topology_epoch": None if request.topology is None else request.topology.epoch,
-        "process_id": request.process_id,
-        "user_endpoint": None if endpoint is None else {"host": endpoint[0], "port": endpoint[1]},
-        "client_tags": None if tags is None else [{"key": key, "value": tags[key]} for key in in_hash_order(tags, hash_of_text)],
-    }
-    given = {name: value for name, value in changes.items() if value is not None}
-    return {**old_metadata, **given, "client_id": request.client_id, "client_host": request.client_host}

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, NamedTuple
 
 from groupcoord_spark.assignors.sticky_tasks import Task
+from groupcoord_spark.simulator.messages.partition_lists import by_topic
 
 KINDS: Final = ("active", "standby", "warmup")
 ACTIVE: Final = "active"
@@ -81,10 +82,7 @@ def tasks_of(listed: Iterable[Mapping[str, Any]]) -> frozenset[Task]:
 
 def tasks_by_subtopology(tasks: Iterable[Task]) -> dict[str, tuple[int, ...]]:
     """Tasks as a request and an answer list them: subtopology -> partition numbers."""
-    by_subtopology: dict[str, tuple[int, ...]] = {}
-    for name, number in sorted(tasks):
-        by_subtopology[name] = (*by_subtopology.get(name, ()), number)
-    return by_subtopology
+    return by_topic(sorted(tasks))
 
 
 def tasks_value(tasks: Iterable[Task]) -> list[dict[str, Any]]:

@@ -28,7 +28,7 @@ def offset_commit(broker: Broker, call: Call, request: OffsetCommit) -> None:
     """Store the offsets of one request, and answer with one error for each partition."""
     errors, existing = _unknown_partitions(broker, request.offsets)
     if existing:
-        error = coordinator_error(broker, OffsetCommit, request.group_id)
+        error = coordinator_error(broker, request, request.group_id)
         if error is Error.NONE:
             error = _check_commit(broker, call, request)
         if error is Error.NONE:
@@ -42,7 +42,7 @@ def txn_offset_commit(broker: Broker, call: Call, request: TxnOffsetCommit) -> N
     """Stage the offsets of one request until the transaction of the producer ends, and answer with one error for each partition."""
     errors, existing = _unknown_partitions(broker, request.offsets)
     if existing:
-        error = coordinator_error(broker, TxnOffsetCommit, request.group_id)
+        error = coordinator_error(broker, request, request.group_id)
         if error is Error.NONE:
             error = _check_transactional_commit(broker, call, request)
         if error is Error.NONE and broker.settings.has_old_message_format(broker.release.semantics.release):
@@ -215,10 +215,10 @@ def _store_slowly(
         if broker.release.stores_after_timeout:
             store(written) if error is Error.NONE else take_back()
 
-    first_offset = partition.next_record_offset
+    in_log = broker.as_written(group_id, records, producer_id, producer_epoch)
     broker.append_slowly(group_id, records, producer_id, producer_epoch, end, end_late)
-    for at, (record, key) in enumerate(zip(records, keys, strict=True)):
-        stored = stored_offset(broker.record(partition, record, first_offset + at, producer_id, producer_epoch))
+    for record, key in zip(in_log, keys, strict=True):
+        stored = stored_offset(record)
         if stored is None:
             continue
         if producer_id != NO_PRODUCER_ID:

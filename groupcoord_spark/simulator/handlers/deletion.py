@@ -20,18 +20,18 @@ from groupcoord_spark.simulator.groups.share_group import ShareGroup
 from groupcoord_spark.simulator.handlers.share.share_heartbeat import delete_share_state
 from groupcoord_spark.simulator.messages.answers import DeleteGroupsAnswer, OffsetDeleteAnswer
 from groupcoord_spark.simulator.messages.calls import Call
-from groupcoord_spark.simulator.messages.errors import Error
+from groupcoord_spark.simulator.messages.errors import Error, RefusedError, refuse_if
 from groupcoord_spark.simulator.messages.requests import DeleteGroups, OffsetDelete
 from groupcoord_spark.simulator.messages.written_records import RecordToWrite
 
 
 def delete_groups(broker: Broker, call: Call, request: DeleteGroups) -> None:
     """Delete groups with their offsets. Only Empty groups may be deleted."""
-    broker.answer(call, DeleteGroupsAnswer({group_id: _delete_group(broker, group_id) for group_id in request.group_ids}))
+    broker.answer(call, DeleteGroupsAnswer({group_id: _delete_group(broker, request, group_id) for group_id in request.group_ids}))
 
 
-def _delete_group(broker: Broker, group_id: str) -> Error:
-    error = coordinator_error(broker, DeleteGroups, group_id)
+def _delete_group(broker: Broker, request: DeleteGroups, group_id: str) -> Error:
+    error = coordinator_error(broker, request, group_id)
     if error is not Error.NONE:
         return error
     group = broker.group(group_id)
@@ -107,14 +107,12 @@ class DeletedOffsets:
 
 def offset_delete(broker: Broker, call: Call, request: OffsetDelete) -> None:
     """Delete offsets of topics to which no member subscribes."""
-    error = coordinator_error(broker, OffsetDelete, request.group_id)
+    refuse_if(coordinator_error(broker, request, request.group_id))
     group_id = request.group_id or ""
-    group = broker.group(group_id) if error is Error.NONE else None
-    if error is Error.NONE:
-        error = Error.GROUP_ID_NOT_FOUND if group is None or group.is_dead else group.validate_offset_delete()
-    if group is None or error is not Error.NONE:
-        broker.answer(call, OffsetDeleteAnswer(error))
-        return
+    group = broker.group(group_id)
+    if group is None or group.is_dead:
+        raise RefusedError(Error.GROUP_ID_NOT_FOUND)
+    refuse_if(group.validate_offset_delete())
     partition = broker.partition_of(group_id)
     existing = {*partition.offsets.committed.get(group_id, ()), *_written_in_flight(broker, partition, group_id)}
     errors: dict[TopicPartition, Error] = {}
@@ -137,11 +135,10 @@ def offset_delete(broker: Broker, call: Call, request: OffsetDelete) -> None:
                 elif is_pending:
                     dropped_pending.append(topic_partition)
     with_group = _would_have_no_offsets(broker, partition, group, deleted)
-    error = delete_offsets_and_group(broker, partition, group, deleted, with_group=with_group)
-    if error is Error.NONE:
-        for topic, number in (*deleted, *dropped_pending):
-            partition.offsets.pending.pop((group_id, topic, number), None)
-    broker.answer(call, OffsetDeleteAnswer(error, {} if error is not Error.NONE else errors))
+    refuse_if(delete_offsets_and_group(broker, partition, group, deleted, with_group=with_group))
+    for topic, number in (*deleted, *dropped_pending):
+        partition.offsets.pending.pop((group_id, topic, number), None)
+    broker.answer(call, OffsetDeleteAnswer(Error.NONE, errors))
 
 
 def delete_topic(broker: Broker, topic: str) -> None:
@@ -177,8 +174,8 @@ def clean_up(broker: Broker) -> bool:
             if not group.keeps_offsets:
                 continue
             committed = partition.offsets.committed.get(group_id, {})
-            row = group.expiration_row(expires_while_rebalancing=broker.release.expires_while_rebalancing)
-            result = cleanup.of_group(row, committed, pending.get(group_id, ()))
+            facts = group.expiration_facts(expires_while_rebalancing=broker.release.expires_while_rebalancing)
+            result = cleanup.of_group(facts, committed, pending.get(group_id, ()))
             in_flight = {key[1:] for key in partition.in_flight if key[0] == group_id}
             expired = [(expiry.topic, expiry.partition) for expiry in result.offsets if expiry.expired]
             deleted = [place for place in expired if place not in in_flight]
@@ -244,8 +241,8 @@ def delete_offsets_and_group(
 
     if records:
         # A classic group becomes Dead; readers see it as it was until the tombstones are replicated.
-        before = copy.copy(group) if with_group else NO_VIEW
-        error = broker.append_tombstones(group_id, records, undo, before, offsets.committed)
+        shown = copy.copy(group) if with_group else NO_VIEW
+        error = broker.append_tombstones(group_id, records, undo, shown, offsets.committed)
         if error is not Error.NONE:
             return error
     offsets.forget()

@@ -1,20 +1,37 @@
-"""FindCoordinator, DescribeGroups and ListGroups: requests that change nothing (docs/reference/coordinator.md, chapters 3.1 and 9.6)."""
+"""FindCoordinator, ListGroups and the descriptions of groups: requests that change nothing.
 
-from collections.abc import Iterable
+Rules: docs/reference/coordinator.md, chapters 3.1, 9.6 and 13.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
+from typing import Any, Final
 
 from groupcoord_spark.coordinator.broker_settings import KAFKAS_ASSIGNORS
 from groupcoord_spark.simulator.broker.broker import Broker, OffsetsPartition
 from groupcoord_spark.simulator.broker.coordinator_checks import coordinator_error
+from groupcoord_spark.simulator.broker.group_step import topic_names, with_names
 from groupcoord_spark.simulator.groups.classic_group import ClassicGroup
 from groupcoord_spark.simulator.groups.clock import TimerKind
 from groupcoord_spark.simulator.groups.consumer_group import ConsumerGroup, Partition, current_assignment
 from groupcoord_spark.simulator.groups.group import Group
+from groupcoord_spark.simulator.groups.share_group import ShareGroup
 from groupcoord_spark.simulator.groups.states import State
+from groupcoord_spark.simulator.groups.streams_group import StreamsGroup
+from groupcoord_spark.simulator.groups.streams_tasks import KINDS, tasks_by_subtopology
+from groupcoord_spark.simulator.groups.streams_topology import required_topics
 from groupcoord_spark.simulator.messages import answers
-from groupcoord_spark.simulator.messages.calls import Call
-from groupcoord_spark.simulator.messages.errors import Error
-from groupcoord_spark.simulator.messages.requests import ConsumerGroupDescribe, DescribeGroups, FindCoordinator, ListGroups
+from groupcoord_spark.simulator.messages.calls import DESCRIPTIONS, Call
+from groupcoord_spark.simulator.messages.errors import Error, RefusedError
+from groupcoord_spark.simulator.messages.partition_lists import by_topic, topic_partitions
+from groupcoord_spark.simulator.messages.requests import (
+    ConsumerGroupDescribe,
+    DescribeGroups,
+    FindCoordinator,
+    ListGroups,
+    ShareGroupDescribe,
+    StreamsGroupDescribe,
+)
 
 FIRST_VERSION_WITH_SEVERAL_KEYS = 4
 OFFSETS_TOPIC_CREATION_MS = 500
@@ -47,19 +64,18 @@ def _create_offsets_topic(broker: Broker) -> bool:
 
 def describe_groups(broker: Broker, call: Call, request: DescribeGroups) -> None:
     """Answer with the current state and members of each group."""
-    version = broker.release.version_of(request)
-    broker.answer(call, answers.DescribeGroupsAnswer(tuple(describe_group(broker, group_id, version) for group_id in request.group_ids)))
+    broker.answer(call, answers.DescribeGroupsAnswer(tuple(describe_group(broker, request, group_id) for group_id in request.group_ids)))
 
 
-def describe_group(broker: Broker, group_id: str, version: int) -> answers.DescribedGroup:
+def describe_group(broker: Broker, request: DescribeGroups, group_id: str) -> answers.DescribedGroup:
     """The current state and members of a group, as that version of DescribeGroups shows them."""
-    error = coordinator_error(broker, DescribeGroups, group_id)
+    error = coordinator_error(broker, request, group_id)
     if error is not Error.NONE:
         return answers.DescribedGroup(group_id, error)
     group = broker.shown_of(group_id, ClassicGroup)
     if group is None or group.is_dead:
         since = broker.release.unknown_group_is_error_since
-        is_error = since is not None and version >= since
+        is_error = since is not None and broker.release.version_of(request) >= since
         return answers.DescribedGroup(group_id, Error.GROUP_ID_NOT_FOUND if is_error else Error.NONE, State.DEAD.value)
     is_stable = group.state is State.STABLE
     if is_stable and group.protocol is None:
@@ -83,11 +99,9 @@ def describe_group(broker: Broker, group_id: str, version: int) -> answers.Descr
 def list_groups(broker: Broker, call: Call, request: ListGroups) -> None:
     """Answer with the groups of all offsets partitions that the broker leads."""
     if not broker.is_active:
-        broker.answer(call, answers.ListGroupsAnswer(Error.COORDINATOR_NOT_AVAILABLE))
-        return
+        raise RefusedError(Error.COORDINATOR_NOT_AVAILABLE)
     if any(partition.is_loading for partition in broker.partitions.values()):
-        broker.answer(call, answers.ListGroupsAnswer(Error.COORDINATOR_LOAD_IN_PROGRESS))
-        return
+        raise RefusedError(Error.COORDINATOR_LOAD_IN_PROGRESS)
     ignores_case = broker.release.state_filter_ignores_case
     wanted_states = {state.lower() if ignores_case else state for state in request.states}
     wanted_types = {group_type.lower() for group_type in request.types}
@@ -114,24 +128,26 @@ def _shown_groups(partition: OffsetsPartition) -> list[Group]:
     return [group for group in groups.values() if group is not None]
 
 
-def consumer_group_describe(broker: Broker, call: Call, request: ConsumerGroupDescribe) -> None:
-    """Answer with the state, the epochs and the members of each consumer group."""
-    broker.answer(call, answers.ConsumerGroupDescribeAnswer(tuple(_consumer_group(broker, group_id) for group_id in request.group_ids)))
+def describe_modern_groups(broker: Broker, call: Call, request: ConsumerGroupDescribe | ShareGroupDescribe | StreamsGroupDescribe) -> None:
+    """Answer with the state, the epochs and the members of each consumer, share or streams group."""
+    answer_type, group_type = DESCRIPTIONS[type(request)]
+    kind, describe = _MODERN_GROUPS[type(request)]
+    described = []
+    for group_id in request.group_ids:
+        error = coordinator_error(broker, request, group_id)
+        group = broker.shown_of(group_id, kind) if error is Error.NONE else None
+        if group is None:
+            described.append(group_type(group_id, error if error is not Error.NONE else Error.GROUP_ID_NOT_FOUND))
+        else:
+            described.append(describe(broker, group))
+    broker.answer(call, answer_type(tuple(described)))
 
 
-def _consumer_group(broker: Broker, group_id: str) -> answers.DescribedConsumerGroup:
-    error = coordinator_error(broker, ConsumerGroupDescribe, group_id)
-    group = broker.shown_of(group_id, ConsumerGroup) if error is Error.NONE else None
-    if group is None:
-        return answers.DescribedConsumerGroup(group_id, error if error is not Error.NONE else Error.GROUP_ID_NOT_FOUND)
-    names = {topic.topic_id: name for name, topic in (broker.settings.topics or {}).items()}
+def _consumer_group(broker: Broker, group: ConsumerGroup) -> answers.DescribedConsumerGroup:
+    names = topic_names(broker)
 
-    def by_topic(partitions: Iterable[Partition]) -> dict[str, tuple[int, ...]]:
-        numbers: dict[str, list[int]] = {}
-        for topic_id, number in sorted(partitions):
-            if topic_id in names:
-                numbers.setdefault(names[topic_id], []).append(number)
-        return {topic: tuple(listed) for topic, listed in sorted(numbers.items())}
+    def listed(partitions: Iterable[Partition]) -> dict[str, tuple[int, ...]]:
+        return by_topic(sorted((names[topic_id], number) for topic_id, number in partitions if topic_id in names))
 
     members = []
     for member_id, member in group.members.items():
@@ -145,12 +161,88 @@ def _consumer_group(broker: Broker, group_id: str) -> answers.DescribedConsumerG
                 member.member_epoch,
                 tuple(metadata.get("subscribed_topic_names", ())),
                 metadata.get("subscribed_topic_regex") or None,
-                by_topic(shown),
-                by_topic(group.target_of(member_id)),
+                listed(shown),
+                listed(group.target_of(member_id)),
             )
         )
     replayed = group.replayed
     assignor = replayed.protocol(KAFKAS_ASSIGNORS)
     return answers.DescribedConsumerGroup(
-        group_id, Error.NONE, replayed.state, group.epoch, replayed.assignment_epoch, assignor, tuple(members)
+        group.group_id, Error.NONE, replayed.state, group.epoch, replayed.assignment_epoch, assignor, tuple(members)
     )
+
+
+def _share_group(broker: Broker, group: ShareGroup) -> answers.DescribedShareGroup:
+    replayed = group.replayed
+    members = tuple(
+        answers.DescribedShareMember(
+            member_id,
+            group.metadata_of(member_id)["client_id"],
+            member.member_epoch,
+            tuple(group.metadata_of(member_id)["subscribed_topic_names"]),
+            with_names(broker, topic_partitions(group.assigned_to(member_id))),
+        )
+        for member_id, member in group.members.items()
+    )
+    return answers.DescribedShareGroup(
+        group.group_id, Error.NONE, replayed.state, group.epoch, replayed.assignment_epoch, KAFKAS_ASSIGNORS.share, members
+    )
+
+
+def _streams_group(broker: Broker, group: StreamsGroup) -> answers.DescribedStreamsGroup:
+    replayed = group.replayed
+    if replayed.topology is None:
+        return answers.DescribedStreamsGroup(group.group_id, Error.UNKNOWN_SERVER_ERROR)
+    if required_topics(replayed.topology) & broker.denied.topics:
+        return answers.DescribedStreamsGroup(group.group_id, Error.TOPIC_AUTHORIZATION_FAILED)
+    return answers.DescribedStreamsGroup(
+        group.group_id,
+        Error.NONE,
+        replayed.state,
+        group.epoch,
+        replayed.assignment_epoch,
+        replayed.topology_epoch,
+        _subtopologies(group),
+        tuple(_streams_member(group, member_id) for member_id in group.members_in_order()),
+    )
+
+
+def _subtopologies(group: StreamsGroup) -> tuple[answers.DescribedSubtopology, ...]:
+    """The subtopologies by id. Internal topics have the number of partitions that was decided for them once the topology is ready."""
+    topology, configured = group.replayed.topology or {"subtopologies": []}, group.configured
+    decided = configured.internal_topics if configured is not None and configured.is_ready else {}
+    return tuple(
+        answers.DescribedSubtopology(
+            subtopology["subtopology_id"],
+            tuple(sorted(subtopology["source_topics"])),
+            tuple(sorted(subtopology["repartition_sink_topics"])),
+            {topic["name"]: decided.get(topic["name"], topic["partitions"]) for topic in subtopology["repartition_source_topics"]},
+            {topic["name"]: decided.get(topic["name"], topic["partitions"]) for topic in subtopology["state_changelog_topics"]},
+        )
+        for subtopology in sorted(topology["subtopologies"], key=lambda subtopology: str(subtopology["subtopology_id"]))
+    )
+
+
+def _streams_member(group: StreamsGroup, member_id: str) -> answers.DescribedStreamsMember:
+    metadata, current, target = group.metadata_of(member_id), group.current_of(member_id), group.target_of(member_id)
+    endpoint = metadata["user_endpoint"]
+    return answers.DescribedStreamsMember(
+        member_id,
+        current.epoch,
+        metadata["rack_id"],
+        metadata["client_id"],
+        metadata["topology_epoch"],
+        metadata["process_id"],
+        None if endpoint is None else (endpoint["host"], endpoint["port"]),
+        {tag["key"]: tag["value"] for tag in metadata["client_tags"]},
+        answers.MemberTasks(*(tasks_by_subtopology(current.assigned[kind]) for kind in KINDS)),
+        answers.MemberTasks(*(tasks_by_subtopology(target[kind]) for kind in KINDS)),
+    )
+
+
+_MODERN_GROUPS: Final[Mapping[type, tuple[type[Any], Callable[[Broker, Any], Any]]]] = {
+    ConsumerGroupDescribe: (ConsumerGroup, _consumer_group),
+    ShareGroupDescribe: (ShareGroup, _share_group),
+    StreamsGroupDescribe: (StreamsGroup, _streams_group),
+}
+"""Request -> the kind of groups that it asks for, and how one of them is described."""

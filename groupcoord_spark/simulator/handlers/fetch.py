@@ -17,7 +17,7 @@ def offset_fetch(broker: Broker, call: Call, request: OffsetFetch) -> None:
 
     def answer(error: Error = Error.NONE, failed: frozenset[str] = frozenset()) -> None:
         groups = (
-            FetchedGroup(group.group_id, error, {}) if group.group_id in failed else _fetch(broker, group, request.require_stable)
+            FetchedGroup(group.group_id, error, {}) if group.group_id in failed else _fetch(broker, request, group)
             for group in request.groups
         )
         broker.answer(call, OffsetFetchAnswer(tuple(groups)))
@@ -28,9 +28,9 @@ def offset_fetch(broker: Broker, call: Call, request: OffsetFetch) -> None:
         answer()
 
 
-def _fetch(broker: Broker, requested: GroupToFetch, require_stable: bool) -> FetchedGroup:
+def _fetch(broker: Broker, request: OffsetFetch, requested: GroupToFetch) -> FetchedGroup:
     group_id = requested.group_id
-    error = coordinator_error(broker, OffsetFetch, group_id)
+    error = coordinator_error(broker, request, group_id)
     if error is not Error.NONE:
         return FetchedGroup(group_id, error, {})
     group = broker.shown(group_id)
@@ -47,7 +47,7 @@ def _fetch(broker: Broker, requested: GroupToFetch, require_stable: bool) -> Fet
         if topic in broker.denied.topics:
             return _DENIED
         key = (group_id, topic, number)
-        if require_stable and (key in offsets.pending or (key in in_flight and not broker.release.stable_fetch_waits)):
+        if request.require_stable and (key in offsets.pending or (key in in_flight and not broker.release.stable_fetch_waits)):
             return _UNSTABLE
         stored = committed.get((topic, number))
         return _NO_OFFSET if stored is None else FetchedOffset(stored.committed_offset, stored.leader_epoch, stored.metadata)

@@ -13,22 +13,12 @@ from typing import Final
 from groupcoord_spark.simulator.broker.broker import Broker
 from groupcoord_spark.simulator.groups.consumer_group import ConsumerGroup
 from groupcoord_spark.simulator.messages import answers
-from groupcoord_spark.simulator.messages.calls import Call
+from groupcoord_spark.simulator.messages.calls import WITH_ONE_ERROR, Call, refused
 from groupcoord_spark.simulator.messages.errors import Error
 from groupcoord_spark.simulator.messages.requests import DeleteGroups, JoinGroup, SyncGroup
-from groupcoord_spark.simulator.messages.streams_answers import StreamsGroupHeartbeatAnswer
 
 _RESULTS_OF_PARTITIONS: Final = frozenset({Error.NONE, Error.OFFSET_METADATA_TOO_LARGE, Error.UNKNOWN_TOPIC_OR_PARTITION})
 """Errors of a commit that concern single partitions: the other ones are written."""
-_WITH_ONE_ERROR: Final = (
-    answers.HeartbeatAnswer,
-    answers.LeaveGroupAnswer,
-    answers.ConsumerGroupHeartbeatAnswer,
-    answers.ShareGroupHeartbeatAnswer,
-    StreamsGroupHeartbeatAnswer,
-    answers.OffsetDeleteAnswer,
-)
-"""Answers to requests that may write, with one error for the whole request."""
 
 
 def hold_answer(broker: Broker, call: Call) -> None:
@@ -63,7 +53,7 @@ def _group_ids(broker: Broker, call: Call) -> Iterable[str]:
     elif isinstance(answer, answers.HeartbeatAnswer):
         waits = answer.error in (Error.NONE, Error.REBALANCE_IN_PROGRESS)
     else:
-        waits = isinstance(answer, _WITH_ONE_ERROR) and answer.error is Error.NONE
+        waits = type(request) in WITH_ONE_ERROR and getattr(answer, "error", None) is Error.NONE
     return (group_id,) if waits else ()
 
 
@@ -74,8 +64,4 @@ def _failed_answer(call: Call, answer: answers.Answer | None, error: Error, fail
         return answers.DeleteGroupsAnswer({**answer.errors, **dict.fromkeys(failed, error)})
     if isinstance(answer, answers.OffsetCommitAnswer):
         return answers.OffsetCommitAnswer(dict.fromkeys(answer.errors, error))
-    if isinstance(request, JoinGroup):
-        return answers.JoinGroupAnswer(error, request.member_id)
-    if isinstance(request, SyncGroup):
-        return answers.SyncGroupAnswer(error)
-    return type(answer)(error) if isinstance(answer, _WITH_ONE_ERROR) else None
+    return refused(request, error) if isinstance(request, JoinGroup) or type(request) in WITH_ONE_ERROR else None

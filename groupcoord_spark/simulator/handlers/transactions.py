@@ -9,7 +9,7 @@ from groupcoord_spark.protocol.record_types import MarkerType
 from groupcoord_spark.simulator.broker.broker import Broker
 from groupcoord_spark.simulator.messages.answers import TransactionAnswer
 from groupcoord_spark.simulator.messages.calls import Call
-from groupcoord_spark.simulator.messages.errors import Error
+from groupcoord_spark.simulator.messages.errors import Error, RefusedError
 from groupcoord_spark.simulator.messages.requests import AddOffsetsToTxn, EndTxn, WriteTxnMarkers
 
 
@@ -23,8 +23,7 @@ def write_txn_markers(broker: Broker, call: Call, request: WriteTxnMarkers) -> N
     """Write one marker to the offsets partition of the group, whichever partitions take part in the transaction."""
     partition = broker.partitions.get(broker.partition_number(request.group_id))
     if partition is None:
-        broker.answer(call, TransactionAnswer(Error.NOT_LEADER_OR_FOLLOWER))
-        return
+        raise RefusedError(Error.NOT_LEADER_OR_FOLLOWER)
 
     def end(error: Error) -> None:
         broker.answer(call, TransactionAnswer(error))

@@ -2,17 +2,33 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from enum import IntEnum
+from typing import Any, NamedTuple
 
 from groupcoord_spark.assignors import NO_GENERATION
 from groupcoord_spark.protocol.record_types import NO_LEADER_EPOCH
 from groupcoord_spark.simulator.messages.errors import Error
+from groupcoord_spark.simulator.messages.requests import Tasks
 
 
 class Answer:
     """The answer to a request."""
 
     __slots__ = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ErrorAnswer(Answer):
+    """An answer that is an error alone."""
+
+    error: Error
+
+
+@dataclass(frozen=True, slots=True)
+class Descriptions(Answer):
+    """The answer to a request for the description of groups, group by group."""
+
+    groups: tuple[Any, ...]
 
 
 class JoinedMember(NamedTuple):
@@ -51,11 +67,10 @@ class SyncGroupAnswer(Answer):
     assignment: bytes = b""
 
 
-@dataclass(frozen=True, slots=True)
-class HeartbeatAnswer(Answer):
+class HeartbeatAnswer(ErrorAnswer):
     """The answer to Heartbeat."""
 
-    error: Error
+    __slots__ = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +82,12 @@ class ConsumerGroupHeartbeatAnswer(Answer):
     member_epoch: int = 0
     heartbeat_interval_ms: int = 0
     assignment: Mapping[str, tuple[int, ...]] | None = None
+
+
+class ShareGroupHeartbeatAnswer(ConsumerGroupHeartbeatAnswer):
+    """The answer to ShareGroupHeartbeat, which has the same fields."""
+
+    __slots__ = ()
 
 
 class DescribedConsumer(NamedTuple):
@@ -92,25 +113,14 @@ class DescribedConsumerGroup:
     group_epoch: int = 0
     assignment_epoch: int = 0
     assignor: str = ""
-    members: tuple[DescribedConsumer, ...] = ()
+    members: tuple[Any, ...] = ()
+    """Each a ``DescribedConsumer``."""
 
 
-@dataclass(frozen=True, slots=True)
-class ConsumerGroupDescribeAnswer(Answer):
-    """The answer to ConsumerGroupDescribe, group by group."""
+class ConsumerGroupDescribeAnswer(Descriptions):
+    """The answer to ConsumerGroupDescribe: ``DescribedConsumerGroup``."""
 
-    groups: tuple[DescribedConsumerGroup, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class ShareGroupHeartbeatAnswer(Answer):
-    """The answer to ShareGroupHeartbeat. assignment: topic -> partitions; None: as in the answer before."""
-
-    error: Error
-    member_id: str | None = None
-    member_epoch: int = 0
-    heartbeat_interval_ms: int = 0
-    assignment: Mapping[str, tuple[int, ...]] | None = None
+    __slots__ = ()
 
 
 class DescribedShareMember(NamedTuple):
@@ -123,24 +133,16 @@ class DescribedShareMember(NamedTuple):
     assignment: Mapping[str, tuple[int, ...]]
 
 
-@dataclass(frozen=True, slots=True)
-class DescribedShareGroup:
-    """A share group as ShareGroupDescribe shows it."""
+class DescribedShareGroup(DescribedConsumerGroup):
+    """A share group as ShareGroupDescribe shows it, with the same fields. members: each a ``DescribedShareMember``."""
 
-    group_id: str
-    error: Error
-    state: str = ""
-    group_epoch: int = 0
-    assignment_epoch: int = 0
-    assignor: str = ""
-    members: tuple[DescribedShareMember, ...] = ()
+    __slots__ = ()
 
 
-@dataclass(frozen=True, slots=True)
-class ShareGroupDescribeAnswer(Answer):
-    """The answer to ShareGroupDescribe, group by group."""
+class ShareGroupDescribeAnswer(Descriptions):
+    """The answer to ShareGroupDescribe: ``DescribedShareGroup``."""
 
-    groups: tuple[DescribedShareGroup, ...]
+    __slots__ = ()
 
 
 class LeftMember(NamedTuple):
@@ -190,11 +192,10 @@ class OffsetFetchAnswer(Answer):
     groups: tuple[FetchedGroup, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class TransactionAnswer(Answer):
+class TransactionAnswer(ErrorAnswer):
     """The answer to AddOffsetsToTxn, EndTxn and WriteTxnMarkers."""
 
-    error: Error
+    __slots__ = ()
 
 
 class FoundCoordinator(NamedTuple):
@@ -235,11 +236,10 @@ class DescribedGroup:
     members: tuple[DescribedMember, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class DescribeGroupsAnswer(Answer):
-    """The answer to DescribeGroups, group by group."""
+class DescribeGroupsAnswer(Descriptions):
+    """The answer to DescribeGroups: ``DescribedGroup``."""
 
-    groups: tuple[DescribedGroup, ...]
+    __slots__ = ()
 
 
 class ListedGroup(NamedTuple):
@@ -274,8 +274,109 @@ class OffsetDeleteAnswer(Answer):
     errors: Mapping[tuple[str, int], Error] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
-class RefusedAnswer(Answer):
+class RefusedAnswer(ErrorAnswer):
     """The answer to a request that is refused before the broker reads it: it has the error alone."""
 
+    __slots__ = ()
+
+
+# Streams groups (KIP-1071)
+
+
+class StatusCode(IntEnum):
+    """What a member of a streams group is told beside its tasks."""
+
+    STALE_TOPOLOGY = 0
+    MISSING_SOURCE_TOPICS = 1
+    INCORRECTLY_PARTITIONED_TOPICS = 2
+    MISSING_INTERNAL_TOPICS = 3
+    SHUTDOWN_APPLICATION = 4
+    ASSIGNMENT_DELAYED = 5
+    MISSING_CLIENT_TAGS = 6
+
+
+class Status(NamedTuple):
+    """One status. about: the topics, the epochs, the member or the setting that it is about; Kafka makes a sentence of them."""
+
+    code: StatusCode
+    about: str
+
+
+class EndpointPartitions(NamedTuple):
+    """The partitions whose records a member can answer queries about. active, standby: topic -> partitions."""
+
+    host: str
+    port: int
+    active: Tasks
+    standby: Tasks
+
+
+@dataclass(frozen=True, slots=True)
+class StreamsGroupHeartbeatAnswer(Answer):
+    """The answer to StreamsGroupHeartbeat. Tasks, endpoints: None: as in the answer before."""
+
     error: Error
+    member_id: str | None = None
+    member_epoch: int = 0
+    heartbeat_interval_ms: int = 0
+    task_offset_interval_ms: int = 0
+    acceptable_recovery_lag: int = 0
+    status: tuple[Status, ...] = ()
+    active_tasks: Tasks | None = None
+    standby_tasks: Tasks | None = None
+    warmup_tasks: Tasks | None = None
+    endpoint_information_epoch: int = 0
+    partitions_by_user_endpoint: tuple[EndpointPartitions, ...] | None = None
+
+
+class MemberTasks(NamedTuple):
+    """Tasks of a member by their type."""
+
+    active: Tasks
+    standby: Tasks
+    warmup: Tasks
+
+
+class DescribedStreamsMember(NamedTuple):
+    """A member of a streams group as StreamsGroupDescribe shows it."""
+
+    member_id: str
+    member_epoch: int
+    rack_id: str | None
+    client_id: str
+    topology_epoch: int
+    process_id: str
+    user_endpoint: tuple[str, int] | None
+    client_tags: Mapping[str, str]
+    assignment: MemberTasks
+    target: MemberTasks
+
+
+class DescribedSubtopology(NamedTuple):
+    """A subtopology as StreamsGroupDescribe shows it. Of internal topics: name -> partitions, 0 while they are not decided."""
+
+    subtopology_id: str
+    source_topics: tuple[str, ...]
+    repartition_sink_topics: tuple[str, ...]
+    repartition_source_topics: Mapping[str, int]
+    state_changelog_topics: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class DescribedStreamsGroup:
+    """A streams group as StreamsGroupDescribe shows it."""
+
+    group_id: str
+    error: Error
+    state: str = ""
+    group_epoch: int = 0
+    assignment_epoch: int = 0
+    topology_epoch: int | None = None
+    subtopologies: tuple[DescribedSubtopology, ...] = ()
+    members: tuple[DescribedStreamsMember, ...] = ()
+
+
+class StreamsGroupDescribeAnswer(Descriptions):
+    """The answer to StreamsGroupDescribe: ``DescribedStreamsGroup``."""
+
+    __slots__ = ()

@@ -1,6 +1,10 @@
 """A request together with its answer, which may come at once, later or never."""
 
+from typing import Any
+
+from groupcoord_spark.simulator.messages import answers, requests
 from groupcoord_spark.simulator.messages.answers import Answer
+from groupcoord_spark.simulator.messages.errors import Error
 from groupcoord_spark.simulator.messages.requests import Request
 
 
@@ -21,3 +25,48 @@ class Call:
 
     def __repr__(self) -> str:
         return f"Call({self.number}, {self.request!r} at {self.sent_at_ms} -> {self.answer!r} at {self.answered_at_ms})"
+
+
+WITH_ONE_ERROR: dict[type[Request], type[Any]] = {
+    requests.SyncGroup: answers.SyncGroupAnswer,
+    requests.Heartbeat: answers.HeartbeatAnswer,
+    requests.LeaveGroup: answers.LeaveGroupAnswer,
+    requests.ConsumerGroupHeartbeat: answers.ConsumerGroupHeartbeatAnswer,
+    requests.ShareGroupHeartbeat: answers.ShareGroupHeartbeatAnswer,
+    requests.StreamsGroupHeartbeat: answers.StreamsGroupHeartbeatAnswer,
+    requests.OffsetDelete: answers.OffsetDeleteAnswer,
+}
+"""Request that may write to one group -> its answer, which has one error for the whole request as its first field."""
+DESCRIPTIONS: dict[type[Request], tuple[type[Any], type[Any]]] = {
+    requests.DescribeGroups: (answers.DescribeGroupsAnswer, answers.DescribedGroup),
+    requests.ConsumerGroupDescribe: (answers.ConsumerGroupDescribeAnswer, answers.DescribedConsumerGroup),
+    requests.ShareGroupDescribe: (answers.ShareGroupDescribeAnswer, answers.DescribedShareGroup),
+    requests.StreamsGroupDescribe: (answers.StreamsGroupDescribeAnswer, answers.DescribedStreamsGroup),
+}
+"""Request for the description of groups -> its answer, and one group in that answer."""
+
+
+def refused(request: Request, error: Error) -> Answer:
+    """The answer to a request that is refused as a whole (Kafka: ``AbstractRequest.getErrorResponse``)."""
+    match request:
+        case requests.JoinGroup(member_id=member_id):
+            return answers.JoinGroupAnswer(error, member_id)
+        case requests.OffsetCommit(offsets=offsets) | requests.TxnOffsetCommit(offsets=offsets):
+            return answers.OffsetCommitAnswer({(offset.topic, offset.partition): error for offset in offsets})
+        case requests.OffsetFetch(groups=groups):
+            return answers.OffsetFetchAnswer(tuple(answers.FetchedGroup(group.group_id, error, {}) for group in groups))
+        case requests.FindCoordinator(keys=keys):
+            return answers.FindCoordinatorAnswer(tuple(answers.FoundCoordinator(key, error, -1) for key in keys))
+        case requests.DeleteGroups(group_ids=group_ids):
+            return answers.DeleteGroupsAnswer(dict.fromkeys(group_ids, error))
+        case requests.ListGroups():
+            return answers.ListGroupsAnswer(error)
+        case requests.AddOffsetsToTxn() | requests.EndTxn() | requests.WriteTxnMarkers():
+            return answers.TransactionAnswer(error)
+    answer: Answer
+    if type(request) in DESCRIPTIONS:
+        answer_type, group_type = DESCRIPTIONS[type(request)]
+        answer = answer_type(tuple(group_type(group_id, error) for group_id in request.group_ids))  # type: ignore[attr-defined]
+    else:
+        answer = WITH_ONE_ERROR[type(request)](error)
+    return answer

@@ -49,8 +49,14 @@ class Error(IntEnum):
 
 
 class RefusedError(Exception):
-    """Raised when a heartbeat is refused. Nothing of the heartbeat is written."""
+    """Raised when a request is refused as a whole: the answer is that of ``calls.refused``, and nothing of the request is written."""
 
     def __init__(self, error: Error) -> None:
         super().__init__(error.name)
         self.error = error
+
+
+def refuse_if(error: Error) -> None:
+    """Raise RefusedError unless the error is NONE."""
+    if error is not Error.NONE:
+        raise RefusedError(error)

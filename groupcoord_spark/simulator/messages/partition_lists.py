@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from groupcoord_spark.assignors import TopicPartition
-from groupcoord_spark.protocol.consumer_protocol import Partitions
 
 
-def by_topic(partitions: Iterable[TopicPartition]) -> dict[str, tuple[int, ...]]:
-    """Topic -> its partitions, in their order."""
+def by_topic(partitions: Iterable[tuple[str, int]]) -> dict[str, tuple[int, ...]]:
+    """Topic -> its partitions, in their order. The same of topic ids, and of tasks: subtopology -> partition numbers."""
     numbers: dict[str, list[int]] = {}
     for topic, number in partitions:
         numbers.setdefault(topic, []).append(number)
@@ -22,7 +21,7 @@ def difference(partitions: Iterable[TopicPartition], others: Iterable[TopicParti
     return tuple(partition for partition in partitions if partition not in excluded)
 
 
-def topic_partitions(listed: Partitions) -> Iterable[TopicPartition]:
+def topic_partitions(listed: Mapping[str, Iterable[int]]) -> Iterable[TopicPartition]:
     """Every partition of a list by topic."""
     return (TopicPartition(topic, partition) for topic, numbers in listed.items() for partition in numbers)
 

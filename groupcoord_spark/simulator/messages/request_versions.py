@@ -10,7 +10,6 @@ from typing import Final, NamedTuple
 
 from groupcoord_spark.coordinator.releases import Release
 from groupcoord_spark.simulator.messages import requests
-from groupcoord_spark.simulator.messages.streams_requests import StreamsGroupDescribe, StreamsGroupHeartbeat
 
 
 class Versions(NamedTuple):
@@ -32,8 +31,8 @@ _NEWEST: Final[Mapping[type, tuple[tuple[Release, int], ...]]] = {
     requests.ConsumerGroupDescribe: (((4, 0), 1),),
     requests.ShareGroupHeartbeat: (((4, 2), 1),),
     requests.ShareGroupDescribe: (((4, 2), 1),),
-    StreamsGroupHeartbeat: (((4, 2), 0), ((4, 4), 1)),
-    StreamsGroupDescribe: (((4, 2), 0), ((4, 4), 1)),
+    requests.StreamsGroupHeartbeat: (((4, 2), 0), ((4, 4), 1)),
+    requests.StreamsGroupDescribe: (((4, 2), 0), ((4, 4), 1)),
     requests.OffsetCommit: (((0, 10), 2), ((0, 11), 3), ((2, 0), 4), ((2, 1), 6), ((2, 3), 7), ((2, 4), 8), ((3, 7), 9), ((4, 2), 10)),
     requests.OffsetFetch: (
         *(((0, 10), 1), ((0, 10, 2), 2), ((0, 11), 3), ((2, 0), 4), ((2, 1), 5), ((2, 4), 6), ((2, 5), 7), ((3, 0), 8), ((3, 7), 9)),
@@ -81,6 +80,6 @@ def known_versions(release: Release) -> dict[type, Versions]:
     return versions
 
 
-def _at(release: Release, steps: tuple[tuple[Release, int], ...], before: int) -> int:
-    """The version of the last step that the release has reached; ``before`` if it has reached none."""
-    return next((version for since, version in reversed(steps) if release >= since), before)
+def _at(release: Release, steps: tuple[tuple[Release, int], ...], otherwise: int) -> int:
+    """The version of the last step that the release has reached; ``otherwise`` if it has reached none."""
+    return next((version for since, version in reversed(steps) if release >= since), otherwise)

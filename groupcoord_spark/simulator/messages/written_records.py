@@ -29,10 +29,10 @@ class WrittenRecord:
     record_offset: int
     batch: int
     timestamp_ms: int
-    key_type: int | None
-    key: dict[str, Any] | None
-    value_version: int | None
-    value: dict[str, Any] | None
+    key_type: int | None = None
+    key: dict[str, Any] | None = None
+    value_version: int | None = None
+    value: dict[str, Any] | None = None
     producer_id: int = NO_PRODUCER_ID
     producer_epoch: int = NO_PRODUCER_EPOCH
     is_transactional: bool = False

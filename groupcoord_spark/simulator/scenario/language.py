@@ -30,8 +30,10 @@ from groupcoord_spark.simulator.scenario.values import (
     TEXT,
     TEXTS,
     WHOLE,
+    Key,
     Kind,
     names_among,
+    object_schema,
     one_of,
 )
 
@@ -41,22 +43,6 @@ MOVE_MS: Final = 5_000
 DAY_MS: Final = 86_400_000
 LONGEST_MS: Final = 400 * DAY_MS
 """How long a scenario may go on. A member sends thousands of heartbeats a day, so that a slip of the pen would keep a machine busy."""
-
-
-@dataclass(frozen=True, slots=True)
-class Key:
-    """A key of a mapping in a scenario file.
-
-    meaning: a sentence for the reference. default: the value without the key. without: the default in words, for the reference; "" where
-    there is none.
-    """
-
-    name: str
-    kind: Kind
-    meaning: str
-    default: Any = None
-    without: str = ""
-    is_required: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -333,14 +319,14 @@ FILE_KEYS: Final = (
 
 def json_schema() -> dict[str, Any]:
     """The JSON schema (draft 2020-12) of scenario files, for editors."""
-    member = _object(MEMBER_SETTINGS)
-    broker = _object(BROKER_KEYS, settings=_object(BROKER_SETTINGS))
+    member = object_schema(MEMBER_SETTINGS)
+    broker = object_schema(BROKER_KEYS, settings=object_schema(BROKER_SETTINGS))
     steps = {"type": "array", "minItems": 1, "items": {"oneOf": [_step_schema(verb) for verb in VERBS.values()]}}
     members = {"type": "object", "additionalProperties": {"anyOf": [member, {"type": "null"}]}}
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "A scenario of groupcoord simulate",
-        **_object(FILE_KEYS, client=member, members=members, broker=broker, steps=steps),
+        **object_schema(FILE_KEYS, client=member, members=members, broker=broker, steps=steps),
     }
 
 
@@ -348,34 +334,17 @@ def _step_schema(verb: Verb) -> dict[str, Any]:
     who = TEXTS.schema if verb.kind is None else verb.kind.schema
     value = Key(verb.name, Kind("", who, lambda value: value), verb.meaning, is_required=True)
     if verb.name == "append":
-        return _object((AT, value), append=_object(APPEND_KEYS))
+        return object_schema((AT, value), append=object_schema(APPEND_KEYS))
     if verb.name != "send":
-        return _object((AT, value, *verb.options))
+        return object_schema((AT, value, *verb.options))
     of_request = [
-        _object(
+        object_schema(
             (AT, Key("send", one_of(name), verb.meaning, is_required=True), *verb.options),
-            **{
-                "with": {
-                    "type": "object",
-                    "properties": {field.name: dict(field.kind.schema) for field in form.fields},
-                    "required": [field.name for field in form.fields if field.is_required],
-                    "additionalProperties": False,
-                }
-            },
+            **{"with": object_schema(form.fields)},
         )
         for name, form in REQUESTS.items()
     ]
     return {"oneOf": of_request}
-
-
-def _object(keys: Iterable[Key], **schemas: Mapping[str, Any]) -> dict[str, Any]:
-    """The schema of a mapping with these keys. schemas: for keys whose values have a schema of their own."""
-    return {
-        "type": "object",
-        "properties": {key.name: {**schemas.get(key.name, key.kind.schema), "description": key.meaning} for key in keys},
-        "required": [key.name for key in keys if key.is_required],
-        "additionalProperties": False,
-    }
 
 
 def reference() -> Mapping[str, Callable[[], str]]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import heapq
 from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from groupcoord_spark.errors import UsageError
@@ -138,7 +138,7 @@ class _ScenarioRun:
         """Number of a call -> id of the row of its request."""
         self._sender = BROKER
         self._answer_is_lost = False
-        self._denied: tuple[frozenset[str], frozenset[str]] = (frozenset(), frozenset())
+        self._denied = Denied()
         self._last_heartbeat: dict[str, tuple[str | None, int | None]] = {}
         self._last_states: dict[str, tuple[str | None, int | None]] = {}
         """Group id -> state and generation after the group's newest row."""
@@ -292,9 +292,9 @@ class _ScenarioRun:
         elif step.verb == "fail_appends":
             self.simulator.act(actions.FailAppends(Error[step.value]))
         elif step.verb in ("deny_group", "deny_topic"):
-            operations, topics = self._denied
-            self._denied = (frozenset(step.value), topics) if step.verb == "deny_group" else (operations, frozenset(step.value))
-            self.simulator.act(actions.Deny(Denied(*self._denied)))
+            denied = "group_operations" if step.verb == "deny_group" else "topics"
+            self._denied = replace(self._denied, **{denied: frozenset(step.value)})
+            self.simulator.act(actions.Deny(self._denied))
         elif step.verb in ("create_topic", "add_partitions"):
             action = actions.CreateTopic if step.verb == "create_topic" else actions.AddPartitions
             for topic, partitions in step.value.items():
@@ -344,76 +344,83 @@ class _ScenarioRun:
     # Rows of the timeline
 
     def _add_timeline_entry(self, entry: TimelineEntry) -> None:
+        call = entry.call
         self.log += entry.records
         if entry.records:
             self._add_work(len(entry.records) + EVENTS_PER_PARTITION * sum(self.topics.values()))
         self._answered += entry.answered
-        if entry.call is not None:
-            self._sender_of[entry.call.number] = self._sender
-        for call in entry.answered:
-            if isinstance(call.answer, JoinGroupAnswer) and call.answer.member_id:
-                self._names[call.answer.member_id] = self._sender_of[call.number]
-        state, generation = entry.state, entry.generation
-        if entry.call is not None:
-            kind, who, what = "request", self._sender, request_text(entry.call.request, self._names)
-            answer = answer_text(entry.call, self._names) if entry.call in entry.answered else "(waits)"
-            if self._answer_is_lost:
-                answer = f"{answer} (lost on the way)"
-        elif entry.action is not None:
-            kind, who, what, answer = "action", BROKER, _action_text(entry.action), None
-        else:
-            member_name = self._names.get(entry.member_id or "", entry.member_id)
-            kind, who, answer = "timer", BROKER, None
-            what = "" if entry.timer is None else entry.timer.value
-            what = f"{what} of {member_name}" if member_name else what
-        if entry.call is not None and isinstance(entry.call.request, (Heartbeat, ConsumerGroupHeartbeat, ShareGroupHeartbeat)):
-            result = (answer, generation)
-            is_routine = not entry.records and (answer == "NONE" or self._last_heartbeat.get(who) == result)
-            self._last_heartbeat[who] = result
-        else:
-            is_routine = kind == "timer" and entry.group_id == "" and not entry.records
-        request = entry.call.request if entry.call is not None else None
-        name = what.split(":")[0] if request is None else type(request).__name__
-        row_id = self._next_id(who, name)
-        if entry.call is not None:
-            self._id_of[entry.call.number] = row_id
+        if call is not None:
+            self._sender_of[call.number] = self._sender
+        for answered in entry.answered:
+            if isinstance(answered.answer, JoinGroupAnswer) and answered.answer.member_id:
+                self._names[answered.answer.member_id] = self._sender_of[answered.number]
+        kind, who, what, answer = self._event_text(entry)
+        row_id = self._next_id(who, what.split(":")[0] if call is None else type(call.request).__name__)
+        if call is not None:
+            self._id_of[call.number] = row_id
         group_id = entry.group_id
-        before = self._last_states.get(group_id, (None, None)) if group_id else (None, None)
+        state_before, generation_before = self._last_states.get(group_id, (None, None)) if group_id else (None, None)
         if group_id:
-            self._last_states[group_id] = (state, generation)
+            self._last_states[group_id] = (entry.state, entry.generation)
         timers = tuple(
             RunningTimer(timer.kind, timer.member_id, timer.due_ms - self._scenario.start_ms)
             for timer in (self.simulator.timers(group_id) if group_id else ())
         )
         self._add_work(EVENTS_PER_TIMER * len(timers))
-        now_ms = self.now_ms - self._scenario.start_ms
-        response = entry.call.answer if entry.call is not None else None
-        self.rows.append(
-            TimelineRow(
-                row_id, now_ms, kind, who, what, answer, state, generation, entry.records, is_routine, *before, request, response, timers
-            )
+        row = TimelineRow(
+            id=row_id,
+            at_ms=self.now_ms - self._scenario.start_ms,
+            kind=kind,
+            who=who,
+            what=what,
+            answer=answer,
+            state=entry.state,
+            generation=entry.generation,
+            records=entry.records,
+            is_routine=self._is_routine(entry, who, answer),
+            state_before=state_before,
+            generation_before=generation_before,
+            request=None if call is None else call.request,
+            response=None if call is None else call.answer,
+            timers=timers,
         )
-        for call in entry.answered:
-            if call is not entry.call:
-                what = f"{type(call.request).__name__} of {(call.sent_at_ms - self._scenario.start_ms) / 1000:.3f}"
-                text = answer_text(call, self._names)
+        self.rows.append(row)
+        for answered in entry.answered:
+            if answered is not call:
                 self.rows.append(
-                    TimelineRow(
-                        f"{self._id_of[call.number]}/answer",
-                        now_ms,
-                        "answer",
-                        self._sender_of[call.number],
-                        what,
-                        text,
-                        state,
-                        generation,
-                        state_before=before[0],
-                        generation_before=before[1],
-                        request=call.request,
-                        response=call.answer,
-                        timers=timers,
+                    replace(
+                        row,
+                        id=f"{self._id_of[answered.number]}/answer",
+                        kind="answer",
+                        who=self._sender_of[answered.number],
+                        what=f"{type(answered.request).__name__} of {(answered.sent_at_ms - self._scenario.start_ms) / 1000:.3f}",
+                        answer=answer_text(answered, self._names),
+                        records=(),
+                        is_routine=False,
+                        request=answered.request,
+                        response=answered.answer,
                     )
                 )
+
+    def _event_text(self, entry: TimelineEntry) -> tuple[str, str, str, str | None]:
+        """The kind of an event, who is at work, what happens, and the answer to a request."""
+        if entry.call is not None:
+            answer = answer_text(entry.call, self._names) if entry.call in entry.answered else "(waits)"
+            answer += " (lost on the way)" if self._answer_is_lost else ""
+            return "request", self._sender, request_text(entry.call.request, self._names), answer
+        if entry.action is not None:
+            return "action", BROKER, _action_text(entry.action), None
+        member_name = self._names.get(entry.member_id or "", entry.member_id)
+        what = "" if entry.timer is None else entry.timer.value
+        return "timer", BROKER, f"{what} of {member_name}" if member_name else what, None
+
+    def _is_routine(self, entry: TimelineEntry, who: str, answer: str | None) -> bool:
+        if entry.call is None or not isinstance(entry.call.request, (Heartbeat, ConsumerGroupHeartbeat, ShareGroupHeartbeat)):
+            return entry.call is None and entry.action is None and entry.group_id == "" and not entry.records
+        result = (answer, entry.generation)
+        is_repeated = self._last_heartbeat.get(who) == result
+        self._last_heartbeat[who] = result
+        return not entry.records and (answer == "NONE" or is_repeated)
 
     def _next_id(self, who: str, name: str) -> str:
         name = f"{who}/{name}"

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from importlib.resources import files
 from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from groupcoord_spark.assignors.group import stand_in_topic_id
 from groupcoord_spark.coordinator.releases import release_named
@@ -23,11 +22,21 @@ from groupcoord_spark.simulator.clients.client_settings import (
 )
 from groupcoord_spark.simulator.messages.re2j import InvalidExpressionError, parsed
 from groupcoord_spark.simulator.messages.request_versions import newest_version
-from groupcoord_spark.simulator.messages.streams_requests import Topology
+from groupcoord_spark.simulator.messages.requests import Topology
 from groupcoord_spark.simulator.scenario import language
 from groupcoord_spark.simulator.scenario.requests_by_hand import REQUESTS
-from groupcoord_spark.simulator.scenario.values import MOST_PARTITIONS, Kind, described, mapping_of, names_among, nearest, value_of
-from groupcoord_spark.simulator.scenario.yaml_text import LARGEST_BYTES, MistakeError, line_of, read_yaml
+from groupcoord_spark.simulator.scenario.values import (
+    MOST_PARTITIONS,
+    Key,
+    Named,
+    described,
+    given_values,
+    mapping_of,
+    names_among,
+    nearest,
+    value_of,
+)
+from groupcoord_spark.simulator.scenario.yaml_text import LARGEST_BYTES, MistakeError, at_line, line_of, read_yaml
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,24 +212,24 @@ def too_many_partitions(topics: Mapping[str, int]) -> str | None:
 def _check_topics(topics: Mapping[str, int], members: Mapping[str, ClientSettings], steps: Iterable[Step], content: Any) -> None:
     """Refuse a topic that does not exist, if its name is nearly that of one that does: it is a slip of the pen."""
     steps = tuple(steps)
-    known = {*topics, *(topic for step in steps if step.verb == "create_topic" for topic in step.value)}
+    existing = {*topics, *(topic for step in steps if step.verb == "create_topic" for topic in step.value)}
     if not topics:
         return
     for name, member in members.items():
         for topic in member.topics:
-            if advice := _near_topic(topic, known):
+            if advice := _near_topic(topic, existing):
                 line = line_of(content.get("members"), name)
                 raise MistakeError(f"member {name!r} subscribes to {topic!r}, which is not among `topics`. {advice}", line)
     for step in steps:
         for topic in _topics_of(step):
-            if advice := _near_topic(topic, known):
+            if advice := _near_topic(topic, existing):
                 raise MistakeError(f"step {step.number} ({step.verb}) names {topic!r}, which is not among `topics`. {advice}", step.line)
 
 
-def _near_topic(topic: str, known: Iterable[str]) -> str:
-    """The advice for a topic that is nearly a known one; "" for one that is known or not near."""
-    known = frozenset(known)
-    advice = "" if topic in known else nearest(topic, known)
+def _near_topic(topic: str, existing: Iterable[str]) -> str:
+    """The advice for a topic that is nearly an existing one; "" for one that exists or is not near."""
+    existing = frozenset(existing)
+    advice = "" if topic in existing else nearest(topic, existing)
     return advice if advice.startswith("Did") else ""
 
 
@@ -302,7 +311,7 @@ def _step(given: Mapping[str, Any], number: int, line: int | None, members: tupl
     verb = language.VERBS[verbs[0]]
     where = f"{where} ({verb.name})"
     member_names = names_among(members, "name under `members`")
-    value = language.Key(verb.name, verb.kind if verb.kind is not None else member_names, verb.meaning, is_required=True)
+    value = Key(verb.name, verb.kind if verb.kind is not None else member_names, verb.meaning, is_required=True)
     values = _values((language.AT, value, *verb.options), given, where)
     at_ms, chosen = values.pop(language.AT.name), values.pop(verb.name)
     if verb.name == "append":
@@ -320,43 +329,19 @@ def _step(given: Mapping[str, Any], number: int, line: int | None, members: tupl
     return Step(at_ms, verb.name, chosen if verb.kind is None else (), None if verb.kind is None else chosen, values, number, line)
 
 
-class _Named(Protocol):
-    """A Key, or a Field of a request."""
-
-    @property
-    def name(self) -> str: ...
-    @property
-    def kind(self) -> Kind: ...
-    @property
-    def is_required(self) -> bool: ...
-
-
-def _values(keys: Iterable[language.Key], given: Any, where: str) -> dict[str, Any]:
+def _values(keys: Iterable[Key], given: Any, where: str) -> dict[str, Any]:
     """The value of every key, its default where the file does not have it."""
     keys = tuple(keys)
     return {**{key.name: key.default for key in keys}, **_given(keys, given, where)}
 
 
-def _given(keys: Iterable[_Named], given: Any, where: str) -> dict[str, Any]:
-    """The values of the keys that the file has. Raises UsageError for a key that is not known, is missing or has another kind of value."""
-    by_name = {key.name: key for key in keys}
-    mapping = mapping_of(given, where)
-    for name in mapping:
-        if name not in by_name:
-            raise MistakeError(f"{where} has {name!r}, which means nothing there. {_advice(name, by_name)}", line_of(mapping, name))
-    for key in by_name.values():
-        if key.is_required and key.name not in mapping:
-            raise UsageError(f"{where} needs `{key.name}`: {key.kind.words}.")
-    values = {}
-    for name, value in mapping.items():
-        with at_line(line_of(mapping, name)):
-            values[name] = value_of(by_name[name].kind, value, f"`{name}` of {where}")
-    return values
+def _given(keys: Iterable[Named], given: Any, where: str) -> dict[str, Any]:
+    return given_values(keys, given, where, _advice)
 
 
-def _advice(name: str, known: Iterable[str]) -> str:
-    """The nearest word that is known in this place, the place where the word is known, or all words that are known in this place."""
-    advice = nearest(name, known)
+def _advice(name: str, vocabulary: Iterable[str]) -> str:
+    """The nearest word that has a meaning in this place, the place where the word has one, or all words that have one in this place."""
+    advice = nearest(name, vocabulary)
     return _HOME_OF_KEYS.get(name, advice) if advice.startswith("Known") else advice
 
 
@@ -381,14 +366,3 @@ def _homes() -> Iterator[tuple[str, str]]:
 
 _HOME_OF_KEYS: Final = dict(_homes())
 """Key -> the sentence that says where it belongs. Of several places the last one counts."""
-
-
-@contextmanager
-def at_line(line: int | None) -> Iterator[None]:
-    """Name the line in a UsageError that names none."""
-    try:
-        yield
-    except MistakeError:
-        raise
-    except UsageError as e:
-        raise MistakeError(str(e), line) from e

@@ -8,16 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, replace
+from operator import attrgetter
 from typing import Any, Final, NamedTuple
 
 from groupcoord_spark.assignors import NO_GENERATION
 from groupcoord_spark.errors import UsageError
 from groupcoord_spark.protocol.consumer_protocol import Assignment, Subscription, encode_assignment, encode_subscription
 from groupcoord_spark.simulator.clients.classic_client import Consumer
+from groupcoord_spark.simulator.groups.streams_tasks import KINDS
 from groupcoord_spark.simulator.handlers.classic.leave import FIRST_VERSION_WITH_LIST
 from groupcoord_spark.simulator.messages import requests
-from groupcoord_spark.simulator.messages.streams_requests import StreamsGroupDescribe, StreamsGroupHeartbeat, Topology
-from groupcoord_spark.simulator.scenario.streams_by_hand import streams_heartbeat
+from groupcoord_spark.simulator.messages.requests import Topology
 from groupcoord_spark.simulator.scenario.streams_values import ENDPOINT, TAGS, TASKS, TOPOLOGY
 from groupcoord_spark.simulator.scenario.values import (
     ASSIGNMENTS,
@@ -35,6 +36,7 @@ from groupcoord_spark.simulator.scenario.values import (
 
 ADMIN: Final = "admin"
 """The client id of a request that no member sends."""
+_REBALANCE_TIMEOUT_MS: Final = 300_000
 
 
 class Sender(NamedTuple):
@@ -47,17 +49,24 @@ class Sender(NamedTuple):
     """Of the scenario: what a member of a streams group sends when it joins."""
 
 
+Values = Mapping[str, Any]
+"""Field -> value: the fields that the step names, and the defaults of the fields that the form declares before."""
+Default = Callable[[Sender, Values], Any]
+"""What is sent if the step does not name a field, from the sender and the other fields."""
+
+
 @dataclass(frozen=True, slots=True)
 class Field:
     """A field of a request.
 
-    without: what is sent if the step does not name the field. since, until: the versions of the request that have the field.
-    lacking: the value for the coordinator in a version without the field.
+    without: what is sent if the step does not name the field, in words. default: the same as a function; None: the default of the request.
+    since, until: the versions of the request that have the field. lacking: the value for the coordinator in a version without the field.
     """
 
     name: str
     kind: Kind
     without: str
+    default: Default | None = None
     is_required: bool = False
     since: int = 0
     until: int | None = None
@@ -79,15 +88,15 @@ class Field:
 class RequestForm:
     """A request that can be sent by hand.
 
-    make: the request, from its sender and the fields that the step names. in_zookeeper: its version 0 is about offsets in ZooKeeper.
+    made: the fields of the request that are made of several fields of the step. in_zookeeper: version 0 is about offsets in ZooKeeper.
     """
 
     kind: type[requests.Request]
     fields: tuple[Field, ...]
-    make: Callable[[Sender, Mapping[str, Any]], requests.Request]
-    in_zookeeper: bool = False
+    made: Callable[[Sender, Values], Values]
+    in_zookeeper: bool
 
-    def request(self, sender: Sender, given: Mapping[str, Any], newest_version: int) -> requests.Request:
+    def request(self, sender: Sender, given: Values, newest_version: int) -> requests.Request:
         """The request in the version that the step names, else in the newest. Fields that the version lacks are left out.
 
         Raises UsageError: the step names a version and a field that this version lacks, or a version that is about ZooKeeper.
@@ -100,351 +109,207 @@ class RequestForm:
             if "version" in given and field.name in given and not field.is_in(version):
                 where = f"in {field.versions}" if field.until is not None else field.versions
                 raise UsageError(f"{name} version {version} has no {field.name}: the field is there {where}.")
-        request = self.make(sender, {**given, "version": version})
-        of_request = {field.name for field in fields(self.kind)}
-        lacking = {field.name: field.lacking for field in self.fields if not field.is_in(version) and field.name in of_request}
-        return replace(request, version=version, **lacking)
+        values = {**given, "version": version}
+        for field in self.fields:
+            if field.default is not None and field.name not in values:
+                values[field.name] = field.default(sender, values)
+        values |= self.made(sender, values)
+        values |= {field.name: field.lacking for field in self.fields if not field.is_in(version)}
+        return self.kind(**{field.name: values[field.name] for field in fields(self.kind) if field.name in values})
 
 
-GROUP_ID: Final = Field("group_id", TEXT, "the scenario's group")
-GENERATION: Final = Field("generation", INT32, "the member's, else -1")
-MEMBER_ID: Final = Field("member_id", TEXT, "the member's, else empty")
-INSTANCE_ID: Final = Field("group_instance_id", TEXT, "the member's, else none")
-METADATA: Final = Field("metadata", TEXT, "empty")
-OFFSETS_FIELD: Final = Field("offsets", OFFSETS, "", is_required=True)
-GROUP_IDS: Final = Field("group_ids", TEXTS, "the group of `group_id`")
-PRODUCER: Final = (Field("producer_id", WHOLE, "", is_required=True), Field("producer_epoch", WHOLE, "0"))
-VERSION: Final = Field("version", WHOLE, "the newest that the release knows")
+def _of_member(attribute: str, otherwise: Any) -> Default:
+    """What the sending member has in this attribute; ``otherwise`` where no member sends."""
+    of = attrgetter(attribute)
+    return lambda sender, values: otherwise if sender.member is None else of(sender.member)
 
 
-def _group_id(sender: Sender, fields: Mapping[str, Any]) -> str:
-    group_id: str = fields.get("group_id", sender.group_id)
-    return group_id
+def _to_join(default: Default) -> Default:
+    """The default in a heartbeat that joins; None, as before, in later heartbeats."""
+    return lambda sender, values: default(sender, values) if values["member_epoch"] == 0 else None
 
 
-def _generation(sender: Sender, fields: Mapping[str, Any]) -> int:
-    generation: int = fields.get("generation", sender.member.generation if sender.member else NO_GENERATION)
-    return generation
+def _epoch(sender: Sender, values: Values) -> int:
+    return sender.member.generation if sender.member is not None and sender.member.member_id else 0
 
 
-def _member(sender: Sender, fields: Mapping[str, Any]) -> requests.Leaving:
-    member = sender.member
-    return requests.Leaving(
-        fields.get("member_id", member.member_id if member else ""),
-        fields.get("group_instance_id", member.settings.group_instance_id if member else None),
-    )
+def _subscribed_topics(sender: Sender, values: Values) -> tuple[str, ...] | None:
+    joins_by_name = values["member_epoch"] == 0 and "topic_regex" not in values
+    return (sender.member.settings.topics if sender.member is not None else ()) if joins_by_name else None
 
 
-def _offsets(fields: Mapping[str, Any]) -> tuple[requests.OffsetToCommit, ...]:
-    return tuple(
-        requests.OffsetToCommit(
-            *(topic, partition, offset),
-            metadata=fields.get("metadata", ""),
-            **_given(fields, "leader_epoch", "commit_timestamp_ms"),
-        )
-        for (topic, partition), offset in fields["offsets"].items()
-    )
+def _tasks(sender: Sender, values: Values) -> Mapping[str, tuple[int, ...]] | None:
+    reports = values["member_epoch"] == 0 or any(values.get(f"{kind}_tasks") is not None for kind in KINDS)
+    return {} if reports else None
 
 
-def _group_ids(sender: Sender, fields: Mapping[str, Any]) -> tuple[str, ...]:
-    group_ids: tuple[str, ...] = fields.get("group_ids", (_group_id(sender, fields),))
-    return group_ids
+def _nothing(sender: Sender, values: Values) -> Values:
+    return {}
 
 
-def _given(fields: Mapping[str, Any], *names: str) -> dict[str, Any]:
-    """The fields of these names that the step names: for the others the request has a default of its own."""
-    return {name: fields[name] for name in names if name in fields}
+def _join(sender: Sender, values: Values) -> Values:
+    metadata = encode_subscription(Subscription(0, values["topics"], None, {}, NO_GENERATION, None))
+    return {"protocols": tuple((name, metadata) for name in values["protocols"])}
 
 
-def _join(sender: Sender, fields: Mapping[str, Any]) -> requests.Request:
-    member = sender.member
-    topics = fields.get("topics", member.settings.topics if member else ())
-    metadata = encode_subscription(Subscription(0, topics, None, {}, NO_GENERATION, None))
-    member_id, instance_id = _member(sender, fields)
-    return requests.JoinGroup(
-        _group_id(sender, fields),
-        member_id=member_id,
-        group_instance_id=instance_id,
-        protocols=tuple((name, metadata) for name in fields.get("protocols", ("range",))),
-        client_id=fields.get("client_id", member.name if member else ADMIN),
-        **_given(fields, "session_timeout_ms", "rebalance_timeout_ms", "protocol_type"),
-    )
+def _sync(sender: Sender, values: Values) -> Values:
+    assignments = values.get("assignments", {}).items()
+    return {"assignments": tuple((member_id, encode_assignment(Assignment(0, of_member, None))) for member_id, of_member in assignments)}
 
 
-def _sync(sender: Sender, fields: Mapping[str, Any]) -> requests.Request:
-    assignments = tuple(
-        (member_id, encode_assignment(Assignment(0, partitions, None))) for member_id, partitions in fields.get("assignments", {}).items()
-    )
-    return requests.SyncGroup(
-        _group_id(sender, fields),
-        _generation(sender, fields),
-        *_member(sender, fields),
-        protocol_type=fields.get("protocol_type", "consumer"),
-        protocol=fields.get("protocol", sender.member.protocol if sender.member else None),
-        assignments=assignments,
-    )
-
-
-def _leave(sender: Sender, fields: Mapping[str, Any]) -> requests.Request:
-    named = [*fields.get("member_ids", ()), *fields.get("group_instance_ids", ()), *fields.get("names", ())]
-    leaving = [requests.Leaving(member_id) for member_id in fields.get("member_ids", ())]
-    leaving += [requests.Leaving("", instance_id) for instance_id in fields.get("group_instance_ids", ())]
-    for name in fields.get("names", ()):
+def _leave(sender: Sender, values: Values) -> Values:
+    leaving = [requests.Leaving(member_id) for member_id in values.get("member_ids", ())]
+    leaving += [requests.Leaving("", instance_id) for instance_id in values.get("group_instance_ids", ())]
+    for name in values.get("names", ()):
         member = sender.started.get(name)
         if member is None:
             raise UsageError(f"`names` of LeaveGroup: member {name!r} has not been started by then, and has no ids to send.")
         leaving.append(requests.Leaving(member.member_id, member.settings.group_instance_id))
-    if not named:
-        leaving.append(_member(sender, fields))
-    if fields["version"] < FIRST_VERSION_WITH_LIST:
-        leaving = [requests.Leaving(one.member_id) for one in leaving]
-    return requests.LeaveGroup(_group_id(sender, fields), tuple(leaving))
+    if not any(values.get(name) for name in ("member_ids", "group_instance_ids", "names")):
+        leaving.append(requests.Leaving(values["member_id"], values["group_instance_id"]))
+    if values["version"] < FIRST_VERSION_WITH_LIST:
+        leaving = [requests.Leaving(member_id) for member_id, _ in leaving]
+    return {"members": tuple(leaving)}
 
 
-def _commit(sender: Sender, fields: Mapping[str, Any]) -> requests.Request:
-    return requests.OffsetCommit(
-        _group_id(sender, fields),
-        _offsets(fields),
-        _generation(sender, fields),
-        *_member(sender, fields),
-        **_given(fields, "retention_ms"),
-    )
+def _offsets(sender: Sender, values: Values) -> Values:
+    common = {name: values[name] for name in ("metadata", "leader_epoch", "commit_timestamp_ms") if name in values}
+    offsets = values["offsets"].items()
+    return {"offsets": tuple(requests.OffsetToCommit(topic, number, offset, **common) for (topic, number), offset in offsets)}
 
 
-def _commit_in_transaction(sender: Sender, fields: Mapping[str, Any]) -> requests.Request:
-    member_id, instance_id = _member(sender, fields)
-    return requests.TxnOffsetCommit(
-        _group_id(sender, fields),
-        fields["producer_id"],
-        _offsets(fields),
-        generation=_generation(sender, fields),
-        member_id=member_id,
-        group_instance_id=instance_id,
-        **_given(fields, "producer_epoch"),
-    )
+def _fetch(sender: Sender, values: Values) -> Values:
+    of_group = {name: values[name] for name in ("partitions", "member_id", "member_epoch") if name in values}
+    return {"groups": (requests.GroupToFetch(values["group_id"], **of_group),)}
 
 
-def _consumer_heartbeat(sender: Sender, fields: Mapping[str, Any]) -> requests.Request:
-    member = sender.member
-    member_id, instance_id = _member(sender, fields)
-    epoch = fields.get("member_epoch", member.generation if member and member.member_id else 0)
-    joins: dict[str, Any] = {}
-    if epoch == 0:
-        joins = {"rebalance_timeout_ms": 300_000, "partitions": {}}
-        if "topic_regex" not in fields:
-            joins["topics"] = member.settings.topics if member else ()
-    given = _given(fields, "rack_id", "rebalance_timeout_ms", "topics", "topic_regex", "server_assignor", "partitions")
-    return requests.ConsumerGroupHeartbeat(
-        _group_id(sender, fields),
-        member_id,
-        epoch,
-        instance_id,
-        client_id=fields.get("client_id", member.name if member else ADMIN),
-        **{**joins, **given},
-    )
-
-
-def _share_heartbeat(sender: Sender, fields: Mapping[str, Any]) -> requests.Request:
-    return requests.ShareGroupHeartbeat(
-        _group_id(sender, fields),
-        fields["member_id"],
-        fields["member_epoch"],
-        client_id=fields.get("client_id", fields["member_id"]),
-        **_given(fields, "rack_id", "topics"),
-    )
-
-
-def _fetch(sender: Sender, fields: Mapping[str, Any]) -> requests.Request:
-    group = requests.GroupToFetch(_group_id(sender, fields), fields.get("partitions"), **_given(fields, "member_id", "member_epoch"))
-    return requests.OffsetFetch((group,), **_given(fields, "require_stable"))
-
-
+GROUP_ID: Final = Field("group_id", TEXT, "the scenario's group", lambda sender, values: sender.group_id)
+GENERATION: Final = Field("generation", INT32, "the member's, else -1", _of_member("generation", NO_GENERATION))
+MEMBER_ID: Final = Field("member_id", TEXT, "the member's, else empty", _of_member("member_id", ""))
+INSTANCE_ID: Final = Field("group_instance_id", TEXT, "the member's, else none", _of_member("settings.group_instance_id", None))
+OFFSETS_TO_COMMIT: Final = (Field("offsets", OFFSETS, "", is_required=True), Field("metadata", TEXT, "empty"))
+GROUP_IDS: Final = Field("group_ids", TEXTS, "the group of `group_id`", lambda sender, values: (values["group_id"],))
+PRODUCER: Final = (Field("producer_id", WHOLE, "", is_required=True), Field("producer_epoch", WHOLE, "0"))
+COMMITTED: Final = Field("committed", FLAG, "", is_required=True)
+CLIENT_ID: Final = Field("client_id", TEXT, f"the member's name, else {ADMIN}", _of_member("name", ADMIN))
+OWN_CLIENT_ID: Final = Field("client_id", TEXT, "the member id", lambda sender, values: values["member_id"])
+OWN_ID_AND_EPOCH: Final = (Field("member_id", TEXT, "", is_required=True), Field("member_epoch", INT32, "", is_required=True))
+REBALANCE_TIMEOUT: Final = Field(
+    "rebalance_timeout_ms", DURATION_32, "as before; 300 s with epoch 0", _to_join(lambda *_: _REBALANCE_TIMEOUT_MS)
+)
+VERSION: Final = Field("version", WHOLE, "the newest that the release knows")
 _REJOINS: Final = (GROUP_ID, GENERATION, MEMBER_ID, replace(INSTANCE_ID, since=3))
 
-REQUESTS: Final[Mapping[str, RequestForm]] = {
-    "JoinGroup": RequestForm(
+
+def _form(
+    kind: type[requests.Request], *of_request: Field, made: Callable[[Sender, Values], Values] = _nothing, in_zookeeper: bool = False
+) -> RequestForm:
+    return RequestForm(kind, (*of_request, VERSION), made, in_zookeeper)
+
+
+_FORMS: Final = (
+    _form(
         requests.JoinGroup,
-        (
-            *(GROUP_ID, MEMBER_ID, replace(INSTANCE_ID, since=5)),
-            Field("session_timeout_ms", DURATION_32, "45 s"),
-            Field("rebalance_timeout_ms", DURATION_32, "300 s", since=1),
-            Field("protocol_type", TEXT, "consumer"),
-            Field("protocols", TEXTS, "range"),
-            Field("topics", TEXTS, "the member's topics, else none"),
-            Field("client_id", TEXT, f"the member's name, else {ADMIN}"),
-            VERSION,
-        ),
-        _join,
+        *(GROUP_ID, MEMBER_ID, replace(INSTANCE_ID, since=5)),
+        Field("session_timeout_ms", DURATION_32, "45 s"),
+        Field("rebalance_timeout_ms", DURATION_32, "300 s", since=1),
+        Field("protocol_type", TEXT, "consumer"),
+        Field("protocols", TEXTS, "range", lambda *_: ("range",)),
+        Field("topics", TEXTS, "the member's topics, else none", _of_member("settings.topics", ())),
+        CLIENT_ID,
+        made=_join,
     ),
-    "SyncGroup": RequestForm(
+    _form(
         requests.SyncGroup,
-        (
-            *_REJOINS,
-            Field("protocol_type", TEXT, "consumer", since=5),
-            Field("protocol", TEXT, "the member's, else none", since=5),
-            Field("assignments", ASSIGNMENTS, "none"),
-            VERSION,
-        ),
-        _sync,
+        *_REJOINS,
+        Field("protocol_type", TEXT, "consumer", lambda *_: "consumer", since=5),
+        Field("protocol", TEXT, "the member's, else none", _of_member("protocol", None), since=5),
+        Field("assignments", ASSIGNMENTS, "none"),
+        made=_sync,
     ),
-    "Heartbeat": RequestForm(
-        requests.Heartbeat,
-        (*_REJOINS, VERSION),
-        lambda sender, fields: requests.Heartbeat(_group_id(sender, fields), _generation(sender, fields), *_member(sender, fields)),
-    ),
-    "LeaveGroup": RequestForm(
+    _form(requests.Heartbeat, *_REJOINS),
+    _form(
         requests.LeaveGroup,
-        (
-            *(GROUP_ID, MEMBER_ID, replace(INSTANCE_ID, since=3)),
-            Field("names", TEXTS, "the sender alone", since=3),
-            Field("member_ids", TEXTS, "none", since=3),
-            Field("group_instance_ids", TEXTS, "none", since=3),
-            VERSION,
-        ),
-        _leave,
+        *(GROUP_ID, MEMBER_ID, replace(INSTANCE_ID, since=3)),
+        Field("names", TEXTS, "the sender alone", since=3),
+        Field("member_ids", TEXTS, "none", since=3),
+        Field("group_instance_ids", TEXTS, "none", since=3),
+        made=_leave,
     ),
-    "ConsumerGroupHeartbeat": RequestForm(
+    _form(
         requests.ConsumerGroupHeartbeat,
-        (
-            *(GROUP_ID, MEMBER_ID, INSTANCE_ID),
-            Field("member_epoch", INT32, "the member's, else 0"),
-            Field("rack_id", TEXT, "none"),
-            Field("rebalance_timeout_ms", DURATION_32, "as before; 300 s with epoch 0"),
-            Field("topics", TEXTS, "as before; with epoch 0 the member's topics, else none"),
-            Field("topic_regex", TEXT, "as before", since=1),
-            Field("server_assignor", TEXT, "as before"),
-            Field("partitions", PARTITIONS, "as before; none with epoch 0"),
-            Field("client_id", TEXT, f"the member's name, else {ADMIN}"),
-            VERSION,
-        ),
-        _consumer_heartbeat,
+        *(GROUP_ID, MEMBER_ID, INSTANCE_ID),
+        Field("member_epoch", INT32, "the member's, else 0", _epoch),
+        Field("rack_id", TEXT, "none"),
+        REBALANCE_TIMEOUT,
+        Field("topics", TEXTS, "as before; with epoch 0 the member's topics, else none", _subscribed_topics),
+        Field("topic_regex", TEXT, "as before", since=1),
+        Field("server_assignor", TEXT, "as before"),
+        Field("partitions", PARTITIONS, "as before; none with epoch 0", _to_join(lambda *_: {})),
+        CLIENT_ID,
     ),
-    "ConsumerGroupDescribe": RequestForm(
-        requests.ConsumerGroupDescribe,
-        (GROUP_ID, GROUP_IDS, VERSION),
-        lambda sender, fields: requests.ConsumerGroupDescribe(_group_ids(sender, fields)),
-    ),
-    "ShareGroupHeartbeat": RequestForm(
+    _form(requests.ConsumerGroupDescribe, GROUP_ID, GROUP_IDS),
+    _form(
         requests.ShareGroupHeartbeat,
-        (
-            GROUP_ID,
-            Field("member_id", TEXT, "", is_required=True),
-            Field("member_epoch", INT32, "", is_required=True),
-            Field("rack_id", TEXT, "as before"),
-            Field("topics", TEXTS, "as before"),
-            Field("client_id", TEXT, "the member id"),
-            VERSION,
-        ),
-        _share_heartbeat,
+        *(GROUP_ID, *OWN_ID_AND_EPOCH),
+        Field("rack_id", TEXT, "as before"),
+        Field("topics", TEXTS, "as before"),
+        OWN_CLIENT_ID,
     ),
-    "ShareGroupDescribe": RequestForm(
-        requests.ShareGroupDescribe,
-        (GROUP_ID, GROUP_IDS, VERSION),
-        lambda sender, fields: requests.ShareGroupDescribe(_group_ids(sender, fields)),
+    _form(requests.ShareGroupDescribe, GROUP_ID, GROUP_IDS),
+    _form(
+        requests.StreamsGroupHeartbeat,
+        *(GROUP_ID, Field("group_instance_id", TEXT, "none"), *OWN_ID_AND_EPOCH),
+        Field("topology", TOPOLOGY, "none; with epoch 0 that of the scenario", _to_join(lambda sender, _: sender.topology)),
+        *(Field(f"{kind}_tasks", TASKS, "as before; none with epoch 0 or another list of tasks", _tasks) for kind in KINDS),
+        REBALANCE_TIMEOUT,
+        Field("process_id", TEXT, "as before; the member id with epoch 0", _to_join(lambda _, values: values["member_id"])),
+        Field("rack_id", TEXT, "as before"),
+        Field("client_tags", TAGS, "as before"),
+        Field("user_endpoint", ENDPOINT, "as before"),
+        Field("endpoint_information_epoch", INT32, "0"),
+        Field("shutdown_application", FLAG, "false"),
+        OWN_CLIENT_ID,
     ),
-    "StreamsGroupHeartbeat": RequestForm(
-        StreamsGroupHeartbeat,
-        (
-            *(GROUP_ID, replace(INSTANCE_ID, without="none")),
-            Field("member_id", TEXT, "", is_required=True),
-            Field("member_epoch", INT32, "", is_required=True),
-            Field("topology", TOPOLOGY, "none; with epoch 0 that of the scenario"),
-            Field("active_tasks", TASKS, "as before; none with epoch 0 or another list of tasks"),
-            Field("standby_tasks", TASKS, "as before; none with epoch 0 or another list of tasks"),
-            Field("warmup_tasks", TASKS, "as before; none with epoch 0 or another list of tasks"),
-            Field("rebalance_timeout_ms", DURATION_32, "as before; 300 s with epoch 0"),
-            Field("process_id", TEXT, "as before; the member id with epoch 0"),
-            Field("rack_id", TEXT, "as before"),
-            Field("client_tags", TAGS, "as before"),
-            Field("user_endpoint", ENDPOINT, "as before"),
-            Field("endpoint_information_epoch", INT32, "0"),
-            Field("shutdown_application", FLAG, "false"),
-            Field("client_id", TEXT, "the member id"),
-            VERSION,
-        ),
-        lambda sender, fields: streams_heartbeat(_group_id(sender, fields), sender.topology, fields),
-    ),
-    "StreamsGroupDescribe": RequestForm(
-        StreamsGroupDescribe, (GROUP_ID, GROUP_IDS, VERSION), lambda sender, fields: StreamsGroupDescribe(_group_ids(sender, fields))
-    ),
-    "OffsetCommit": RequestForm(
+    _form(requests.StreamsGroupDescribe, GROUP_ID, GROUP_IDS),
+    _form(
         requests.OffsetCommit,
-        (
-            *(GROUP_ID, GENERATION, MEMBER_ID, replace(INSTANCE_ID, since=7)),
-            *(OFFSETS_FIELD, METADATA),
-            Field("leader_epoch", INT32, "-1", since=6),
-            Field("commit_timestamp_ms", WHOLE, "the time of the broker", since=1, until=1),
-            Field("retention_ms", DURATION, "that of the broker", since=2, until=4, lacking=-1),
-            VERSION,
-        ),
-        _commit,
+        *(GROUP_ID, GENERATION, MEMBER_ID, replace(INSTANCE_ID, since=7)),
+        *OFFSETS_TO_COMMIT,
+        Field("leader_epoch", INT32, "-1", since=6),
+        Field("commit_timestamp_ms", WHOLE, "the time of the broker", since=1, until=1),
+        Field("retention_ms", DURATION, "that of the broker", since=2, until=4, lacking=-1),
+        made=_offsets,
         in_zookeeper=True,
     ),
-    "OffsetFetch": RequestForm(
+    _form(
         requests.OffsetFetch,
-        (
-            GROUP_ID,
-            Field("partitions", PARTITIONS, "all that have an offset"),
-            Field("member_id", TEXT, "none", since=9),
-            Field("member_epoch", INT32, "-1", since=9),
-            Field("require_stable", FLAG, "false", since=7, lacking=False),
-            VERSION,
-        ),
-        _fetch,
+        GROUP_ID,
+        Field("partitions", PARTITIONS, "all that have an offset"),
+        Field("member_id", TEXT, "none", since=9),
+        Field("member_epoch", INT32, "-1", since=9),
+        Field("require_stable", FLAG, "false", since=7, lacking=False),
+        made=_fetch,
         in_zookeeper=True,
     ),
-    "OffsetDelete": RequestForm(
-        requests.OffsetDelete,
-        (GROUP_ID, Field("partitions", PARTITIONS, "", is_required=True), VERSION),
-        lambda sender, fields: requests.OffsetDelete(_group_id(sender, fields), fields["partitions"]),
-    ),
-    "AddOffsetsToTxn": RequestForm(
-        requests.AddOffsetsToTxn,
-        (GROUP_ID, *PRODUCER, VERSION),
-        lambda sender, fields: requests.AddOffsetsToTxn(
-            _group_id(sender, fields), fields["producer_id"], **_given(fields, "producer_epoch")
-        ),
-    ),
-    "TxnOffsetCommit": RequestForm(
+    _form(requests.OffsetDelete, GROUP_ID, Field("partitions", PARTITIONS, "", is_required=True)),
+    _form(requests.AddOffsetsToTxn, GROUP_ID, *PRODUCER),
+    _form(
         requests.TxnOffsetCommit,
-        (
-            GROUP_ID,
-            replace(GENERATION, since=3, lacking=NO_GENERATION),
-            replace(MEMBER_ID, since=3, lacking=""),
-            replace(INSTANCE_ID, since=3),
-            *(*PRODUCER, OFFSETS_FIELD, METADATA),
-            Field("leader_epoch", INT32, "-1", since=2),
-            VERSION,
-        ),
-        _commit_in_transaction,
+        GROUP_ID,
+        replace(GENERATION, since=3, lacking=NO_GENERATION),
+        replace(MEMBER_ID, since=3, lacking=""),
+        replace(INSTANCE_ID, since=3),
+        *(*PRODUCER, *OFFSETS_TO_COMMIT),
+        Field("leader_epoch", INT32, "-1", since=2),
+        made=_offsets,
     ),
-    "EndTxn": RequestForm(
-        requests.EndTxn,
-        (*PRODUCER, Field("committed", FLAG, "", is_required=True), VERSION),
-        lambda sender, fields: requests.EndTxn(fields["producer_id"], fields["committed"], **_given(fields, "producer_epoch")),
-    ),
-    "WriteTxnMarkers": RequestForm(
-        requests.WriteTxnMarkers,
-        (GROUP_ID, *PRODUCER, Field("committed", FLAG, "", is_required=True), VERSION),
-        lambda sender, fields: requests.WriteTxnMarkers(
-            _group_id(sender, fields), fields["producer_id"], fields["committed"], **_given(fields, "producer_epoch")
-        ),
-    ),
-    "FindCoordinator": RequestForm(
-        requests.FindCoordinator,
-        (GROUP_ID, replace(GROUP_IDS, since=4), VERSION),
-        lambda sender, fields: requests.FindCoordinator(_group_ids(sender, fields)),
-    ),
-    "DescribeGroups": RequestForm(
-        requests.DescribeGroups, (GROUP_ID, GROUP_IDS, VERSION), lambda sender, fields: requests.DescribeGroups(_group_ids(sender, fields))
-    ),
-    "ListGroups": RequestForm(
-        requests.ListGroups,
-        (Field("states", TEXTS, "all", since=4, lacking=()), Field("types", TEXTS, "all", since=5, lacking=()), VERSION),
-        lambda sender, fields: requests.ListGroups(**_given(fields, "states", "types")),
-    ),
-    "DeleteGroups": RequestForm(
-        requests.DeleteGroups, (GROUP_ID, GROUP_IDS, VERSION), lambda sender, fields: requests.DeleteGroups(_group_ids(sender, fields))
-    ),
-}
+    _form(requests.EndTxn, *PRODUCER, COMMITTED),
+    _form(requests.WriteTxnMarkers, GROUP_ID, *PRODUCER, COMMITTED),
+    _form(requests.FindCoordinator, GROUP_ID, replace(GROUP_IDS, since=4), made=lambda sender, values: {"keys": values["group_ids"]}),
+    _form(requests.DescribeGroups, GROUP_ID, GROUP_IDS),
+    _form(requests.ListGroups, Field("states", TEXTS, "all", since=4, lacking=()), Field("types", TEXTS, "all", since=5, lacking=())),
+    _form(requests.DeleteGroups, GROUP_ID, GROUP_IDS),
+)
+REQUESTS: Final[Mapping[str, RequestForm]] = {form.kind.__name__: form for form in _FORMS}
 """Kafka's name of each request -> its fields, and how it is made."""

@@ -4,13 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from groupcoord_spark.simulator.messages.answers import DescribedStreamsGroup, StreamsGroupDescribeAnswer, StreamsGroupHeartbeatAnswer
 from groupcoord_spark.simulator.messages.errors import Error
-from groupcoord_spark.simulator.messages.streams_answers import (
-    DescribedStreamsGroup,
-    StreamsGroupDescribeAnswer,
-    StreamsGroupHeartbeatAnswer,
-)
-from groupcoord_spark.simulator.messages.streams_requests import StreamsGroupHeartbeat, Tasks
+from groupcoord_spark.simulator.messages.requests import StreamsGroupHeartbeat, Tasks
 from groupcoord_spark.wording import counted
 
 

@@ -11,8 +11,6 @@ from groupcoord_spark.protocol.record_types import KEY_TYPES_OF, KeyType
 from groupcoord_spark.simulator.messages import answers, requests
 from groupcoord_spark.simulator.messages.calls import Call
 from groupcoord_spark.simulator.messages.errors import Error
-from groupcoord_spark.simulator.messages.streams_answers import StreamsGroupDescribeAnswer, StreamsGroupHeartbeatAnswer
-from groupcoord_spark.simulator.messages.streams_requests import StreamsGroupHeartbeat
 from groupcoord_spark.simulator.messages.written_records import WrittenRecord
 from groupcoord_spark.simulator.scenario.streams_text import streams_answer_text, streams_request_text
 from groupcoord_spark.wording import counted
@@ -41,7 +39,7 @@ def request_text(request: requests.Request, names: Names) -> str:
             parts = [f"{member_id} {'joins' if epoch == 0 else 'leaves' if epoch < 0 else f'epoch {epoch}'}"]
             parts += [f"subscribes to {','.join(topics)}"] if topics else []
             return f"{name} {', '.join(parts)}"
-        case StreamsGroupHeartbeat():
+        case requests.StreamsGroupHeartbeat():
             return f"{name} {streams_request_text(request)}"
         case requests.LeaveGroup(members=members):
             return (
@@ -73,12 +71,9 @@ def answer_text(call: Call, names: Names) -> str:
         case answers.JoinGroupAnswer(error=Error.NONE, generation=generation, protocol=protocol, leader=leader, members=members):
             leader_text = f"leads {len(members)}" if members else f"{names.get(leader, leader)} leads" if leader else "no leader"
             return f"NONE generation {generation}, {protocol}, {leader_text}"
-        case (
-            answers.ConsumerGroupHeartbeatAnswer(error=Error.NONE, member_epoch=epoch, assignment=of_member)
-            | answers.ShareGroupHeartbeatAnswer(error=Error.NONE, member_epoch=epoch, assignment=of_member)
-        ):
+        case answers.ConsumerGroupHeartbeatAnswer(error=Error.NONE, member_epoch=epoch, assignment=of_member):
             return f"NONE epoch {epoch}" + ("" if of_member is None else f", {_partitions_text(of_member) or 'nothing'}")
-        case StreamsGroupHeartbeatAnswer(error=Error.NONE) | StreamsGroupDescribeAnswer():
+        case answers.StreamsGroupHeartbeatAnswer(error=Error.NONE) | answers.StreamsGroupDescribeAnswer():
             return streams_answer_text(call.answer)
         case answers.ConsumerGroupDescribeAnswer(groups=modern_groups) | answers.ShareGroupDescribeAnswer(groups=modern_groups):
             return " ".join(
@@ -102,8 +97,8 @@ def answer_text(call: Call, names: Names) -> str:
             return " ".join(failed or ["NONE", *offsets])
         case answers.FindCoordinatorAnswer(coordinators=coordinators):
             return " ".join(
-                f"NONE __consumer_offsets-{found.offsets_partition}" if found.error is Error.NONE else found.error.name
-                for found in coordinators
+                f"NONE __consumer_offsets-{coordinator.offsets_partition}" if coordinator.error is Error.NONE else coordinator.error.name
+                for coordinator in coordinators
             )
         case answers.LeaveGroupAnswer(error=Error.NONE, members=members) if len(members) > 1:
             return " ".join(member.error.name for member in members)

@@ -7,12 +7,12 @@ import reprlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from groupcoord_spark.assignors import TopicPartition
 from groupcoord_spark.errors import UsageError
 from groupcoord_spark.moments import read_duration
-from groupcoord_spark.simulator.scenario.yaml_text import MistakeError, line_of
+from groupcoord_spark.simulator.scenario.yaml_text import MistakeError, at_line, line_of
 
 NAMES_AND_VALUES: Final = "names with values"
 
@@ -28,6 +28,67 @@ class Kind:
     words: str
     schema: Mapping[str, Any]
     read: Callable[[Any], Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """A key of a mapping in a scenario file.
+
+    meaning: a sentence for the reference. default: the value without the key. without: the default in words, for the reference; "" where
+    there is none.
+    """
+
+    name: str
+    kind: Kind
+    meaning: str = ""
+    default: Any = None
+    without: str = ""
+    is_required: bool = False
+
+
+class Named(Protocol):
+    """A Key, or a Field of a request."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def kind(self) -> Kind: ...
+    @property
+    def is_required(self) -> bool: ...
+
+
+def given_values(
+    keys: Iterable[Named], given: Any, where: str, advice: Callable[[str, Iterable[str]], str] | None = None
+) -> dict[str, Any]:
+    """The values of the keys that the file has. Raises UsageError for a key that is not known, is missing or has another kind of value.
+
+    advice: makes the sentence about a key that is not known, from it and the keys that are; None: ``nearest``.
+    """
+    by_name = {key.name: key for key in keys}
+    mapping = mapping_of(given, where)
+    for name in mapping:
+        if name not in by_name:
+            sentence = f"{where} has {name!r}, which means nothing there. {(advice or nearest)(name, by_name)}"
+            raise MistakeError(sentence, line_of(mapping, name))
+    for key in by_name.values():
+        if key.is_required and key.name not in mapping:
+            raise UsageError(f"{where} needs `{key.name}`: {key.kind.words}.")
+    values = {}
+    for name, value in mapping.items():
+        with at_line(line_of(mapping, name)):
+            values[name] = value_of(by_name[name].kind, value, f"`{name}` of {where}")
+    return values
+
+
+def object_schema(keys: Iterable[Named], **schemas: Mapping[str, Any]) -> dict[str, Any]:
+    """The JSON schema of a mapping with these keys. schemas: for keys whose values have a schema of their own."""
+    keys = tuple(keys)
+    properties = {key.name: dict(schemas.get(key.name, key.kind.schema)) for key in keys}
+    for key in keys:
+        if isinstance(key, Key) and key.meaning:
+            properties[key.name]["description"] = key.meaning
+    required = [key.name for key in keys if key.is_required]
+    return {"type": "object", "properties": properties, "required": required, "additionalProperties": False}
 
 
 def value_of(kind: Kind, value: Any, where: str) -> Any:
@@ -58,10 +119,10 @@ def described(value: Any) -> str:
     return "empty" if value is None else _Short().repr(value)
 
 
-def nearest(word: str, known: Iterable[str]) -> str:
-    """A sentence that names the known word nearest to ``word``, or all known words if none is near."""
-    words = sorted(known)
-    by_lower_case = {one.lower(): one for one in words}
+def nearest(word: str, vocabulary: Iterable[str]) -> str:
+    """A sentence that names the word of the vocabulary nearest to ``word``, or the whole vocabulary if none is near."""
+    words = sorted(vocabulary)
+    by_lower_case = {candidate.lower(): candidate for candidate in words}
     near = difflib.get_close_matches(word.lower(), by_lower_case, 1, 0.6)
     return f"Did you mean {by_lower_case[near[0]]!r}?" if near else f"Known are {', '.join(words)}."
 
@@ -145,7 +206,7 @@ def _moment(value: Any) -> int:
 
 def _texts(value: Any) -> tuple[str, ...]:
     listed = [value] if isinstance(value, str) else value
-    if not isinstance(listed, list) or not all(isinstance(one, str) for one in listed):
+    if not isinstance(listed, list) or not all(isinstance(name, str) for name in listed):
         raise ValueError
     return tuple(listed)
 
@@ -153,10 +214,6 @@ def _texts(value: Any) -> tuple[str, ...]:
 def _nothing(value: Any) -> None:
     if value not in (None, True, "now"):
         raise ValueError
-
-
-def _partition_counts(value: Any) -> Mapping[str, int]:
-    return {topic: value_of(PARTITION_COUNT, partitions, f"topic {topic!r}") for topic, partitions in _names_and_values(value).items()}
 
 
 def _offsets(value: Any) -> Mapping[TopicPartition, int]:
@@ -189,14 +246,19 @@ def _partitions(value: Any) -> Mapping[str, tuple[int, ...]]:
     return partitions
 
 
-def _assignments(value: Any) -> Mapping[str, Mapping[str, tuple[int, ...]]]:
-    return {member_id: value_of(PARTITIONS, of, f"the assignment of {member_id!r}") for member_id, of in _names_and_values(value).items()}
-
-
 def _names_and_values(value: Any) -> Mapping[str, Any]:
     if not isinstance(value, dict) or not all(isinstance(name, str) for name in value):
         raise ValueError
     return value
+
+
+def by_name(kind: Kind, what: str, words: str) -> Kind:
+    """The kind of a mapping from names to values of a kind. what: what stands before a name in the sentence about its value."""
+
+    def read(value: Any) -> Mapping[str, Any]:
+        return {name: value_of(kind, part, f"{what} {name!r}") for name, part in _names_and_values(value).items()}
+
+    return Kind(words, {"type": "object", "additionalProperties": kind.schema}, read)
 
 
 def one_of(*words: str) -> Kind:
@@ -254,11 +316,7 @@ DURATION_32: Final = Kind(DURATION.words, DURATION.schema, _milliseconds_32)
 MOMENT: Final = Kind("a moment such as 2026-01-01T00:00:00Z", {"type": "string"}, _moment)
 TEXTS: Final = Kind("a name, or a list of names", {"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}}]}, _texts)
 NOTHING: Final = Kind("empty, true or `now`", {"enum": [None, True, "now"]}, _nothing)
-PARTITION_COUNTS: Final = Kind(
-    "topics with their number of partitions, such as {orders: 4}",
-    {"type": "object", "additionalProperties": PARTITION_COUNT.schema},
-    _partition_counts,
-)
+PARTITION_COUNTS: Final = by_name(PARTITION_COUNT, "topic", "topics with their number of partitions, such as {orders: 4}")
 OFFSETS: Final = Kind("offsets such as {orders-0: 42}", {"type": "object", "additionalProperties": {"type": "integer"}}, _offsets)
 POSITIONS: Final = Kind(
     "offsets such as {orders-0: 42}", {"type": "object", "additionalProperties": {"type": "integer", "minimum": 0}}, _positions
@@ -268,8 +326,4 @@ PARTITIONS: Final = Kind(
     {"type": "object", "additionalProperties": {"type": "array", "items": {"type": "integer", "minimum": 0}}},
     _partitions,
 )
-ASSIGNMENTS: Final = Kind(
-    "member ids with partitions, such as {a-1: {orders: [0, 1]}}",
-    {"type": "object", "additionalProperties": PARTITIONS.schema},
-    _assignments,
-)
+ASSIGNMENTS: Final = by_name(PARTITIONS, "the assignment of", "member ids with partitions, such as {a-1: {orders: [0, 1]}}")

@@ -6,6 +6,8 @@ release 4.10 is not read as 4.1.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, Final
 
 import yaml
@@ -126,6 +128,17 @@ def line_of(parent: Any, key: Any) -> int | None:
         line: int = parent.lines[key]
         return line
     return None
+
+
+@contextmanager
+def at_line(line: int | None) -> Iterator[None]:
+    """Name the line in a UsageError that names none."""
+    try:
+        yield
+    except MistakeError:
+        raise
+    except UsageError as e:
+        raise MistakeError(str(e), line) from e
 
 
 def _sentence(error: yaml.MarkedYAMLError) -> str:

@@ -23,9 +23,11 @@ from groupcoord_spark.simulator.messages.requests import (
     OffsetToCommit,
     Request,
     ShareGroupHeartbeat,
+    StreamsGroupHeartbeat,
+    Subtopology,
+    Topology,
     TxnOffsetCommit,
 )
-from groupcoord_spark.simulator.messages.streams_requests import StreamsGroupHeartbeat, Subtopology, Topology
 from tests.tools.conformance.released_jars import run_coordinator
 
 SETTINGS = {

@@ -21,10 +21,11 @@ from groupcoord_spark.simulator.messages.requests import (
     Request,
     ShareGroupDescribe,
     ShareGroupHeartbeat,
+    StreamsGroupDescribe,
+    StreamsGroupHeartbeat,
     SyncGroup,
     TxnOffsetCommit,
 )
-from groupcoord_spark.simulator.messages.streams_requests import StreamsGroupDescribe, StreamsGroupHeartbeat
 from tests.tools.conformance.streams_forms import plain_streams_answer, plain_streams_description, streams_form
 
 Topics = Mapping[str, Topic]

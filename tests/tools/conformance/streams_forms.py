@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping
 from types import SimpleNamespace
 from typing import Any
 
-from groupcoord_spark.simulator.messages.streams_answers import EndpointPartitions
-from groupcoord_spark.simulator.messages.streams_requests import InternalTopic, StreamsGroupHeartbeat, Subtopology, Tasks
+from groupcoord_spark.simulator.messages.answers import EndpointPartitions
+from groupcoord_spark.simulator.messages.requests import InternalTopic, StreamsGroupHeartbeat, Subtopology, Tasks
 
 
 def streams_form(request: StreamsGroupHeartbeat) -> dict[str, Any]:

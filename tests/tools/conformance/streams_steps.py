@@ -12,9 +12,10 @@ from groupcoord_spark.simulator.messages.requests import (
     OffsetDelete,
     OffsetFetch,
     OffsetToCommit,
+    StreamsGroupDescribe,
+    StreamsGroupHeartbeat,
     TxnOffsetCommit,
 )
-from groupcoord_spark.simulator.messages.streams_requests import StreamsGroupDescribe, StreamsGroupHeartbeat
 from tests.tools.conformance.streams_topologies import topology_named
 
 KINDS = ("active", "standby", "warmup")

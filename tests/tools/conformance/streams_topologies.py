@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from groupcoord_spark.simulator.messages.streams_requests import CopartitionGroup, InternalTopic, Subtopology, Topology
+from groupcoord_spark.simulator.messages.requests import CopartitionGroup, InternalTopic, Subtopology, Topology
 
 _STORE = InternalTopic("{group}-store-changelog", 0, 1, (("cleanup.policy", "compact"),))
 _BY_KEY = "{group}-by-key-repartition"

@@ -19,7 +19,7 @@ def heartbeat(broker: Broker, call: Call, request: Heartbeat) -> None:
 
 
 def _heartbeat_error(broker: Broker, request: Heartbeat) -> Error:
-    error = coordinator_error(broker, Heartbeat, request.group_id)
+    error = coordinator_error(broker, request, request.group_id)
     if error is Error.COORDINATOR_LOAD_IN_PROGRESS:
         return Error.NONE  # the broker cannot check the member yet, and answers so that the member does not join again
     if error is not Error.NONE:

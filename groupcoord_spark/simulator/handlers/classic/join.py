@@ -29,7 +29,7 @@ from groupcoord_spark.simulator.handlers.consumer.classic_members import join_co
 from groupcoord_spark.simulator.handlers.deletion import delete_offsets_and_group
 from groupcoord_spark.simulator.messages.answers import JoinGroupAnswer
 from groupcoord_spark.simulator.messages.calls import Call
-from groupcoord_spark.simulator.messages.errors import Error
+from groupcoord_spark.simulator.messages.errors import Error, RefusedError, refuse_if
 from groupcoord_spark.simulator.messages.requests import JoinGroup
 from groupcoord_spark.simulator.messages.written_records import WrittenRecord
 
@@ -39,26 +39,22 @@ FIRST_VERSION_WITH_SKIP_ASSIGNMENT = 9
 
 def join_group(broker: Broker, call: Call, request: JoinGroup) -> None:
     """Add or keep the member. The answer comes now (an error, or the current generation) or at the end of the join phase."""
-    error = coordinator_error(broker, JoinGroup, request.group_id, request)
+    refuse_if(coordinator_error(broker, request, request.group_id))
     group_id = request.group_id or ""
-    of_any_kind = broker.group(group_id) if error is Error.NONE else None
+    of_any_kind = broker.group(group_id)
     if isinstance(of_any_kind, ConsumerGroup) and of_any_kind.members:
         join_consumer_group(broker, call, request, of_any_kind)
         return
     if isinstance(of_any_kind, ShareGroup) or (isinstance(of_any_kind, StreamsGroup) and of_any_kind.members):
-        error = Error.INCONSISTENT_GROUP_PROTOCOL
-    elif isinstance(of_any_kind, ModernGroup):
-        error = delete_offsets_and_group(broker, broker.partition_of(group_id), of_any_kind, (), with_group=True)
+        raise RefusedError(Error.INCONSISTENT_GROUP_PROTOCOL)
+    if isinstance(of_any_kind, ModernGroup):
+        refuse_if(delete_offsets_and_group(broker, broker.partition_of(group_id), of_any_kind, (), with_group=True))
     group = of_any_kind if isinstance(of_any_kind, ClassicGroup) else None
     is_new_group = group is None
-    if group is None and error is Error.NONE:
-        if request.member_id:
-            error = Error.UNKNOWN_MEMBER_ID
-        else:
-            group = broker.create_group(group_id)
     if group is None:
-        broker.answer(call, JoinGroupAnswer(error, request.member_id))
-        return
+        if request.member_id:
+            raise RefusedError(Error.UNKNOWN_MEMBER_ID)
+        group = broker.create_group(group_id)
     record_count = len(broker.written_records)
     _join(broker, group, call, request)
     if is_new_group and broker.release.writes_new_group and len(broker.written_records) == record_count:
@@ -88,7 +84,7 @@ def _join(broker: Broker, group: ClassicGroup, call: Call, request: JoinGroup) -
         return
     error = first_error(broker.release.join_checks, group, request)
     if error is not Error.NONE:
-        broker.answer(call, JoinGroupAnswer(error, request.member_id))
+        broker.refuse(call, error)
         return
     member = group.members.get(request.member_id)
     if member is not None:
@@ -130,7 +126,7 @@ def _expire_pending_member_id(broker: Broker, group: ClassicGroup, member_id: st
 def _join_with_pending_id(broker: Broker, group: ClassicGroup, call: Call, request: JoinGroup) -> None:
     if request.group_instance_id is not None:
         # Only dynamic members get pending member ids: the broker throws IllegalStateException here.
-        broker.answer(call, JoinGroupAnswer(Error.UNKNOWN_SERVER_ERROR, request.member_id))
+        broker.refuse(call, Error.UNKNOWN_SERVER_ERROR)
         return
     group.pending_members.pop(request.member_id).is_cancelled = True
     _add(broker, group, call, request, request.member_id)
@@ -210,12 +206,12 @@ def _restart(broker: Broker, group: ClassicGroup, call: Call, request: JoinGroup
     """A static member restarts: it gets a new member id and its old process is fenced (docs/reference/coordinator.md, chapter 4.5)."""
     if group.state in (State.EMPTY, State.DEAD):
         # Such a group has no members: the broker throws IllegalStateException here.
-        broker.answer(call, JoinGroupAnswer(Error.UNKNOWN_SERVER_ERROR, request.member_id))
+        broker.refuse(call, Error.UNKNOWN_SERVER_ERROR)
         return
     old_id = group.static_members[instance_id]
     member = group.members[old_id]
     old_leader = group.leader
-    before = _Replaced(old_id, old_leader, member.protocols, (member.rebalance_timeout_ms, member.session_timeout_ms))
+    replaced = _Replaced(old_id, old_leader, member.protocols, (member.rebalance_timeout_ms, member.session_timeout_ms))
     refuse_waiting(broker, group, member, Error.FENCED_INSTANCE_ID)
     group.rename(member, broker.new_member_id(instance_id, request.client_id))
     if not broker.release.replaced_member_stays_new:
@@ -230,7 +226,7 @@ def _restart(broker: Broker, group: ClassicGroup, call: Call, request: JoinGroup
         prepare_rebalance(broker, group)
         return
     if group.state is State.STABLE and broker.release.static_restart_is_written:
-        _write_restart(broker, group, call, request, member, before)
+        _write_restart(broker, group, call, request, member, replaced)
     else:
         _answer_restart(broker, group, call, request, member, old_leader)
 
@@ -244,7 +240,7 @@ class _Replaced(NamedTuple):
     timeouts_ms: tuple[int, int]
 
 
-def _write_restart(broker: Broker, group: ClassicGroup, call: Call, request: JoinGroup, member: Member, before: _Replaced) -> None:
+def _write_restart(broker: Broker, group: ClassicGroup, call: Call, request: JoinGroup, member: Member, replaced: _Replaced) -> None:
     """Write the new member id, then answer. If the append fails, the member has its old id again.
 
     While the append takes time the JoinGroup waits as in a join phase: one that begins meanwhile may answer it.
@@ -257,17 +253,17 @@ def _write_restart(broker: Broker, group: ClassicGroup, call: Call, request: Joi
             return
         if error is not Error.NONE:
             group.take_awaiting_join(member)
-            group.update_protocols(member, before.protocols)
-            member.rebalance_timeout_ms, member.session_timeout_ms = before.timeouts_ms
-            group.rename(member, before.member_id)
+            group.update_protocols(member, replaced.protocols)
+            member.rebalance_timeout_ms, member.session_timeout_ms = replaced.timeouts_ms
+            group.rename(member, replaced.member_id)
             restart_session(broker, group, member)
             error = broker.release.group_append_errors.get(error, error)
             if call.answer is None:
-                answer = JoinGroupAnswer(error, "", group.generation, group.protocol_type, group.protocol, before.leader or "")
+                answer = JoinGroupAnswer(error, "", group.generation, group.protocol_type, group.protocol, replaced.leader or "")
                 broker.answer(call, answer)
         elif member.awaiting_join is call:
             group.take_awaiting_join(member)
-            _answer_restart(broker, group, call, request, member, before.leader)
+            _answer_restart(broker, group, call, request, member, replaced.leader)
 
     group.wait_for_join_phase(member, call)
     if broker.append_takes_ms or broker.partition_of(group.group_id).failing_batch is not None:
@@ -303,9 +299,9 @@ def _write_new_group(broker: Broker, group: ClassicGroup, call: Call, request: J
     def undo() -> None:
         broker.remove_group(group)
 
-    error, _ = broker.append(group.group_id, [new_group_record(group, broker.release)], undo=undo, before=None)
+    error, _ = broker.append(group.group_id, [new_group_record(group, broker.release)], undo=undo, shown=None)
     if error is Error.NONE:
         return
     if call.answer is None:
-        broker.answer(call, JoinGroupAnswer(broker.release.group_append_errors.get(error, error), request.member_id))
+        broker.refuse(call, broker.release.group_append_errors.get(error, error))
     broker.remove_group(group)

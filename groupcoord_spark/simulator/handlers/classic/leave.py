@@ -9,7 +9,7 @@ from groupcoord_spark.simulator.groups.consumer_group import ConsumerGroup
 from groupcoord_spark.simulator.handlers.consumer.classic_members import leave_consumer_group
 from groupcoord_spark.simulator.messages.answers import LeaveGroupAnswer, LeftMember
 from groupcoord_spark.simulator.messages.calls import Call
-from groupcoord_spark.simulator.messages.errors import Error
+from groupcoord_spark.simulator.messages.errors import Error, RefusedError, refuse_if
 from groupcoord_spark.simulator.messages.requests import LeaveGroup, Leaving
 
 FIRST_VERSION_WITH_LIST = 3
@@ -17,16 +17,10 @@ FIRST_VERSION_WITH_LIST = 3
 
 def leave_group(broker: Broker, call: Call, request: LeaveGroup) -> None:
     """Remove the members that the request names, and answer with one error for each of them."""
-    error = coordinator_error(broker, LeaveGroup, request.group_id)
-    if error is not Error.NONE:
-        broker.answer(call, LeaveGroupAnswer(error))
-        return
+    refuse_if(coordinator_error(broker, request, request.group_id))
     group = broker.group(request.group_id or "")
     if group is not None and group.is_dead:
-        broker.answer(
-            call, LeaveGroupAnswer((DEAD_IS_NOT_AVAILABLE if broker.release.has_static_members else DEAD_IS_UNKNOWN_MEMBER).error)
-        )
-        return
+        raise RefusedError((DEAD_IS_NOT_AVAILABLE if broker.release.has_static_members else DEAD_IS_UNKNOWN_MEMBER).error)
     if isinstance(group, ConsumerGroup):
         errors = leave_consumer_group(broker, group, request.members)
     elif isinstance(group, ClassicGroup):

@@ -13,7 +13,7 @@ from groupcoord_spark.simulator.groups.states import State
 from groupcoord_spark.simulator.handlers.consumer.classic_members import sync_with_consumer_group
 from groupcoord_spark.simulator.messages.answers import SyncGroupAnswer
 from groupcoord_spark.simulator.messages.calls import Call
-from groupcoord_spark.simulator.messages.errors import Error
+from groupcoord_spark.simulator.messages.errors import Error, RefusedError, refuse_if
 from groupcoord_spark.simulator.messages.requests import SyncGroup
 from groupcoord_spark.simulator.messages.written_records import WrittenRecord
 
@@ -22,23 +22,19 @@ FIRST_VERSION_WITH_PROTOCOL = 5
 
 def sync_group(broker: Broker, call: Call, request: SyncGroup) -> None:
     """Answer with the member's assignment or an error, or keep the request until the leader sends the assignment."""
-    error = _coordinator_error(broker, request)
-    group = broker.group(request.group_id or "") if error is Error.NONE else None
+    refuse_if(_coordinator_error(broker, request))
+    group = broker.group(request.group_id or "")
     if isinstance(group, ConsumerGroup):
         sync_with_consumer_group(broker, call, request, group)
         return
     if not isinstance(group, ClassicGroup):
-        broker.answer(call, SyncGroupAnswer(error if error is not Error.NONE else Error.UNKNOWN_MEMBER_ID))
-        return
-    error = first_error(broker.release.sync_checks, group, request)
+        raise RefusedError(Error.UNKNOWN_MEMBER_ID)
+    refuse_if(first_error(broker.release.sync_checks, group, request))
     member = group.members.get(request.member_id)
-    if error is Error.NONE and member is None:
-        error = Error.UNKNOWN_MEMBER_ID
-    if error is Error.NONE and group.state is State.PREPARING_REBALANCE:
-        error = Error.REBALANCE_IN_PROGRESS
-    if error is not Error.NONE or member is None:
-        broker.answer(call, SyncGroupAnswer(error))
-        return
+    if member is None:
+        raise RefusedError(Error.UNKNOWN_MEMBER_ID)
+    if group.state is State.PREPARING_REBALANCE:
+        raise RefusedError(Error.REBALANCE_IN_PROGRESS)
     group.pending_sync.discard(member.member_id)
     if group.state is State.STABLE:
         broker.answer(call, SyncGroupAnswer(Error.NONE, group.protocol_type, group.protocol, member.assignment))
@@ -54,7 +50,7 @@ def _coordinator_error(broker: Broker, request: SyncGroup) -> Error:
     names_protocol = request.protocol_type is not None and request.protocol is not None
     if request.version is not None and request.version >= FIRST_VERSION_WITH_PROTOCOL and not names_protocol:
         return Error.INCONSISTENT_GROUP_PROTOCOL
-    error = coordinator_error(broker, SyncGroup, request.group_id)
+    error = coordinator_error(broker, request, request.group_id)
     if error is Error.COORDINATOR_LOAD_IN_PROGRESS:
         return broker.release.sync_while_loading or Error.NONE
     return error

@@ -35,7 +35,7 @@ from groupcoord_spark.simulator.handlers.consumer.conversion import (
 )
 from groupcoord_spark.simulator.messages.answers import JoinGroupAnswer, SyncGroupAnswer
 from groupcoord_spark.simulator.messages.calls import Call
-from groupcoord_spark.simulator.messages.errors import Error
+from groupcoord_spark.simulator.messages.errors import Error, RefusedError, refuse_if
 from groupcoord_spark.simulator.messages.requests import Heartbeat, JoinGroup, Leaving, SyncGroup
 
 FIRST_VERSION_WITH_MEMBER_IDS = 4
@@ -125,17 +125,13 @@ def _reconcile_classic_member(step: ConsumerStep, group: ConsumerGroup, member_i
 
 def sync_with_consumer_group(broker: Broker, call: Call, request: SyncGroup, group: ConsumerGroup) -> None:
     """Answer with the partitions that the member has now."""
-    error, member = _member(group, request.member_id, request.group_instance_id, request.generation)
-    if error is Error.NONE and member is not None:
-        protocol = classic_protocols(member)[0][0]
-        if request.protocol_type not in (None, CONSUMER) or request.protocol not in (None, protocol):
-            error = Error.INCONSISTENT_GROUP_PROTOCOL
-        elif group.epoch > member.member_epoch and member.state != UNREVOKED:
-            _start_timer(broker, group, request.member_id, TimerKind.JOIN_PHASE)
-            error = Error.REBALANCE_IN_PROGRESS
-    if error is not Error.NONE or member is None:
-        broker.answer(call, SyncGroupAnswer(error))
-        return
+    member = _member(group, request)
+    protocol = classic_protocols(member)[0][0]
+    if request.protocol_type not in (None, CONSUMER) or request.protocol not in (None, protocol):
+        raise RefusedError(Error.INCONSISTENT_GROUP_PROTOCOL)
+    if group.epoch > member.member_epoch and member.state != UNREVOKED:
+        _start_timer(broker, group, request.member_id, TimerKind.JOIN_PHASE)
+        raise RefusedError(Error.REBALANCE_IN_PROGRESS)
     cancel_timer(group.sync_timers, request.member_id)
     step = ConsumerStep(broker, group.group_id)
     step.restart_session(group, request.member_id)
@@ -147,9 +143,7 @@ def sync_with_consumer_group(broker: Broker, call: Call, request: SyncGroup, gro
 
 def heartbeat_to_consumer_group(broker: Broker, request: Heartbeat, group: ConsumerGroup) -> Error:
     """Restart the member's session, and tell whether the member has to join again."""
-    error, member = _member(group, request.member_id, request.group_instance_id, request.generation)
-    if error is not Error.NONE or member is None:
-        return error
+    member = _member(group, request)
     step = ConsumerStep(broker, group.group_id)
     step.restart_session(group, request.member_id)
     is_free = member.state == UNRELEASED and not step.waits_for_others(group, request.member_id)
@@ -179,15 +173,14 @@ def leave_consumer_group(broker: Broker, group: ConsumerGroup, members: Iterable
     return errors
 
 
-def _member(group: ConsumerGroup, member_id: str, instance_id: str | None, generation: int) -> tuple[Error, ConsumerMember | None]:
-    if (error := group.static_error(member_id, instance_id)) is not Error.NONE:
-        return error, None
-    member = group.members.get(member_id)
+def _member(group: ConsumerGroup, request: SyncGroup | Heartbeat) -> ConsumerMember:
+    refuse_if(group.static_error(request.member_id, request.group_instance_id))
+    member: ConsumerMember | None = group.members.get(request.member_id)
     if member is None or not uses_classic_protocol(member):
-        return Error.UNKNOWN_MEMBER_ID, None
-    if member.member_epoch != generation:
-        return Error.ILLEGAL_GENERATION, None
-    return Error.NONE, member
+        raise RefusedError(Error.UNKNOWN_MEMBER_ID)
+    if member.member_epoch != request.generation:
+        raise RefusedError(Error.ILLEGAL_GENERATION)
+    return member
 
 
 def _start_timer(broker: Broker, group: ConsumerGroup, member_id: str, kind: TimerKind) -> None:

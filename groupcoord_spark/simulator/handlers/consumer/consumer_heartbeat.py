@@ -17,14 +17,13 @@ from groupcoord_spark.coordinator.broker_settings import KAFKAS_ASSIGNORS
 from groupcoord_spark.coordinator.groups.consumer import ConsumerGroup as ReplayedGroup
 from groupcoord_spark.simulator.broker.broker import Broker
 from groupcoord_spark.simulator.broker.coordinator_checks import coordinator_error
-from groupcoord_spark.simulator.broker.group_step import GroupStep, known_topics, topic_ids, topic_names
+from groupcoord_spark.simulator.broker.group_step import GroupStep, known_topics, topic_ids, topic_names, with_names
 from groupcoord_spark.simulator.groups.classic_group import CONSUMER, ClassicGroup
 from groupcoord_spark.simulator.groups.clock import TimerKind
 from groupcoord_spark.simulator.groups.consumer_group import (
     CLASSIC_MEMBER,
     UNREVOKED,
     ConsumerGroup,
-    CurrentAssignment,
     Partition,
     current_assignment,
     reconciled,
@@ -43,8 +42,9 @@ from groupcoord_spark.simulator.handlers.consumer.conversion import (
 from groupcoord_spark.simulator.messages import re2j
 from groupcoord_spark.simulator.messages.answers import ConsumerGroupHeartbeatAnswer
 from groupcoord_spark.simulator.messages.calls import Call
-from groupcoord_spark.simulator.messages.errors import Error, RefusedError
+from groupcoord_spark.simulator.messages.errors import Error, RefusedError, refuse_if
 from groupcoord_spark.simulator.messages.requests import LEFT_FOR_A_WHILE, ConsumerGroupHeartbeat
+from groupcoord_spark.simulator.messages.written_records import WrittenRecord
 
 REGEX_MS: Final = 1
 """How long the broker's background thread takes to resolve an expression in the simulator."""
@@ -54,23 +54,10 @@ _FIRST_VERSION_WITH_CLIENT_IDS: Final = 1
 
 def consumer_group_heartbeat(broker: Broker, call: Call, request: ConsumerGroupHeartbeat) -> None:
     """Answer with the member's epoch, and with its assignment if that is new to the member."""
-    error = coordinator_error(broker, ConsumerGroupHeartbeat, request.group_id)
-    if error is Error.INVALID_GROUP_ID:
-        error = Error.INVALID_REQUEST
-    if error is Error.NONE:
-        error = _request_error(broker, request)
-    if error is not Error.NONE:
-        broker.answer(call, ConsumerGroupHeartbeatAnswer(error))
-        return
-    step = ConsumerStep(broker, request.group_id or "")
-    try:
-        answer = step.leave(request) if request.member_epoch < 0 else step.heartbeat(request)
-    except RefusedError as refused:
-        step.undo()
-        broker.answer(call, ConsumerGroupHeartbeatAnswer(refused.error))
-        return
-    error = step.write()
-    broker.answer(call, answer if error is Error.NONE else ConsumerGroupHeartbeatAnswer(error))
+    error = coordinator_error(broker, request, request.group_id)
+    refuse_if(Error.INVALID_REQUEST if error is Error.INVALID_GROUP_ID else error)
+    refuse_if(_request_error(broker, request))
+    ConsumerStep(broker, request.group_id or "").answer_heartbeat(call)
 
 
 def _request_error(broker: Broker, request: ConsumerGroupHeartbeat) -> Error:
@@ -127,7 +114,7 @@ class ConsumerStep(GroupStep[ConsumerGroup]):
         member_id = request.member_id or broker.new_member_id(request.client_id, request.client_id)
         self._check_or_create_member(group, request, member_id, reported)
         old_metadata = group.members[member_id].metadata if member_id in group.members else None
-        metadata, assignor = self._metadata(old_metadata, request), group.replayed.protocol(KAFKAS_ASSIGNORS)
+        metadata, assignor = group.changed_metadata(member_id, request), group.replayed.protocol(KAFKAS_ASSIGNORS)
         self.elect_assignor(group, member_id, metadata)
         if metadata != old_metadata:
             self.add(group.member_record(member_id, metadata))
@@ -151,7 +138,7 @@ class ConsumerStep(GroupStep[ConsumerGroup]):
             member_id,
             current.epoch,
             broker.settings.group_consumer_heartbeat_interval_ms,
-            self._with_names(current.assigned) if shows else None,
+            with_names(broker, current.assigned) if shows else None,
         )
 
     def elect_assignor(self, group: ConsumerGroup, member_id: str, metadata: Mapping[str, Any]) -> None:
@@ -163,24 +150,6 @@ class ConsumerStep(GroupStep[ConsumerGroup]):
         spares_static = self.broker.release.size_limit_spares_known_members and instance_id is not None
         is_known = member_id in group.members or (spares_static and group.static_member_id(instance_id or "") is not None)
         return not is_known and len(group.members) >= self.broker.settings.group_consumer_max_size
-
-    def leave(self, request: ConsumerGroupHeartbeat) -> ConsumerGroupHeartbeatAnswer:
-        """A member leaves, or leaves for a while."""
-        group = self.group
-        if group is None:
-            raise RefusedError(Error.GROUP_ID_NOT_FOUND)
-        member_id = request.member_id
-        self.refuse_if(group.static_error(member_id, request.group_instance_id))
-        if member_id not in group.members:
-            raise RefusedError(Error.UNKNOWN_MEMBER_ID)
-        if request.member_epoch == LEFT_FOR_A_WHILE:
-            current = current_assignment(group.members[member_id])
-            kept = dict.fromkeys(current.assigned, 0)
-            left = CurrentAssignment(LEFT_FOR_A_WHILE, current.previous_epoch, current.state, kept, {})
-            self.add(group.assignment_record(member_id, left))
-        else:
-            self.remove(group, [member_id])
-        return ConsumerGroupHeartbeatAnswer(Error.NONE, member_id, request.member_epoch)
 
     def remove(self, group: ConsumerGroup, member_ids: Iterable[str]) -> None:
         """Remove members: the tombstones of each, those of expressions that nobody uses any more, and a new group epoch.
@@ -246,7 +215,7 @@ class ConsumerStep(GroupStep[ConsumerGroup]):
                     raise RefusedError(Error.UNRELEASED_INSTANCE_ID)
                 self.replace(group, static_id, member_id)
             return
-        self.refuse_if(group.static_error(member_id, instance_id))
+        refuse_if(group.static_error(member_id, instance_id))
         member = group.members.get(member_id)
         if member is None:
             if epoch != 0:
@@ -271,20 +240,6 @@ class ConsumerStep(GroupStep[ConsumerGroup]):
         current = current_assignment(group.members[old_id])
         self.replace_member(group, old_id, new_id, current._replace(epoch=0, previous_epoch=0))
 
-    def _metadata(self, old_metadata: Mapping[str, Any] | None, request: ConsumerGroupHeartbeat) -> dict[str, Any]:
-        """The member's metadata with what the request changes; null fields of the request change nothing."""
-        changes = {
-            "instance_id": request.group_instance_id,
-            "rack_id": request.rack_id,
-            "subscribed_topic_names": None if request.topics is None else sorted(set(request.topics)),
-            "subscribed_topic_regex": request.topic_regex,
-            "rebalance_timeout_ms": request.rebalance_timeout_ms,
-            "server_assignor": request.server_assignor,
-        }
-        given = {name: value for name, value in changes.items() if value is not None}
-        who = {"client_id": request.client_id, "client_host": request.client_host, "classic_member_metadata": None}
-        return {**(old_metadata or ConsumerGroup.new_member), **given, **who}
-
     def _update_regexes(self, group: ConsumerGroup, old_metadata: Mapping[str, Any] | None, metadata: Mapping[str, Any]) -> bool:
         """Forget expressions that nobody uses, and have new ones resolved. Returns whether the member got other topics by this."""
         regex, old = metadata["subscribed_topic_regex"], (old_metadata or ConsumerGroup.new_member)["subscribed_topic_regex"]
@@ -296,7 +251,7 @@ class ConsumerStep(GroupStep[ConsumerGroup]):
                 except re2j.InvalidExpressionError:
                     raise RefusedError(Error.INVALID_REGULAR_EXPRESSION) from None
         used = group.used_regexes
-        is_missing = any(one not in group.replayed.resolved_regexes for one in used)
+        is_missing = any(used_regex not in group.replayed.resolved_regexes for used_regex in used)
         last_ms, now_ms = group.regexes_resolved_at_ms, self.broker.now_ms
         waits = last_ms is not None and now_ms < last_ms + REGEX_REFRESH_MIN_MS
         is_due = last_ms is not None and now_ms >= last_ms + self.broker.settings.group_consumer_regex_refresh_interval_ms
@@ -378,21 +333,14 @@ class ConsumerStep(GroupStep[ConsumerGroup]):
         ids = topic_ids(self.broker)
         return {(ids[topic], number) for topic, numbers in partitions.items() if topic in ids for number in numbers}
 
-    def _with_names(self, partitions: Iterable[Partition]) -> dict[str, tuple[int, ...]]:
-        names = topic_names(self.broker)
-        named: dict[str, list[int]] = {}
-        for topic_id, number in sorted(partitions, key=lambda one: (names.get(one[0], one[0]), one[1])):
-            named.setdefault(names.get(topic_id, topic_id), []).append(number)
-        return {topic: tuple(numbers) for topic, numbers in named.items()}
-
     # Records
 
-    def before(self) -> Any:
+    def group_until_now(self) -> Any:
         """The group before the step, which may have been a classic group; None: there was none."""
-        return super().before() or copy.copy(self.replaced_classic)
+        return super().group_until_now() or copy.copy(self.replaced_classic)
 
-    def finish(self) -> None:
-        """The group is known, what it replaced ends, and the timers of members that have left end."""
+    def finish(self, written: list[WrittenRecord]) -> None:
+        """The group is there, what it replaced ends, and the timers of members that have left end."""
         if self.replaced_classic is not None:
             self._put_classic_back = end_classic_group(self.broker, self.replaced_classic)
             if self.group is not None:

@@ -27,6 +27,7 @@ from groupcoord_spark.simulator.groups.consumer_group import (
 )
 from groupcoord_spark.simulator.groups.states import State
 from groupcoord_spark.simulator.messages.errors import Error
+from groupcoord_spark.simulator.messages.partition_lists import by_topic
 from groupcoord_spark.simulator.messages.written_records import RecordToWrite
 
 
@@ -53,10 +54,7 @@ def read_subscription(protocols: Protocols) -> Subscription | None:
 def classic_assignment(member: ConsumerMember, partitions: Iterable[tuple[str, int]]) -> bytes:
     """An assignment in the version of the member's subscription. partitions: (topic, partition)."""
     subscription = read_subscription(classic_protocols(member))
-    by_topic: dict[str, tuple[int, ...]] = {}
-    for topic, number in partitions:
-        by_topic[topic] = (*by_topic.get(topic, ()), number)
-    return encode_assignment(Assignment(0 if subscription is None else subscription.version, by_topic, None))
+    return encode_assignment(Assignment(0 if subscription is None else subscription.version, by_topic(partitions), None))
 
 
 # From the classic protocol

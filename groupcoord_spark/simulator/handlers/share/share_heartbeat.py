@@ -6,50 +6,34 @@ Rules: docs/reference/coordinator.md, chapter 13.6.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
 from functools import partial
-from typing import Any, Final
+from typing import Final
 
 from groupcoord_spark.assignors.java_maps import hash_of_text, in_hash_order
 from groupcoord_spark.assignors.simple import simple_assignment
 from groupcoord_spark.coordinator.groups.share import ShareGroup as ReplayedGroup
 from groupcoord_spark.simulator.broker.broker import Broker
 from groupcoord_spark.simulator.broker.coordinator_checks import coordinator_error
-from groupcoord_spark.simulator.broker.group_step import GroupStep, topic_ids, topic_names
+from groupcoord_spark.simulator.broker.group_step import GroupStep, topic_ids, topic_names, with_names
 from groupcoord_spark.simulator.groups.clock import TimerKind
 from groupcoord_spark.simulator.groups.share_group import ShareGroup
-from groupcoord_spark.simulator.messages.answers import (
-    DescribedShareGroup,
-    DescribedShareMember,
-    ShareGroupDescribeAnswer,
-    ShareGroupHeartbeatAnswer,
-)
+from groupcoord_spark.simulator.messages.answers import ShareGroupHeartbeatAnswer
 from groupcoord_spark.simulator.messages.calls import Call
-from groupcoord_spark.simulator.messages.errors import Error, RefusedError
-from groupcoord_spark.simulator.messages.requests import LEAVE_EPOCH, ShareGroupDescribe, ShareGroupHeartbeat
+from groupcoord_spark.simulator.messages.errors import Error, RefusedError, refuse_if
+from groupcoord_spark.simulator.messages.partition_lists import topic_partitions
+from groupcoord_spark.simulator.messages.requests import LEAVE_EPOCH, ShareGroupHeartbeat
 
 SHARE_STATE_MS: Final = 1
 """How long the share coordinator of the simulated cluster takes to make the state of partitions."""
-ASSIGNOR: Final = "simple"
 
 
 def share_group_heartbeat(broker: Broker, call: Call, request: ShareGroupHeartbeat) -> None:
     """Answer with the member's epoch, and with its assignment if that is new to the member."""
-    error = coordinator_error(broker, ShareGroupHeartbeat, request.group_id)
+    error = coordinator_error(broker, request, request.group_id)
     if error is Error.INVALID_GROUP_ID or (error is Error.NONE and _is_incomplete(request)):
         error = Error.INVALID_REQUEST
-    if error is not Error.NONE:
-        broker.answer(call, ShareGroupHeartbeatAnswer(error))
-        return
-    step = ShareStep(broker, request.group_id or "")
-    try:
-        answer = step.leave(request) if request.member_epoch == LEAVE_EPOCH else step.heartbeat(request)
-    except RefusedError as refused:
-        step.undo()
-        broker.answer(call, ShareGroupHeartbeatAnswer(refused.error))
-        return
-    error = step.write()
-    broker.answer(call, answer if error is Error.NONE else ShareGroupHeartbeatAnswer(error))
+    refuse_if(error)
+    ShareStep(broker, request.group_id or "").answer_heartbeat(call)
 
 
 def _is_incomplete(request: ShareGroupHeartbeat) -> bool:
@@ -80,7 +64,7 @@ class ShareStep(GroupStep[ShareGroup]):
         group, member_id = self._group_for(request), request.member_id
         self._check_member(group, request)
         old_metadata = group.members[member_id].metadata if member_id in group.members else None
-        metadata = _changed_metadata(old_metadata, request)
+        metadata = group.changed_metadata(member_id, request)
         if metadata != old_metadata:
             self.add(group.member_record(member_id, metadata))
         topics_changed = old_metadata is None or old_metadata["subscribed_topic_names"] != metadata["subscribed_topic_names"]
@@ -97,18 +81,8 @@ class ShareStep(GroupStep[ShareGroup]):
             member_id,
             group.members[member_id].member_epoch,
             self.broker.settings.group_share_heartbeat_interval_ms,
-            _with_names(self.broker, assigned) if shows else None,
+            with_names(self.broker, topic_partitions(assigned)) if shows else None,
         )
-
-    def leave(self, request: ShareGroupHeartbeat) -> ShareGroupHeartbeatAnswer:
-        """A member leaves."""
-        group = self.group
-        if group is None:
-            raise RefusedError(Error.GROUP_ID_NOT_FOUND)
-        if request.member_id not in group.members:
-            raise RefusedError(Error.UNKNOWN_MEMBER_ID)
-        self.remove(group, [request.member_id])
-        return ShareGroupHeartbeatAnswer(Error.NONE, request.member_id, request.member_epoch)
 
     # Steps of a heartbeat
 
@@ -195,13 +169,6 @@ class ShareStep(GroupStep[ShareGroup]):
         return self.broker.settings.group_share_session_timeout_ms
 
 
-def _changed_metadata(old_metadata: Mapping[str, Any] | None, request: ShareGroupHeartbeat) -> dict[str, Any]:
-    """The member's metadata with what the request changes; null fields of the request change nothing."""
-    changes = {"rack_id": request.rack_id, "subscribed_topic_names": None if request.topics is None else sorted(set(request.topics))}
-    given = {name: value for name, value in changes.items() if value is not None}
-    return {**(old_metadata or ShareGroup.new_member), **given, "client_id": request.client_id, "client_host": request.client_host}
-
-
 def end_initialization(broker: Broker, group_id: str) -> bool:
     """The share coordinator has made the state of the group's partitions. The next heartbeat assigns them."""
     group = broker.group_of(group_id, ShareGroup)
@@ -233,38 +200,5 @@ def delete_share_state(broker: Broker, group: ShareGroup) -> Error:
     def undo() -> None:
         groups[group.group_id] = group
 
-    error, _ = broker.append(group.group_id, [group.state_record({}, {}, topics, topic_names(broker))], undo=undo, before=group)
+    error, _ = broker.append(group.group_id, [group.state_record({}, {}, topics, topic_names(broker))], undo=undo, shown=group)
     return broker.release.group_append_errors.get(error, error)
-
-
-def share_group_describe(broker: Broker, call: Call, request: ShareGroupDescribe) -> None:
-    """Answer with the state, the epochs and the members of each share group."""
-    broker.answer(call, ShareGroupDescribeAnswer(tuple(_described(broker, group_id) for group_id in request.group_ids)))
-
-
-def _described(broker: Broker, group_id: str) -> DescribedShareGroup:
-    error = coordinator_error(broker, ShareGroupDescribe, group_id)
-    group = broker.shown_of(group_id, ShareGroup) if error is Error.NONE else None
-    if group is None:
-        return DescribedShareGroup(group_id, error if error is not Error.NONE else Error.GROUP_ID_NOT_FOUND)
-    members = tuple(
-        DescribedShareMember(
-            member_id,
-            group.metadata_of(member_id)["client_id"],
-            member.member_epoch,
-            tuple(group.metadata_of(member_id)["subscribed_topic_names"]),
-            _with_names(broker, group.assigned_to(member_id)),
-        )
-        for member_id, member in group.members.items()
-    )
-    replayed = group.replayed
-    return DescribedShareGroup(group_id, Error.NONE, replayed.state, group.epoch, replayed.assignment_epoch, ASSIGNOR, members)
-
-
-# Topics
-
-
-def _with_names(broker: Broker, partitions: Mapping[str, Iterable[int]]) -> dict[str, tuple[int, ...]]:
-    names = topic_names(broker)
-    named = {names.get(topic_id, topic_id): tuple(sorted(numbers)) for topic_id, numbers in partitions.items()}
-    return dict(sorted(named.items()))

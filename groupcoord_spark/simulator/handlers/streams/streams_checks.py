@@ -14,8 +14,7 @@ from groupcoord_spark.simulator.broker.permissions import Denied
 from groupcoord_spark.simulator.groups.streams_tasks import CurrentTasks, Owned, tasks_by_subtopology
 from groupcoord_spark.simulator.groups.streams_topology import INTERNAL_TOPICS_OF_KAFKA, ConfiguredTopology, all_topics
 from groupcoord_spark.simulator.messages.errors import Error
-from groupcoord_spark.simulator.messages.requests import LEAVE_EPOCH, LEFT_FOR_A_WHILE
-from groupcoord_spark.simulator.messages.streams_requests import StreamsGroupHeartbeat, Tasks
+from groupcoord_spark.simulator.messages.requests import LEAVE_EPOCH, LEFT_FOR_A_WHILE, StreamsGroupHeartbeat, Tasks
 
 _TOPIC_NAME: Final = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 
@@ -49,7 +48,7 @@ def request_error(request: StreamsGroupHeartbeat, *, has_static_members: bool) -
     )
     if uses_what_is_not_there or is_incomplete:
         return Error.INVALID_REQUEST
-    if joins and topology is not None and any(one.partitions for sub in topology.subtopologies for one in sub.state_changelog_topics):
+    if joins and topology is not None and any(topic.partitions for sub in topology.subtopologies for topic in sub.state_changelog_topics):
         return Error.STREAMS_INVALID_TOPOLOGY
     names_some_kinds = any(kind is None for kind in tasks) and any(kind is not None for kind in tasks)
     return Error.INVALID_REQUEST if names_some_kinds or (not joins and topology is not None) else Error.NONE

@@ -8,9 +8,9 @@ from typing import Any
 from groupcoord_spark.assignors.sticky_tasks import Task
 from groupcoord_spark.simulator.groups.streams_tasks import CurrentTasks, tasks_by_subtopology
 from groupcoord_spark.simulator.groups.streams_topology import source_subtopologies
+from groupcoord_spark.simulator.messages.answers import EndpointPartitions
 from groupcoord_spark.simulator.messages.errors import Error, RefusedError
-from groupcoord_spark.simulator.messages.streams_answers import EndpointPartitions
-from groupcoord_spark.simulator.messages.streams_requests import Tasks
+from groupcoord_spark.simulator.messages.requests import Tasks
 
 
 def endpoint_partitions(

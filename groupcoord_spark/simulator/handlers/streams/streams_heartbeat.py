@@ -17,30 +17,12 @@ from groupcoord_spark.protocol.record_types import KeyType
 from groupcoord_spark.simulator.broker.broker import Broker
 from groupcoord_spark.simulator.broker.coordinator_checks import coordinator_error
 from groupcoord_spark.simulator.broker.group_step import REFRESH_MS, GroupStep, known_topics
-from groupcoord_spark.simulator.broker.streams_settings import (
-    acceptable_recovery_lag,
-    assignment_interval_ms,
-    heartbeat_interval_ms,
-    initial_delay_ms,
-    rack_aware_tags,
-    session_timeout_ms,
-    standby_replicas,
-    task_offset_interval_ms,
-)
+from groupcoord_spark.simulator.broker.streams_settings import RACK_AWARE_TAGS_OF_GROUP, streams_setting
 from groupcoord_spark.simulator.groups.classic_group import ClassicGroup
 from groupcoord_spark.simulator.groups.clock import TimerKind
 from groupcoord_spark.simulator.groups.modern_group import cancel_timer, metadata_hash
-from groupcoord_spark.simulator.groups.streams_group import NO_TASKS, StreamsGroup, changed_metadata
-from groupcoord_spark.simulator.groups.streams_tasks import (
-    ACTIVE,
-    KINDS,
-    NOTHING,
-    UNREVOKED,
-    CurrentTasks,
-    Owned,
-    reconciled,
-    tasks_by_subtopology,
-)
+from groupcoord_spark.simulator.groups.streams_group import NO_TASKS, StreamsGroup
+from groupcoord_spark.simulator.groups.streams_tasks import ACTIVE, KINDS, UNREVOKED, CurrentTasks, Owned, reconciled, tasks_by_subtopology
 from groupcoord_spark.simulator.groups.streams_topology import (
     ConfiguredTopology,
     configured_topology,
@@ -56,11 +38,10 @@ from groupcoord_spark.simulator.handlers.streams.streams_checks import (
     topics_error,
 )
 from groupcoord_spark.simulator.handlers.streams.streams_endpoints import endpoint_partitions
+from groupcoord_spark.simulator.messages.answers import Answer, EndpointPartitions, Status, StatusCode, StreamsGroupHeartbeatAnswer
 from groupcoord_spark.simulator.messages.calls import Call
-from groupcoord_spark.simulator.messages.errors import Error, RefusedError
-from groupcoord_spark.simulator.messages.requests import LEAVE_EPOCH, LEFT_FOR_A_WHILE
-from groupcoord_spark.simulator.messages.streams_answers import EndpointPartitions, Status, StatusCode, StreamsGroupHeartbeatAnswer
-from groupcoord_spark.simulator.messages.streams_requests import StreamsGroupHeartbeat
+from groupcoord_spark.simulator.messages.errors import Error, RefusedError, refuse_if
+from groupcoord_spark.simulator.messages.requests import LEFT_FOR_A_WHILE, StreamsGroupHeartbeat
 from groupcoord_spark.simulator.messages.written_records import RecordToWrite, WrittenRecord
 
 INTERNAL_TOPICS_MS: Final = 1
@@ -82,23 +63,13 @@ def streams_group_heartbeat(broker: Broker, call: Call, request: StreamsGroupHea
     """
     if broker.settings.topics is None and request.topology is not None:
         raise UsageError("A streams group needs the topics of the cluster: name those that exist, with their numbers of partitions.")
-    error = topics_error(request, broker.denied)
-    if error is Error.NONE and broker.is_active:
-        error = request_error(request, has_static_members=broker.release.has_streams_of_4_4)
-    if error is Error.NONE:
-        error = coordinator_error(broker, StreamsGroupHeartbeat, request.group_id)
-    if error is not Error.NONE:
-        broker.answer(call, StreamsGroupHeartbeatAnswer(error))
-        return
+    refuse_if(topics_error(request, broker.denied))
+    if broker.is_active:
+        refuse_if(request_error(request, has_static_members=broker.release.has_streams_of_4_4))
+    refuse_if(coordinator_error(broker, request, request.group_id))
     step = StreamsStep(broker, request.group_id or "")
-    try:
-        answer = step.leave(request) if request.member_epoch <= LEAVE_EPOCH else step.heartbeat(request)
-    except RefusedError as refused:
-        broker.answer(call, StreamsGroupHeartbeatAnswer(refused.error))
-        return
-    error = step.write()
-    broker.answer(call, answer if error is Error.NONE else StreamsGroupHeartbeatAnswer(error))
-    if error is Error.NONE and step.configured is not None and step.configured.missing:
+    step.answer_heartbeat(call)
+    if step.configured is not None and step.configured.missing:
         make_internal_topics(broker, request.group_id or "", step.configured.missing)
 
 
@@ -127,6 +98,7 @@ class StreamsStep(GroupStep[StreamsGroup]):
         self._replaced_id: str | None = None
         """The static member in whose place the sender comes back with a new member id."""
         self._topology: Mapping[str, Any] = {}
+        self._put_classic_back: Callable[[], None] | None = None
 
     def copied(self, group: StreamsGroup | None) -> Mapping[str, Any]:
         """A copy of what records change in the group, if their append takes time: before it has ended the group does not change."""
@@ -145,7 +117,7 @@ class StreamsStep(GroupStep[StreamsGroup]):
         current = self._current_of(group, request)
         status: list[Status] = []
         old_metadata = group.metadata_of(self._replaced_id or member_id)
-        metadata = changed_metadata(old_metadata, request)
+        metadata = group.changed_metadata(self._replaced_id or member_id, request)
         if request.member_epoch == 0 and request.user_endpoint is None and self.broker.release.has_streams_of_4_4:
             metadata["user_endpoint"] = None
         if metadata != old_metadata:
@@ -166,24 +138,11 @@ class StreamsStep(GroupStep[StreamsGroup]):
             group.shutdown_by = member_id
         return self._answer(group, request, current, after, metadata, status, endpoint_changed=endpoint_changed)
 
-    def leave(self, request: StreamsGroupHeartbeat) -> StreamsGroupHeartbeatAnswer:
-        """A member leaves."""
-        group = self.group
-        if group is None:
-            raise RefusedError(Error.GROUP_ID_NOT_FOUND)
-        if request.shutdown_application and group.shutdown_by is None:
-            group.shutdown_by = request.member_id
-        self.refuse_if(group.static_error(request.member_id, request.group_instance_id))
-        if request.member_id not in group.members:
-            raise RefusedError(Error.UNKNOWN_MEMBER_ID)
-        if request.member_epoch == LEFT_FOR_A_WHILE:
-            current = group.current_of(request.member_id)
-            kept = {kind: dict.fromkeys(tasks, 0) for kind, tasks in current.assigned.items()}
-            left = current._replace(epoch=LEFT_FOR_A_WHILE, assigned=kept, pending_revocation=NOTHING)
-            self.add(group.assignment_record(request.member_id, left))
-        else:
-            self.remove(group, [request.member_id])
-        return StreamsGroupHeartbeatAnswer(Error.NONE, request.member_id, request.member_epoch)
+    def leave(self, request: StreamsGroupHeartbeat) -> Answer:
+        """A member leaves, or leaves for a while."""
+        if self.group is not None and request.shutdown_application and self.group.shutdown_by is None:
+            self.group.shutdown_by = request.member_id
+        return super().leave(request)
 
     def bump_epoch(self, group: StreamsGroup) -> None:
         """Make a new group epoch. The next heartbeat looks at the topics."""
@@ -231,7 +190,7 @@ class StreamsStep(GroupStep[StreamsGroup]):
         if request.group_instance_id is not None and request.member_epoch == 0:
             static_id = group.static_member_id(request.group_instance_id)
             return group.current_of(request.member_id) if static_id is None else self._replace(group, static_id, request.member_id)
-        self.refuse_if(group.static_error(request.member_id, request.group_instance_id))
+        refuse_if(group.static_error(request.member_id, request.group_instance_id))
         if request.member_id not in group.members and request.member_epoch != 0:
             raise RefusedError(Error.UNKNOWN_MEMBER_ID)
         current = group.current_of(request.member_id)
@@ -279,8 +238,8 @@ class StreamsStep(GroupStep[StreamsGroup]):
         return epoch, configured
 
     def _configs(self) -> dict[str, str]:
-        tags = rack_aware_tags(self.broker, self.group_id)
-        configs = {STANDBY_REPLICAS: str(standby_replicas(self.broker, self.group_id))}
+        tags = self._rack_aware_tags()
+        configs = {STANDBY_REPLICAS: str(self._setting("streams.num.standby.replicas"))}
         return {**configs, RACK_AWARE_TAGS: ",".join(tags)} if tags else configs
 
     def _metadata(self, group: StreamsGroup) -> dict[str, Mapping[str, Any]]:
@@ -289,7 +248,7 @@ class StreamsStep(GroupStep[StreamsGroup]):
 
     def _start_initial_delay(self, group: StreamsGroup) -> None:
         """Let an Empty group wait for more members, unless it waits already."""
-        delay_ms, delays = initial_delay_ms(self.broker, self.group_id), self.partition.streams_initial_delays
+        delay_ms, delays = self._setting("streams.initial.rebalance.delay.ms"), self.partition.streams_initial_delays
         if not group.members and delay_ms > 0 and self.group_id not in delays:
             fire = partial(_end_initial_delay, self.broker, self.group_id)
             delays[self.group_id] = self.broker.clock.start(TimerKind.INITIAL_DELAY, delay_ms, self.group_id, "", fire)
@@ -315,7 +274,7 @@ class StreamsStep(GroupStep[StreamsGroup]):
             return _Targets(max(last_epoch, _FIRST_ASSIGNMENT_EPOCH), NO_TASKS)
         if last_epoch >= epoch:
             return _Targets(last_epoch, of_sender)
-        interval_ms = assignment_interval_ms(self.broker, self.group_id)
+        interval_ms = self._setting("streams.assignment.interval.ms")
         if last_ms and interval_ms and self.broker.now_ms < last_ms + interval_ms:
             status.append(Status(StatusCode.ASSIGNMENT_DELAYED, "streams.assignment.interval.ms"))
             return _Targets(last_epoch, of_sender)
@@ -349,7 +308,14 @@ class StreamsStep(GroupStep[StreamsGroup]):
 
     def session_timeout_ms(self, group: StreamsGroup, member_id: str) -> int:
         """How long a member may be silent."""
-        return session_timeout_ms(self.broker, self.group_id)
+        return int(self._setting("streams.session.timeout.ms"))
+
+    def _setting(self, name: str) -> Any:
+        return streams_setting(self.broker, self.group_id, name)
+
+    def _rack_aware_tags(self) -> list[str]:
+        """The client tags by which standbys are to be distributed."""
+        return [tag.strip() for tag in self._setting(RACK_AWARE_TAGS_OF_GROUP).split(",") if tag.strip()]
 
     def _answer(
         self,
@@ -377,7 +343,7 @@ class StreamsStep(GroupStep[StreamsGroup]):
         if group.shutdown_by is not None:
             status.append(Status(StatusCode.SHUTDOWN_APPLICATION, group.shutdown_by))
         tags = {tag["key"] for tag in metadata["client_tags"]}
-        missing = [tag for tag in rack_aware_tags(self.broker, self.group_id) if tag not in tags]
+        missing = [tag for tag in self._rack_aware_tags() if tag not in tags]
         if missing and self.broker.release.version_of(request) >= _FIRST_VERSION_WITH_MISSING_TAGS:
             status.append(Status(StatusCode.MISSING_CLIENT_TAGS, ", ".join(missing)))
         is_known = self.group_id in self.partition.groups
@@ -385,10 +351,10 @@ class StreamsStep(GroupStep[StreamsGroup]):
             Error.NONE,
             request.member_id,
             new_tasks.epoch,
-            heartbeat_interval_ms(self.broker, self.group_id),
+            self._setting("streams.heartbeat.interval.ms"),
             status=tuple(status),
-            task_offset_interval_ms=task_offset_interval_ms(self.broker, self.group_id),
-            acceptable_recovery_lag=acceptable_recovery_lag(self.broker, self.group_id),
+            task_offset_interval_ms=self._setting("streams.task.offset.interval.ms"),
+            acceptable_recovery_lag=self._setting("streams.acceptable.recovery.lag"),
             endpoint_information_epoch=group.endpoint_epoch if is_known else 0,
             partitions_by_user_endpoint=endpoints,
             **{f"{kind}_tasks": tasks_by_subtopology(new_tasks.assigned[kind]) for kind in KINDS if shows},
@@ -407,37 +373,19 @@ class StreamsStep(GroupStep[StreamsGroup]):
 
     # Records
 
-    def write(self, then_undo: Callable[[], None] | None = None) -> Error:
-        """Append the records and apply them. If the append fails, now or later, the group is what it was.
+    def group_until_now(self) -> Any:
+        """The group before the step, which may have been a classic group; None: there was none."""
+        return self.partition.groups.get(self.group_id) if self._is_new else super().group_until_now()
 
-        then_undo: called after that.
-        """
+    def finish(self, written: list[WrittenRecord]) -> None:
+        """The records are written: apply them. What the group replaced ends."""
         group = self.group
         assert group is not None
-        classic = self.partition.groups.get(self.group_id) if self._is_new else None
-
-        put_classic_back: Callable[[], None] | None = None
-
-        def undo() -> None:
-            self.undo_finished()
-            if put_classic_back is not None:
-                put_classic_back()
-            if then_undo is not None:
-                then_undo()
-
-        error = Error.NONE
-        written: list[WrittenRecord] = []
-        if self.records:
-            before = classic if self._is_new else self.before()
-            error, written = self.broker.append(self.group_id, self.records, undo=undo, before=before)
-        if error is not Error.NONE:
-            if then_undo is not None:
-                then_undo()
-            return self.broker.release.group_append_errors.get(error, error)
         if self._is_new:
             group.shutdown_by, group.endpoint_epoch = None, 0
+            classic = self.partition.groups.get(self.group_id)
             if classic is not None:
-                put_classic_back = self.broker.remove_group(classic)
+                self._put_classic_back = self.broker.remove_group(classic)
             self.partition.groups[self.group_id] = group
         elif self.configured is not None:
             group.configured, group.refreshes_metadata = self.configured, False
@@ -445,7 +393,12 @@ class StreamsStep(GroupStep[StreamsGroup]):
         for record, in_log in zip(self.records, written, strict=True):
             if record.key_type != KeyType.GROUP_METADATA:
                 group.apply(in_log.record_offset, record)
-        return Error.NONE
+
+    def undo_finished(self) -> None:
+        """Take back the step after ``finish``: the append has failed later."""
+        super().undo_finished()
+        if self._put_classic_back is not None:
+            self._put_classic_back()
 
     @classmethod
     def load(cls, broker: Broker, group_id: str, replayed: Any, records: Iterable[WrittenRecord]) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from groupcoord_spark.assignors.comparison import MemberChange, OwnerChange, compare_assignments
 from groupcoord_spark.assignors.membership import NO_GENERATION, Assignment, Assignor, Member, Topic, TopicPartition, Topics
-from groupcoord_spark.assignors.quality import Balance, balance_of, quality_of
+from groupcoord_spark.assignors.quality import balance_of, quality_of
 from groupcoord_spark.assignors.range import range_assignment, server_range_assignment
 from groupcoord_spark.assignors.rebalances import rebalances_until_stable
 from groupcoord_spark.assignors.roundrobin import roundrobin_assignment
@@ -33,7 +33,6 @@ __all__ = [
     "SERVER_ASSIGNORS",
     "Assignment",
     "Assignor",
-    "Balance",
     "Member",
     "MemberChange",
     "OwnerChange",

@@ -1,7 +1,7 @@
 """A simulated group coordinator for classic, consumer, share and streams groups, with simulated time.
 
 The same requests at the same times get the answers that a broker of the chosen release gives, in the same order, and write the same
-records to ``__consumer_offsets``. ``Simulator`` takes one request after the other; ``simulate`` turns a list of events into a timeline.
+records to ``__consumer_offsets``. ``Simulator`` takes one request after the other, and reports what each event does.
 There are no threads, no network and no system clock: the same input always gives the same output.
 """
 
@@ -24,7 +24,7 @@ from groupcoord_spark.simulator.groups.states import State
 from groupcoord_spark.simulator.messages.calls import Call
 from groupcoord_spark.simulator.messages.errors import Error
 from groupcoord_spark.simulator.messages.written_records import WrittenRecord
-from groupcoord_spark.simulator.simulator import Event, Simulator, TimelineEntry, simulate
+from groupcoord_spark.simulator.simulator import Simulator, TimelineEntry
 
 __all__ = [
     "Action",
@@ -36,7 +36,6 @@ __all__ = [
     "CreateTopic",
     "DeleteTopic",
     "Error",
-    "Event",
     "FailAppends",
     "LoadPartition",
     "LosePartition",
@@ -50,5 +49,4 @@ __all__ = [
     "WrittenRecord",
     "read_settings",
     "release_for",
-    "simulate",
 ]

@@ -1,8 +1,8 @@
 """The simulated broker: takes requests and actions in the order of their time, gives answers, records and a timeline."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 from groupcoord_spark.errors import UsageError
 from groupcoord_spark.simulator.broker import actions
@@ -17,7 +17,7 @@ from groupcoord_spark.simulator.handlers.classic.heartbeat import heartbeat
 from groupcoord_spark.simulator.handlers.classic.join import join_group
 from groupcoord_spark.simulator.handlers.classic.leave import leave_group
 from groupcoord_spark.simulator.handlers.classic.sync import sync_group
-from groupcoord_spark.simulator.handlers.commit import offset_commit, txn_offset_commit
+from groupcoord_spark.simulator.handlers.commit import offset_commit
 from groupcoord_spark.simulator.handlers.consumer.consumer_heartbeat import consumer_group_heartbeat
 from groupcoord_spark.simulator.handlers.deletion import clean_up, delete_groups, delete_topic, offset_delete
 from groupcoord_spark.simulator.handlers.describe import (
@@ -47,7 +47,7 @@ _HANDLERS: dict[type, Callable[[Broker, Call, Any], None]] = {
     requests.Heartbeat: heartbeat,
     requests.LeaveGroup: leave_group,
     requests.OffsetCommit: offset_commit,
-    requests.TxnOffsetCommit: txn_offset_commit,
+    requests.TxnOffsetCommit: offset_commit,
     requests.OffsetFetch: offset_fetch,
     requests.AddOffsetsToTxn: add_offsets_to_txn,
     requests.EndTxn: end_txn,
@@ -86,13 +86,6 @@ class TimelineEntry:
     records: tuple[WrittenRecord, ...]
     state: str | None
     generation: int | None
-
-
-class Event(NamedTuple):
-    """A request or an action, and the time at which it reaches the broker."""
-
-    at_ms: int
-    what: requests.Request | actions.Action
 
 
 class Simulator:
@@ -268,33 +261,3 @@ class Simulator:
             )
         broker.answered_calls.clear()
         broker.written_records.clear()
-
-
-def simulate(
-    events: Iterable[Event],
-    *,
-    release: Release | None = None,
-    settings: Settings | None = None,
-    start_ms: int = 0,
-    until_ms: int | None = None,
-    new_member_id: MemberIds | None = None,
-) -> Iterator[TimelineEntry]:
-    """The timeline of the events: one entry for each event and for each timer that changed something, in the order of time.
-
-    Args:
-        events: in the order of their time. An event is taken after the entries of the event before it were yielded, so a generator can
-            make the next event from the answers so far.
-        until_ms: let time pass until then after the last event; None: stop with the last event.
-    """
-    entries: list[TimelineEntry] = []
-    simulator = Simulator(release, settings, start_ms=start_ms, new_member_id=new_member_id, on_entry=entries.append)
-    for at_ms, what in events:
-        if isinstance(what, requests.Request):
-            simulator.send(what, at_ms)
-        else:
-            simulator.act(what, at_ms)
-        yield from entries
-        entries.clear()
-    if until_ms is not None:
-        simulator.advance_to(until_ms)
-        yield from entries

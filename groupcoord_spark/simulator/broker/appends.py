@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from groupcoord_spark.coordinator.transactions import OffsetKey, StoredOffset
@@ -17,37 +18,33 @@ NO_VIEW: Final = object()
 """In place of a group as readers see it: the append changes no group."""
 
 
+@dataclass(slots=True, eq=False)
 class Waiter:
     """Somebody who waits for an append. ``end`` is called once: with its result, or with REQUEST_TIMED_OUT before there is one."""
 
-    __slots__ = ("end", "end_late", "timer")
-
-    def __init__(self, end: Callable[[Error], None], end_late: Callable[[Error], None]) -> None:
-        self.end = end
-        self.end_late = end_late
-        self.timer: Timer | None = None
-        """Ends the wait after offsets.commit.timeout.ms; None: the append is not going to last as long."""
+    end: Callable[[Error], None]
+    end_late: Callable[[Error], None]
+    timer: Timer | None = None
+    """Ends the wait after offsets.commit.timeout.ms; None: the append is not going to last as long."""
 
 
+@dataclass(slots=True, eq=False)
 class AppendInFlight:
-    """An append whose result is not known to those who wait for it.
+    """An append whose result is not known to those who wait for it. Only the Java coordinator has undos, views and deleted offsets."""
 
-    error: the result. due_ms: when it will be known. undos: what takes back the changes of the records if the append fails, in the order of
-    the changes. views: group id -> the group as readers see it until the result is known; None: they see no group. deleted: offsets that
-    readers still see. Only the Java coordinator has the last three.
-    """
-
-    __slots__ = ("deleted", "due_ms", "error", "group_id", "timer", "undos", "views", "waiters")
-
-    def __init__(self, group_id: str, error: Error, due_ms: int) -> None:
-        self.group_id = group_id
-        self.error = error
-        self.due_ms = due_ms
-        self.timer: Timer | None = None
-        self.undos: list[Callable[[], None]] = []
-        self.views: dict[str, Any] = {}
-        self.deleted: dict[OffsetKey, StoredOffset] = {}
-        self.waiters: list[Waiter] = []
+    group_id: str
+    error: Error
+    """The result."""
+    due_ms: int
+    """When the result will be known."""
+    timer: Timer | None = None
+    undos: list[Callable[[], None]] = field(default_factory=list)
+    """What takes back the changes of the records if the append fails, in the order of the changes."""
+    views: dict[str, Any] = field(default_factory=dict)
+    """Group id -> the group as readers see it until the result is known; None: they see no group."""
+    deleted: dict[OffsetKey, StoredOffset] = field(default_factory=dict)
+    """Offsets that readers still see."""
+    waiters: list[Waiter] = field(default_factory=list)
 
     def finish(self, error: Error) -> None:
         """The result is known: take back the changes if the append has failed, and tell those who wait."""

@@ -1,6 +1,7 @@
 """The state of the simulated broker, which all requests share: clock, settings, log, and offsets partitions with groups and offsets."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, TypeVar
 
@@ -24,42 +25,28 @@ from groupcoord_spark.simulator.messages.written_records import RecordToWrite, W
 G = TypeVar("G", bound=Group)
 
 
+@dataclass(slots=True, eq=False)
 class OffsetsPartition:
     """One partition of ``__consumer_offsets`` that the broker leads, with its groups and their offsets."""
 
-    __slots__ = (
-        "appends_in_flight",
-        "deleted_in_flight",
-        "failing_batch",
-        "groups",
-        "in_flight",
-        "is_loading",
-        "next_record_offset",
-        "number",
-        "offsets",
-        "producers_with_open_transaction",
-        "streams_initial_delays",
-    )
-
-    def __init__(self, number: int, release: Release) -> None:
-        self.number = number
-        self.is_loading = False
-        self.groups: dict[str, Group] = {}
-        self.streams_initial_delays: dict[str, Timer] = {}
-        """Group id -> the timer of a streams group that waits for more members. It runs on even if the group is not written."""
-        self.offsets = OffsetStore(release.semantics)
-        self.appends_in_flight: list[AppendInFlight] = []
-        """Oldest first."""
-        self.failing_batch: AppendInFlight | None = None
-        """The batch of a Java coordinator whose append is going to fail. What is written meanwhile goes into the same batch."""
-        self.in_flight: dict[OffsetKey, StoredOffset] = {}
-        """Commits in flight: their records are being appended. Of two commits of the same key the later one is here."""
-        self.deleted_in_flight: dict[OffsetKey, StoredOffset] = {}
-        """Commits in flight that a deletion has overtaken. It may still be taken back."""
-        self.producers_with_open_transaction: dict[str, set[int]] = {}
-        """Group id -> producer ids whose open transaction has staged offsets of the group, even if all of these offsets were deleted since.
-        Only the rules of Scala brokers ask for it."""
-        self.next_record_offset = 0
+    number: int
+    offsets: OffsetStore
+    is_loading: bool = False
+    next_record_offset: int = 0
+    groups: dict[str, Group] = field(default_factory=dict)
+    streams_initial_delays: dict[str, Timer] = field(default_factory=dict)
+    """Group id -> the timer of a streams group that waits for more members. It runs on even if the group is not written."""
+    appends_in_flight: list[AppendInFlight] = field(default_factory=list)
+    """Oldest first."""
+    failing_batch: AppendInFlight | None = None
+    """The batch of a Java coordinator whose append is going to fail. What is written meanwhile goes into the same batch."""
+    in_flight: dict[OffsetKey, StoredOffset] = field(default_factory=dict)
+    """Commits in flight: their records are being appended. Of two commits of the same key the later one is here."""
+    deleted_in_flight: dict[OffsetKey, StoredOffset] = field(default_factory=dict)
+    """Commits in flight that a deletion has overtaken. It may still be taken back."""
+    producers_with_open_transaction: dict[str, set[int]] = field(default_factory=dict)
+    """Group id -> producer ids whose open transaction has staged offsets of the group, even if all of these offsets were deleted since.
+    Only the rules of Scala brokers ask for it."""
 
     def pending_partitions(self, group_id: str) -> list[tuple[str, int]]:
         """(topic, partition) of the group's pending offsets."""
@@ -126,7 +113,14 @@ class Broker:
 
     def lead_all_partitions(self) -> None:
         """Become leader of all offsets partitions, which are empty."""
-        self.partitions = {number: OffsetsPartition(number, self.release) for number in range(self.settings.offsets_topic_num_partitions)}
+        self.partitions = {}
+        for number in range(self.settings.offsets_topic_num_partitions):
+            self.lead_partition(number)
+
+    def lead_partition(self, number: int) -> OffsetsPartition:
+        """Become leader of an offsets partition, which is empty."""
+        partition = self.partitions[number] = OffsetsPartition(number, OffsetStore(self.release.semantics))
+        return partition
 
     # Groups
 

@@ -46,15 +46,7 @@ def group_record(group: ClassicGroup, release: Release) -> RecordToWrite:
 
 def new_group_record(group: ClassicGroup, release: Release) -> RecordToWrite:
     """The record of a group that was just created: no members, generation 0, no protocol type."""
-    value = {
-        "protocol_type": "",
-        "generation": 0,
-        "protocol": None,
-        "leader": None,
-        "current_state_timestamp_ms": NO_TIMESTAMP if group.state_timestamp_ms is None else group.state_timestamp_ms,
-        "members": [],
-    }
-    return RecordToWrite(KeyType.GROUP_METADATA, {"group_id": group.group_id}, release.group_value_version, value)
+    return group_record(ClassicGroup(group.group_id, group.state_timestamp_ms, like_java=group.like_java), release)
 
 
 def offset_record(

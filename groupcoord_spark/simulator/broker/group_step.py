@@ -24,13 +24,16 @@ RETRY_MS: Final = 500
 REFRESH_MS: Final = 300_000
 """How long a group trusts what it knows of its topics."""
 
+_CHANGEABLE: Final = ("replayed", "metadata_hash", "metadata_deadline_ms", "refreshes_metadata", "assignment_timestamp_ms")
+
 M = TypeVar("M", bound=ModernGroup)
 
 
 class GroupStep(Generic[M]):
     """The records of one request or timer, and the group to which they are applied; None: there is no group yet.
 
-    Every kind of group has a subclass. kind: the class of its groups. changeable: the attributes of the group that records change.
+    Every kind of group has a subclass. kind: the class of its groups. changeable: the attributes of the group that records change, beside
+    those of every group.
     """
 
     kind: ClassVar[type[ModernGroup]]
@@ -47,7 +50,7 @@ class GroupStep(Generic[M]):
 
     def copied(self, group: M | None) -> Mapping[str, Any]:
         """A copy of what records change in the group, for the case that the append fails; empty: there is no group."""
-        return {} if group is None else {name: copy.deepcopy(getattr(group, name)) for name in self.changeable}
+        return {} if group is None else {name: copy.deepcopy(getattr(group, name)) for name in (*_CHANGEABLE, *self.changeable)}
 
     def add(self, record: RecordToWrite) -> None:
         """Apply a record to the group, and keep it for the append."""

@@ -4,6 +4,7 @@ Kafka: ``GroupCoordinator.prepareRebalance``, ``onCompleteJoin``, ``InitialDelay
 in 4.x the timers of ``GroupMetadataManager``.
 """
 
+from collections.abc import Iterable
 from functools import partial
 
 from groupcoord_spark.simulator.broker.broker import Broker
@@ -70,9 +71,19 @@ def answer_waiting_syncs(broker: Broker, group: ClassicGroup, error: Error = Err
         restart_session(broker, group, member)
 
 
-def members_for_leader(group: ClassicGroup) -> tuple[JoinedMember, ...]:
-    """All members in map order, with their metadata for the elected protocol."""
-    return tuple(JoinedMember(member.member_id, member.group_instance_id, member.metadata_for(group.protocol)) for member in group.members)
+def joined(group: ClassicGroup, member: Member, leader: str | None, *, is_leader: bool, skips_assignment: bool = False) -> JoinGroupAnswer:
+    """The answer to a member of the current generation. The leader gets all members, with their metadata for the elected protocol."""
+    members: Iterable[Member] = group.members if is_leader else ()
+    return JoinGroupAnswer(
+        Error.NONE,
+        member.member_id,
+        group.generation,
+        group.protocol_type,
+        group.protocol,
+        leader or "",
+        skips_assignment,
+        tuple(JoinedMember(other.member_id, other.group_instance_id, other.metadata_for(group.protocol)) for other in members),
+    )
 
 
 # Sessions
@@ -173,23 +184,10 @@ def _end_join_phase(broker: Broker, group: ClassicGroup) -> None:
         # The broker only logs a failure of this append. The next record of the group has the full state again.
         broker.append(group.group_id, [group_record(group, broker.release)])
         return
-    members = members_for_leader(group)
     for member in group.members:
         call = group.take_awaiting_join(member)
         if call is not None:
-            is_leader = member.member_id == group.leader
-            broker.answer(
-                call,
-                JoinGroupAnswer(
-                    Error.NONE,
-                    member.member_id,
-                    group.generation,
-                    group.protocol_type,
-                    group.protocol,
-                    group.leader or "",
-                    members=members if is_leader else (),
-                ),
-            )
+            broker.answer(call, joined(group, member, group.leader, is_leader=member.member_id == group.leader))
         restart_session(broker, group, member)
         member.is_new = False
     if broker.release.has_sync_timer:

@@ -32,14 +32,15 @@ class Consumer(OffsetsClient):
         for kind in (requests.FindCoordinator, self._first_request, requests.OffsetFetch, requests.OffsetCommit):
             own, of_broker = self._own_versions[kind], self._broker_versions.get(kind)
             if of_broker is None:
-                self._notify_application(f"UnsupportedVersionException: the broker does not know {kind.__name__}")
-                self.phase = Phase.CLOSED
-                return
-            if max(own.oldest, of_broker.oldest) > min(own.newest, of_broker.newest):
+                problem = f"the broker does not know {kind.__name__}"
+            elif max(own.oldest, of_broker.oldest) > min(own.newest, of_broker.newest):
                 spans = f"the client knows versions {own.oldest} to {own.newest}, the broker {of_broker.oldest} to {of_broker.newest}"
-                self._notify_application(f"UnsupportedVersionException: {kind.__name__}, {spans}")
-                self.phase = Phase.CLOSED
-                return
+                problem = f"{kind.__name__}, {spans}"
+            else:
+                continue
+            self._notify_application(f"UnsupportedVersionException: {problem}")
+            self.phase = Phase.CLOSED
+            return
         self._refresh_topics()
         self._needs_rejoin = False
         if self.settings.enable_auto_commit:
@@ -116,7 +117,6 @@ class Consumer(OffsetsClient):
             group_instance_id=self.settings.group_instance_id,
             protocols=tuple((name, self._subscription(name)) for name in self.settings.partition_assignment_strategy),
             client_id=self.settings.client_id,
-            version=self._version(requests.JoinGroup),
         )
         self._send(request, lambda answer: self._on_join(answer) if attempt == self._join_attempt else None)
 
@@ -187,7 +187,6 @@ class Consumer(OffsetsClient):
             protocol_type="consumer",
             protocol=self._protocol,
             assignments=assignments,
-            version=self._version(requests.SyncGroup),
         )
         self._send(request, lambda answer: self._on_sync(answer) if attempt == self._join_attempt else None)
 
@@ -288,7 +287,7 @@ class Consumer(OffsetsClient):
 
     def _send_leave_group(self) -> None:
         leaving = requests.Leaving(self.member_id, self.settings.group_instance_id)
-        self._send(requests.LeaveGroup(self._group_id, (leaving,), version=self._version(requests.LeaveGroup)), lambda answer: None)
+        self._send(requests.LeaveGroup(self._group_id, (leaving,)), lambda answer: None)
 
     def _poll_expired(self) -> None:
         if not self._is_busy or self.phase is Phase.CLOSED:
@@ -316,9 +315,7 @@ class Consumer(OffsetsClient):
     def _send_heartbeat(self, heartbeat_epoch: int) -> None:
         if heartbeat_epoch != self._heartbeat_epoch:
             return
-        request = requests.Heartbeat(
-            self._group_id, self.generation, self.member_id, self.settings.group_instance_id, version=self._version(requests.Heartbeat)
-        )
+        request = requests.Heartbeat(self._group_id, self.generation, self.member_id, self.settings.group_instance_id)
         self._send(request, lambda answer: self._on_heartbeat_answer(answer, heartbeat_epoch))
         self._schedule(self.settings.heartbeat_interval_ms, lambda: self._send_heartbeat(heartbeat_epoch))
 

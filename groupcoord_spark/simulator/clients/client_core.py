@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from enum import Enum, auto
 from typing import Any, Final, Protocol
 
@@ -148,16 +149,19 @@ class ClientCore:
             else:
                 self._schedule(self.settings.retry_backoff_ms, lambda: self._find_coordinator(then))
 
-        self._send(FindCoordinator((self._group_id,), version=self._version(FindCoordinator)), on_answer)
+        self._send(FindCoordinator((self._group_id,)), on_answer)
 
     def _find_coordinator_after_backoff(self, then: Callable[[], None]) -> None:
         self._schedule(self.settings.retry_backoff_ms, lambda: self._find_coordinator(then))
 
     def _send(self, request: Request, then: Callable[[Any], None], *, loses_answer: bool = False) -> None:
-        """Send a request. If the connection was closed because it was idle, the client looks for the coordinator first.
+        """Send a request, in the newest version that both sides know unless it names one.
 
+        If the connection was closed because it was idle, the client looks for the coordinator first.
         A connection is idle even while a request waits for its answer: the answer is lost when the connection is closed.
         """
+        if request.version is None:
+            request = replace(request, version=self._version(type(request)))
         idle_ms, now_ms = self.settings.connections_max_idle_ms, self._environment.now_ms
         was_closed = self._last_traffic_ms is not None and now_ms - self._last_traffic_ms >= idle_ms
         self._last_traffic_ms = now_ms

@@ -99,15 +99,13 @@ class OffsetsClient(ClientCore):
                     # Without a committed offset auto.offset.reset decides, and the log of a simulated topic begins at 0.
                     self.positions.setdefault(partition, max(offset, 0))
 
-        version = self._version(OffsetFetch)
         # Since 2.5 consumers wait for the end of transactions that may change their offsets (KIP-447).
-        groups = (GroupToFetch(self._group_id, by_topic(requested)),)
-        self._send(OffsetFetch(groups, version >= FIRST_VERSION_WITH_REQUIRE_STABLE, version=version), on_answer)
+        waits = self._version(OffsetFetch) >= FIRST_VERSION_WITH_REQUIRE_STABLE
+        self._send(OffsetFetch((GroupToFetch(self._group_id, by_topic(requested)),), waits), on_answer)
 
     def _commit_request(self, offsets: Mapping[TopicPartition, int]) -> OffsetCommit:
         to_commit = tuple(OffsetToCommit(topic, number, offset) for (topic, number), offset in offsets.items())
-        version = self._version(OffsetCommit)
-        return OffsetCommit(self._group_id, to_commit, self.generation, self.member_id, self.settings.group_instance_id, version=version)
+        return OffsetCommit(self._group_id, to_commit, self.generation, self.member_id, self.settings.group_instance_id)
 
     def _commit_ignoring_errors(self, then: Callable[[], None]) -> None:
         """Commit the positions before a rebalance or before close(), and call ``then`` whether the commit succeeds or fails."""

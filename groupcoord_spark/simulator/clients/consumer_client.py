@@ -76,7 +76,6 @@ class NewProtocolConsumer(Consumer):
             settings.group_remote_assignor if joins else None,
             partitions,
             settings.client_id,
-            version=self._version(ConsumerGroupHeartbeat),
         )
         self._send(request, lambda answer: self._on_new_heartbeat(answer, sequence))
 
@@ -168,13 +167,9 @@ class NewProtocolConsumer(Consumer):
 
     def _send_leave(self, epoch: int) -> None:
         if self.member_id:
+            settings = self.settings
             request = ConsumerGroupHeartbeat(
-                self._group_id,
-                self.member_id,
-                epoch,
-                self.settings.group_instance_id,
-                client_id=self.settings.client_id,
-                version=self._version(ConsumerGroupHeartbeat),
+                self._group_id, self.member_id, epoch, settings.group_instance_id, client_id=settings.client_id
             )
             self._send(request, lambda answer: None)
 

@@ -1,6 +1,7 @@
 """A classic group: its state, its members and what follows from them (Kafka: ``GroupMetadata``, ``ClassicGroup``)."""
 
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
 from typing import ClassVar
 
 from groupcoord_spark.coordinator.expiration import GroupFacts
@@ -25,64 +26,44 @@ class InternalError(GroupcoordError):
     """Raised when the coordinator would throw IllegalStateException: for a transition that is not valid, or a vote without candidates."""
 
 
+@dataclass(slots=True, eq=False)
 class ClassicGroup(Group):
     """The state of one classic group, with its timers and waiting requests. The rules of its rebalances are in rebalance.py."""
 
-    __slots__ = (
-        "_like_java",
-        "created_by",
-        "generation",
-        "group_id",
-        "in_initial_delay",
-        "join_timer",
-        "leader",
-        "members",
-        "new_member_in_delay",
-        "pending_members",
-        "pending_sync",
-        "previous_state",
-        "protocol",
-        "protocol_type",
-        "state",
-        "state_timestamp_ms",
-        "static_members",
-        "subscribed_topics",
-        "supporters",
-        "sync_timer",
-        "waiting_joins",
-    )
+    group_id: str
+    state_timestamp_ms: int | None
+    like_java: bool
+    """Whether the maps of the group iterate as those of Java, else as those of Scala."""
+    members: BrokerMap[Member] = field(init=False)
+    created_by: Call | None = None
+    """The commit that has created the group."""
+    state: State = State.EMPTY
+    previous_state: State | None = None
+    protocol_type: str | None = None
+    protocol: str | None = None
+    generation: int = 0
+    leader: str | None = None
+    static_members: dict[str, str] = field(default_factory=dict)
+    """Group instance id -> member id."""
+    pending_members: dict[str, Timer] = field(default_factory=dict)
+    """Member id of a MEMBER_ID_REQUIRED answer -> timer after which the id is forgotten (KIP-394)."""
+    pending_sync: set[str] = field(default_factory=set)
+    """Member ids from which the sync timer expects a SyncGroup. The old id of a replaced static member stays in the set."""
+    new_member_in_delay: bool = False
+    """A new member joined during the current initial delay, which is extended for it."""
+    in_initial_delay: bool = False
+    supporters: dict[str, int] = field(default_factory=dict)
+    """Protocol -> number of members that list the protocol."""
+    subscribed_topics: frozenset[str] | None = None
+    """Topics that the members of a "consumer" group subscribed to in the last join phase; None: not known."""
+    waiting_joins: int = 0
+    join_timer: Timer | None = None
+    sync_timer: Timer | None = None
 
     group_type: ClassVar[str] = "classic"
 
-    def __init__(self, group_id: str, now_ms: int, *, like_java: bool) -> None:
-        self._like_java = like_java
-        self.group_id = group_id
-        self.created_by: Call | None = None
-        """The commit that has created the group."""
-        self.state = State.EMPTY
-        self.previous_state: State | None = None
-        self.state_timestamp_ms: int | None = now_ms
-        self.protocol_type: str | None = None
-        self.protocol: str | None = None
-        self.generation = 0
-        self.leader: str | None = None
-        self.members: BrokerMap[Member] = BrokerMap(like_java)
-        self.static_members: dict[str, str] = {}
-        """Group instance id -> member id."""
-        self.pending_members: dict[str, Timer] = {}
-        """Member id of a MEMBER_ID_REQUIRED answer -> timer after which the id is forgotten (KIP-394)."""
-        self.pending_sync: set[str] = set()
-        """Member ids from which the sync timer expects a SyncGroup. The old id of a replaced static member stays in the set."""
-        self.new_member_in_delay = False
-        """A new member joined during the current initial delay, which is extended for it."""
-        self.in_initial_delay = False
-        self.supporters: dict[str, int] = {}
-        """Protocol -> number of members that list the protocol."""
-        self.subscribed_topics: frozenset[str] | None = None
-        """Topics that the members of a "consumer" group subscribed to in the last join phase; None: not known."""
-        self.waiting_joins = 0
-        self.join_timer: Timer | None = None
-        self.sync_timer: Timer | None = None
+    def __post_init__(self) -> None:
+        self.members = BrokerMap(self.like_java)
 
     def transition_to(self, state: State, now_ms: int) -> None:
         """Change the state and its timestamp. Raises InternalError if the transition is not valid."""
@@ -263,7 +244,7 @@ class ClassicGroup(Group):
             votes[vote] = votes.get(vote, 0) + 1
         if len(votes) == 1:
             return next(iter(votes))
-        return max(in_vote_order(votes, self._like_java), key=lambda name: votes[name])
+        return max(in_vote_order(votes, self.like_java), key=lambda name: votes[name])
 
     def start_generation(self, now_ms: int) -> None:
         """Begin the next generation: CompletingRebalance with the elected protocol, or Empty if there are no members."""

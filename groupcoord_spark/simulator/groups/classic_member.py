@@ -39,14 +39,8 @@ class Member:
 
     def metadata_for(self, protocol: str | None) -> bytes:
         """The member's metadata for one protocol; empty bytes if the member does not list the protocol."""
-        for name, metadata in self.protocols:
-            if name == protocol:
-                return metadata
-        return b""
+        return next((metadata for name, metadata in self.protocols if name == protocol), b"")
 
     def vote(self, candidates: frozenset[str]) -> str | None:
         """The first protocol of the member's list that is a candidate; None if no candidate is in the list."""
-        for name, _ in self.protocols:
-            if name in candidates:
-                return name
-        return None
+        return next((name for name, _ in self.protocols if name in candidates), None)

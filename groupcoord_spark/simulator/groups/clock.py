@@ -2,6 +2,7 @@
 
 import heapq
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from enum import Enum
 
 
@@ -22,37 +23,36 @@ class TimerKind(Enum):
     CLEANUP = "offsets retention check"
 
 
+@dataclass(slots=True, eq=False)
 class Timer:
     """A timer. ``fire`` returns False if it changed nothing, because the deadline behind the timer has moved."""
 
-    __slots__ = ("due_ms", "fire", "group_id", "is_cancelled", "is_fired", "kind", "member_id")
-
-    def __init__(self, kind: TimerKind, due_ms: int, group_id: str, member_id: str, fire: Callable[[], bool]) -> None:
-        self.kind = kind
-        self.due_ms = due_ms
-        self.group_id = group_id
-        self.member_id = member_id
-        self.fire = fire
-        self.is_cancelled = False
-        self.is_fired = False
+    kind: TimerKind
+    due_ms: int
+    group_id: str
+    member_id: str
+    fire: Callable[[], bool]
+    is_cancelled: bool = False
+    is_fired: bool = False
 
 
+@dataclass(slots=True, eq=False)
 class Clock:
     """The simulated time in milliseconds since the epoch, and the timers that have not fired."""
 
-    __slots__ = ("_queue", "_sequence", "now_ms")
-
-    def __init__(self, now_ms: int) -> None:
-        self.now_ms = now_ms
-        self._queue: list[tuple[int, int, Timer]] = []
-        self._sequence = 0
+    now_ms: int
+    _queue: list[tuple[int, int, Timer]] = field(default_factory=list)
+    _sequence: int = 0
 
     def start(self, kind: TimerKind, delay_ms: int, group_id: str, member_id: str, fire: Callable[[], bool]) -> Timer:
         """Start a timer that is due in ``delay_ms`` milliseconds; with zero or less it is due now, and fires after the current event."""
         timer = Timer(kind, self.now_ms + max(delay_ms, 0), group_id, member_id, fire)
+        self._enqueue(timer)
+        return timer
+
+    def _enqueue(self, timer: Timer) -> None:
         self._sequence += 1
         heapq.heappush(self._queue, (timer.due_ms, self._sequence, timer))
-        return timer
 
     def revive(self, timer: Timer) -> None:
         """Let a cancelled timer run again. If its time has passed, it is due now."""
@@ -60,8 +60,7 @@ class Clock:
         if any(queued is timer for _, _, queued in self._queue):
             return
         timer.due_ms = max(timer.due_ms, self.now_ms)
-        self._sequence += 1
-        heapq.heappush(self._queue, (timer.due_ms, self._sequence, timer))
+        self._enqueue(timer)
 
     def timers(self) -> list[Timer]:
         """The timers that have not fired, in the order of their due times."""

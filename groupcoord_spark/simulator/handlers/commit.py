@@ -24,29 +24,13 @@ from groupcoord_spark.simulator.messages.requests import OffsetCommit, OffsetToC
 from groupcoord_spark.simulator.messages.written_records import RecordToWrite, WrittenRecord
 
 
-def offset_commit(broker: Broker, call: Call, request: OffsetCommit) -> None:
-    """Store the offsets of one request, and answer with one error for each partition."""
+def offset_commit(broker: Broker, call: Call, request: OffsetCommit | TxnOffsetCommit) -> None:
+    """Store the offsets of one request, or stage them until its transaction ends. Answers with one error for each partition."""
     errors, existing = _unknown_partitions(broker, request.offsets)
     if existing:
         error = coordinator_error(broker, request, request.group_id)
         if error is Error.NONE:
             error = _check_commit(broker, call, request)
-        if error is Error.NONE:
-            _store(broker, call, request, errors, existing)
-            return
-        errors |= {(offset.topic, offset.partition): error for offset in existing}
-    broker.answer(call, OffsetCommitAnswer(errors))
-
-
-def txn_offset_commit(broker: Broker, call: Call, request: TxnOffsetCommit) -> None:
-    """Stage the offsets of one request until the transaction of the producer ends, and answer with one error for each partition."""
-    errors, existing = _unknown_partitions(broker, request.offsets)
-    if existing:
-        error = coordinator_error(broker, request, request.group_id)
-        if error is Error.NONE:
-            error = _check_transactional_commit(broker, call, request)
-        if error is Error.NONE and broker.settings.has_old_message_format(broker.release.semantics.release):
-            error = Error.UNSUPPORTED_FOR_MESSAGE_FORMAT
         if error is Error.NONE:
             _store(broker, call, request, errors, existing)
             return
@@ -70,37 +54,31 @@ def _unknown_partitions(broker: Broker, offsets: Sequence[OffsetToCommit]) -> tu
     return errors, existing
 
 
-def _check_commit(broker: Broker, call: Call, request: OffsetCommit) -> Error:
+def _check_commit(broker: Broker, call: Call, request: OffsetCommit | TxnOffsetCommit) -> Error:
     group = broker.group(request.group_id or "")
+    is_transactional = isinstance(request, TxnOffsetCommit)
     if group is None:
-        if request.generation < 0:
-            broker.create_group(request.group_id or "").created_by = call
+        if request.generation >= 0 and not (is_transactional and broker.release.txn_commit_creates_group):
+            return Error.GROUP_ID_NOT_FOUND if _tells_group_errors(broker, request) else Error.ILLEGAL_GENERATION
+        group = created = broker.create_group(request.group_id or "")
+        created.created_by = call
+        if not is_transactional:
             return Error.NONE
-        since = broker.release.group_not_found_since
-        version = broker.release.version_of(request)
-        return Error.GROUP_ID_NOT_FOUND if since is not None and version >= since else Error.ILLEGAL_GENERATION
     error = group.validate_commit(request, _commit_rules(broker, request))
-    if error is Error.NONE and isinstance(group, ClassicGroup) and group.state in (State.STABLE, State.PREPARING_REBALANCE):
+    if error is Error.NONE and is_transactional and broker.settings.has_old_message_format(broker.release.semantics.release):
+        return Error.UNSUPPORTED_FOR_MESSAGE_FORMAT
+    if error is Error.NONE and not is_transactional and isinstance(group, ClassicGroup):
         member = group.members.get(request.member_id)
-        if member is not None:
+        if member is not None and group.state in (State.STABLE, State.PREPARING_REBALANCE):
             restart_session(broker, group, member)
     return error
 
 
-def _check_transactional_commit(broker: Broker, call: Call, request: TxnOffsetCommit) -> Error:
-    group = broker.group(request.group_id or "")
-    if group is None:
-        if request.generation >= 0 and not broker.release.txn_commit_creates_group:
-            return Error.GROUP_ID_NOT_FOUND if _tells_group_errors(broker, request) else Error.ILLEGAL_GENERATION
-        group = broker.create_group(request.group_id or "")
-        group.created_by = call
-    return group.validate_commit(request, _commit_rules(broker, request))
-
-
-def _tells_group_errors(broker: Broker, request: TxnOffsetCommit) -> bool:
-    """Whether the version of the request knows GROUP_ID_NOT_FOUND and STALE_MEMBER_EPOCH."""
-    since = broker.release.txn_commit_tells_since
-    return since is not None and broker.release.version_of(request) >= since
+def _tells_group_errors(broker: Broker, request: OffsetCommit | TxnOffsetCommit) -> bool:
+    """Whether the version of the request has the errors GROUP_ID_NOT_FOUND and STALE_MEMBER_EPOCH."""
+    release = broker.release
+    since = release.group_not_found_since if isinstance(request, OffsetCommit) else release.txn_commit_tells_since
+    return since is not None and release.version_of(request) >= since
 
 
 def _commit_rules(broker: Broker, request: OffsetCommit | TxnOffsetCommit) -> CommitRules:

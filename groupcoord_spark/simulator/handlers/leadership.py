@@ -25,9 +25,7 @@ _STEPS: Final[Mapping[str, type[GroupStep[Any]]]] = {step.kind.group_type: step 
 
 def begin_loading(broker: Broker, number: int) -> None:
     """The broker becomes leader of an offsets partition and starts to load it. Requests for its groups fail until the load is complete."""
-    partition = OffsetsPartition(number, broker.release)
-    partition.is_loading = True
-    broker.partitions[number] = partition
+    broker.lead_partition(number).is_loading = True
 
 
 def load_partition(broker: Broker, number: int, records: Iterable[WrittenRecord]) -> None:
@@ -36,7 +34,7 @@ def load_partition(broker: Broker, number: int, records: Iterable[WrittenRecord]
     The log has no pending member ids, no waiting requests and no rebalances that are not complete: they are lost.
     """
     records = tuple(records)
-    partition = broker.partitions[number] = OffsetsPartition(number, broker.release)
+    partition = broker.lead_partition(number)
     replay = PartitionReplay(broker.release.semantics)
     member_order: dict[str, int] = {}
     for record in records:

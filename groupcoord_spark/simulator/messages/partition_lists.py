@@ -28,7 +28,12 @@ def topic_partitions(listed: Mapping[str, Iterable[int]]) -> Iterable[TopicParti
 
 def partitions_text(partitions: Iterable[TopicPartition]) -> str:
     """The partitions as ``orders:0,1;payments:3``, the form of the describe command; "" without partitions."""
-    return ";".join(f"{topic}:{','.join(map(str, numbers))}" for topic, numbers in by_topic(partitions).items())
+    return listed_text(by_topic(partitions))
+
+
+def listed_text(listed: Mapping[str, Iterable[int]] | None) -> str:
+    """The same of a list by topic."""
+    return ";".join(f"{topic}:{','.join(map(str, numbers))}" for topic, numbers in (listed or {}).items())
 
 
 def offsets_text(offsets: Mapping[TopicPartition, int]) -> str:

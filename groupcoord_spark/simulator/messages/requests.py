@@ -326,6 +326,11 @@ class StreamsGroupHeartbeat(Request):
     client_id: str = ""
     client_host: str = "/127.0.0.1"
 
+    @property
+    def tasks(self) -> dict[str, Tasks | None]:
+        """Kind -> the tasks of that kind that the client says it has; None: it says nothing."""
+        return {"active": self.active_tasks, "standby": self.standby_tasks, "warmup": self.warmup_tasks}
+
 
 @dataclass(frozen=True, slots=True)
 class StreamsGroupDescribe(Request):

@@ -22,16 +22,8 @@ def row_json(row: TimelineRow) -> dict[str, Any]:
     Times are milliseconds since the start of the scenario. Bytes are base64, an error is its name and its code.
     """
     return {
-        "id": row.id,
-        "at_ms": row.at_ms,
-        "kind": row.kind,
-        "who": row.who,
-        "what": row.what,
-        "answer": row.answer,
-        "state_before": row.state_before,
-        "generation_before": row.generation_before,
-        "state": row.state,
-        "generation": row.generation,
+        **{name: getattr(row, name) for name in ("id", "at_ms", "kind", "who", "what", "answer")},
+        **{name: getattr(row, name) for name in ("state_before", "generation_before", "state", "generation")},
         "request": None if row.request is None else _request_json(row.request),
         "response": None if row.response is None or row.request is None else response_json(row.request, row.response),
         "timers": [{"kind": timer.kind.value, "member_id": timer.member_id or None, "due_ms": timer.due_ms} for timer in row.timers],

@@ -7,9 +7,8 @@ from typing import Any, NamedTuple
 
 from groupcoord_spark.simulator.broker.release import Release
 from groupcoord_spark.simulator.broker.settings import property_values
-from groupcoord_spark.simulator.scenario.language import BROKER_SETTINGS, MEMBER_SETTINGS
+from groupcoord_spark.simulator.scenario.language import BROKER_SETTINGS, MEMBER_SETTINGS, shown_setting
 from groupcoord_spark.simulator.scenario.reading import Scenario
-from groupcoord_spark.simulator.scenario.values import SETTING_MS
 
 
 class ExplainedSetting(NamedTuple):
@@ -49,12 +48,4 @@ def _of_members(scenario: Scenario) -> Iterator[ExplainedSetting]:
                 members_by_value.setdefault(value, []).append(name)
         for value, members in members_by_value.items():
             who = "all members" if len(members) == len(scenario.members) > 1 else ", ".join(members)
-            yield ExplainedSetting(who, key.name, _shown(value, is_duration=key.kind is SETTING_MS), key.meaning)
-
-
-def _shown(value: Any, *, is_duration: bool) -> str:
-    if is_duration:
-        return f"{value / 1000:g} s"
-    if isinstance(value, bool):
-        return str(value).lower()
-    return ", ".join(value) if isinstance(value, tuple) else str(value)
+            yield ExplainedSetting(who, key.name, shown_setting(key.kind, value), key.meaning)

@@ -62,10 +62,30 @@ LIST_OF_STEPS: Final = Kind("a list of steps", {"type": "array"}, lambda value: 
 
 def _setting(name: str, kind: Kind, meaning: str) -> Key:
     default = getattr(ClientSettings(), name.replace(".", "_"))
+    return Key(name, kind, meaning, default, "" if default is None else shown_setting(kind, default))
+
+
+def shown_setting(kind: Kind, value: Any) -> str:
+    """The value of a setting as people write it."""
     if kind is SETTING_MS:
-        return Key(name, kind, meaning, default, f"{default / 1000:g} s")
-    words = str(default).lower() if isinstance(default, bool) else ", ".join(default) if isinstance(default, tuple) else default or ""
-    return Key(name, kind, meaning, default, words)
+        return f"{value / 1000:g} s"
+    if isinstance(value, bool):
+        return str(value).lower()
+    return ", ".join(value) if isinstance(value, tuple) else str(value)
+
+
+def _of_members(kind: str, members: str, size: str = "") -> tuple[Key, ...]:
+    """The settings that the broker has for consumer, share and streams groups alike."""
+    return (
+        Key(f"group.{kind}.session.timeout.ms", INT_FROM_1, f"The session timeout of {members}."),
+        Key(f"group.{kind}.heartbeat.interval.ms", INT_FROM_1, f"The time between two heartbeats of {members}."),
+        Key(f"group.{kind}.max.size", INT_FROM_1, f"The largest number of members of a {kind} group{size}."),
+        Key(
+            f"group.{kind}.assignment.interval.ms",
+            INT,
+            f"The time between two target assignments of a {kind} group (since 4.3: 1000, before: 0).",
+        ),
+    )
 
 
 MEMBER_SETTINGS: Final = (
@@ -116,14 +136,7 @@ BROKER_SETTINGS: Final = (
         TEXT,
         "The format of the log in brokers before 3.0. A format before 0.11 has no transactions.",
     ),
-    Key("group.consumer.session.timeout.ms", INT_FROM_1, "The session timeout of members of the new protocol."),
-    Key("group.consumer.heartbeat.interval.ms", INT_FROM_1, "The time between two heartbeats of members of the new protocol."),
-    Key("group.consumer.max.size", INT_FROM_1, "The largest number of members of a consumer group."),
-    Key(
-        "group.consumer.assignment.interval.ms",
-        INT,
-        "The time between two target assignments of a consumer group (since 4.3: 1000, before: 0).",
-    ),
+    *_of_members("consumer", "members of the new protocol"),
     Key("group.consumer.regex.refresh.interval.ms", INT_FROM_1, "The time after which regular expressions are resolved again."),
     Key(
         MIGRATION_POLICY,
@@ -131,24 +144,10 @@ BROKER_SETTINGS: Final = (
         "Which groups with members may change their protocol.",
         without="bidirectional",
     ),
-    Key("group.share.session.timeout.ms", INT_FROM_1, "The session timeout of members of share groups."),
-    Key("group.share.heartbeat.interval.ms", INT_FROM_1, "The time between two heartbeats of members of share groups."),
-    Key("group.share.max.size", INT_FROM_1, "The largest number of members of a share group (default: 200)."),
-    Key(
-        "group.share.assignment.interval.ms",
-        INT,
-        "The time between two target assignments of a share group (since 4.3: 1000, before: 0).",
-    ),
-    Key("group.streams.session.timeout.ms", INT_FROM_1, "The session timeout of members of streams groups."),
-    Key("group.streams.heartbeat.interval.ms", INT_FROM_1, "The time between two heartbeats of members of streams groups."),
-    Key("group.streams.max.size", INT_FROM_1, "The largest number of members of a streams group."),
+    *_of_members("share", "members of share groups", " (default: 200)"),
+    *_of_members("streams", "members of streams groups"),
     Key("group.streams.num.standby.replicas", INT, "How many standbys each task with state has (default: 0)."),
     Key("group.streams.initial.rebalance.delay.ms", INT, "How long an empty streams group waits for more members (default: 3000)."),
-    Key(
-        "group.streams.assignment.interval.ms",
-        INT,
-        "The time between two target assignments of a streams group (since 4.3: 1000, before: 0).",
-    ),
     Key("offsets.commit.timeout.ms", INT_FROM_1, "How long a request waits for the append of its records."),
     Key("offsets.topic.num.partitions", PARTITION_COUNT, "The number of partitions of `__consumer_offsets`."),
 )

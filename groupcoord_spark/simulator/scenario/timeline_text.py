@@ -11,8 +11,8 @@ from groupcoord_spark.protocol.record_types import KEY_TYPES_OF, KeyType
 from groupcoord_spark.simulator.messages import answers, requests
 from groupcoord_spark.simulator.messages.calls import Call
 from groupcoord_spark.simulator.messages.errors import Error
+from groupcoord_spark.simulator.messages.partition_lists import listed_text
 from groupcoord_spark.simulator.messages.written_records import WrittenRecord
-from groupcoord_spark.simulator.scenario.streams_text import streams_answer_text, streams_request_text
 from groupcoord_spark.wording import counted
 
 Names = Mapping[str, str]
@@ -33,14 +33,14 @@ def request_text(request: requests.Request, names: Names) -> str:
         case requests.ConsumerGroupHeartbeat(member_epoch=epoch, topics=topics, topic_regex=regex, partitions=partitions):
             parts = [{0: "joins", -1: "leaves", -2: "leaves for a while"}.get(epoch, f"epoch {epoch}")]
             parts += [f"subscribes to {','.join(topics)}"] if topics else [f"subscribes to {regex}"] if regex else []
-            parts += [f"owns {_partitions_text(partitions) or 'nothing'}"] if partitions is not None and epoch > 0 else []
+            parts += [f"owns {listed_text(partitions) or 'nothing'}"] if partitions is not None and epoch > 0 else []
             return f"{name} {', '.join(parts)}"
         case requests.ShareGroupHeartbeat(member_id=member_id, member_epoch=epoch, topics=topics):
             parts = [f"{member_id} {'joins' if epoch == 0 else 'leaves' if epoch < 0 else f'epoch {epoch}'}"]
             parts += [f"subscribes to {','.join(topics)}"] if topics else []
             return f"{name} {', '.join(parts)}"
         case requests.StreamsGroupHeartbeat():
-            return f"{name} {streams_request_text(request)}"
+            return f"{name} {_streams_heartbeat_text(request)}"
         case requests.LeaveGroup(members=members):
             return (
                 f"{name} {', '.join(names.get(member.member_id, member.member_id or str(member.group_instance_id)) for member in members)}"
@@ -57,10 +57,10 @@ def request_text(request: requests.Request, names: Names) -> str:
         ):
             return f"{name} producer {producer_id}, {'COMMIT' if committed else 'ABORT'}"
         case requests.OffsetFetch(groups=groups, require_stable=require_stable):
-            requested = [_partitions_text(group.partitions) for group in groups if group.partitions is not None]
+            requested = [listed_text(group.partitions) for group in groups if group.partitions is not None]
             return f"{name} {';'.join(requested)}{' (stable)' if require_stable else ''}".rstrip()
         case requests.OffsetDelete(partitions=partitions):
-            return f"{name} {_partitions_text(partitions)}"
+            return f"{name} {listed_text(partitions)}"
         case _:
             return name
 
@@ -72,16 +72,9 @@ def answer_text(call: Call, names: Names) -> str:
             leader_text = f"leads {len(members)}" if members else f"{names.get(leader, leader)} leads" if leader else "no leader"
             return f"NONE generation {generation}, {protocol}, {leader_text}"
         case answers.ConsumerGroupHeartbeatAnswer(error=Error.NONE, member_epoch=epoch, assignment=of_member):
-            return f"NONE epoch {epoch}" + ("" if of_member is None else f", {_partitions_text(of_member) or 'nothing'}")
-        case answers.StreamsGroupHeartbeatAnswer(error=Error.NONE) | answers.StreamsGroupDescribeAnswer():
-            return streams_answer_text(call.answer)
-        case answers.ConsumerGroupDescribeAnswer(groups=modern_groups) | answers.ShareGroupDescribeAnswer(groups=modern_groups):
-            return " ".join(
-                f"{group.error.name} {group.state} epoch {group.group_epoch}, {group.assignor}, {counted(len(group.members), 'member')}"
-                if group.error is Error.NONE
-                else group.error.name
-                for group in modern_groups
-            )
+            return f"NONE epoch {epoch}" + ("" if of_member is None else f", {listed_text(of_member) or 'nothing'}")
+        case answers.StreamsGroupHeartbeatAnswer(error=Error.NONE):
+            return _streams_answer_text(call.answer)
         case answers.SyncGroupAnswer(error=Error.NONE, assignment=assignment):
             return f"NONE {_assignment_text(assignment)}"
         case answers.OffsetCommitAnswer(errors=errors):
@@ -104,6 +97,8 @@ def answer_text(call: Call, names: Names) -> str:
             return " ".join(member.error.name for member in members)
         case answers.DescribeGroupsAnswer(groups=described):
             return " ".join(f"{group.error.name} {group.state}, {counted(len(group.members), 'member')}" for group in described)
+        case answers.Descriptions(groups=described):
+            return " ".join(map(_description_text, described))
         case answers.ListGroupsAnswer(error=error, groups=listed):
             return f"{error.name} {' '.join(group.group_id for group in listed)}".rstrip()
         case None:
@@ -148,7 +143,7 @@ _SHARE_STATE_PHASES: Final = ("initializing", "initialized", "deleting")
 
 def _share_state_text(value: Mapping[str, Any], phase: str) -> str:
     topics = {topic["topic_name"]: topic.get("partitions", ()) for topic in value[f"{phase}_topics"]}
-    return f"{phase} {_partitions_text(topics) if phase != 'deleting' else ','.join(topics)}"
+    return f"{phase} {listed_text(topics) if phase != 'deleting' else ','.join(topics)}"
 
 
 def record_text(record: WrittenRecord) -> str:
@@ -181,8 +176,35 @@ def _assignment_text(assignment: bytes) -> str:
         decoded = decode_assignment(assignment)
     except DecodeError:
         return f"{len(assignment)} bytes"
-    return "nothing" if decoded is None or not decoded.partitions else _partitions_text(decoded.partitions)
+    return "nothing" if decoded is None or not decoded.partitions else listed_text(decoded.partitions)
 
 
-def _partitions_text(partitions: Mapping[str, Iterable[int]] | None) -> str:
-    return ";".join(f"{topic}:{','.join(map(str, numbers))}" for topic, numbers in (partitions or {}).items())
+def _streams_heartbeat_text(request: requests.StreamsGroupHeartbeat) -> str:
+    """The most important fields of a heartbeat: ``a joins``, ``a epoch 3, has 0_0 0_1, standby 1_0``."""
+    epoch = request.member_epoch
+    parts = [f"{request.member_id} {'joins' if epoch == 0 else 'leaves' if epoch < 0 else f'epoch {epoch}'}"]
+    if epoch > 0 and request.active_tasks is not None:
+        parts += [f"has {_tasks_text(request.active_tasks) or 'nothing'}"]
+        parts += [f"standby {_tasks_text(request.standby_tasks)}"] if request.standby_tasks else []
+    parts += ["shutdown of the application"] if request.shutdown_application else []
+    return ", ".join(parts)
+
+
+def _streams_answer_text(answer: answers.StreamsGroupHeartbeatAnswer) -> str:
+    """The most important fields of an answer: ``NONE epoch 3, 0_0 0_1, ASSIGNMENT_DELAYED``."""
+    parts = [f"NONE epoch {answer.member_epoch}"]
+    parts += [_tasks_text(answer.active_tasks) or "nothing"] if answer.active_tasks is not None else []
+    parts += [f"standby {_tasks_text(answer.standby_tasks)}"] if answer.standby_tasks else []
+    return ", ".join([*parts, *(status.code.name for status in answer.status)])
+
+
+def _description_text(group: Any) -> str:
+    """A consumer, share or streams group in the answer that describes it."""
+    if group.error is not Error.NONE:
+        return str(group.error.name)
+    means = f"topology {group.topology_epoch}" if isinstance(group, answers.DescribedStreamsGroup) else group.assignor
+    return f"NONE {group.state} epoch {group.group_epoch}, {means}, {counted(len(group.members), 'member')}"
+
+
+def _tasks_text(tasks: requests.Tasks | None) -> str:
+    return " ".join(f"{name}_{number}" for name, numbers in sorted((tasks or {}).items()) for number in numbers)

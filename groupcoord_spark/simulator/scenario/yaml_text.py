@@ -38,11 +38,10 @@ class PlacedMapping(dict[Any, Any]):
 
 
 class PlacedList(list[Any]):
-    """A list of the file. line: where it begins. lines: the line of each element."""
+    """A list of the file. lines: the line of each element."""
 
-    __slots__ = ("line", "lines")
+    __slots__ = ("lines",)
 
-    line: int
     lines: list[int]
 
 
@@ -92,7 +91,6 @@ class _Loader(yaml.SafeLoader):
 
     def construct_placed_list(self, node: yaml.SequenceNode) -> PlacedList:
         elements = PlacedList(self.construct_sequence(node, deep=True))
-        elements.line = _line(node)
         elements.lines = [_line(part) for part in node.value]
         return elements
 

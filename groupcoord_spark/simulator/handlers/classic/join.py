@@ -10,7 +10,7 @@ from groupcoord_spark.simulator.broker.coordinator_checks import coordinator_err
 from groupcoord_spark.simulator.broker.coordinator_records import group_record, new_group_record
 from groupcoord_spark.simulator.broker.rebalance import (
     end_join_phase_if_complete,
-    members_for_leader,
+    joined,
     prepare_rebalance,
     refuse_waiting,
     restart_session,
@@ -166,7 +166,7 @@ def _rejoin(broker: Broker, group: ClassicGroup, member: Member, call: Call, req
     is_leader = member.member_id == group.leader
     is_unchanged = member.protocols == request.protocols
     if is_unchanged and (group.state is State.COMPLETING_REBALANCE or (group.state is State.STABLE and not is_leader)):
-        _answer_current_generation(broker, group, call, member, group.leader, is_leader=is_leader)
+        broker.answer(call, joined(group, member, group.leader, is_leader=is_leader))
         return
     _update(broker, group, member, request)
     group.wait_for_join_phase(member, call)
@@ -179,24 +179,6 @@ def _update(broker: Broker, group: ClassicGroup, member: Member, request: JoinGr
     if broker.release.rejoin_updates_timeouts:
         member.rebalance_timeout_ms = _rebalance_timeout_of(request)
         member.session_timeout_ms = request.session_timeout_ms
-
-
-def _answer_current_generation(
-    broker: Broker, group: ClassicGroup, call: Call, member: Member, leader: str | None, *, is_leader: bool, skips_assignment: bool = False
-) -> None:
-    broker.answer(
-        call,
-        JoinGroupAnswer(
-            Error.NONE,
-            member.member_id,
-            group.generation,
-            group.protocol_type,
-            group.protocol,
-            leader or "",
-            skips_assignment,
-            members_for_leader(group) if is_leader else (),
-        ),
-    )
 
 
 # Static members
@@ -275,10 +257,10 @@ def _write_restart(broker: Broker, group: ClassicGroup, call: Call, request: Joi
 def _answer_restart(broker: Broker, group: ClassicGroup, call: Call, request: JoinGroup, member: Member, old_leader: str | None) -> None:
     if _skips_assignment(broker, request):
         is_leader = member.member_id == group.leader
-        _answer_current_generation(broker, group, call, member, group.leader, is_leader=is_leader, skips_assignment=is_leader)
+        broker.answer(call, joined(group, member, group.leader, is_leader=is_leader, skips_assignment=is_leader))
     else:
         # The answer names the old id as leader, so that a restarted leader computes no assignment: a Stable group expects none.
-        _answer_current_generation(broker, group, call, member, old_leader, is_leader=False)
+        broker.answer(call, joined(group, member, old_leader, is_leader=False))
 
 
 def _restart_needs_rebalance(broker: Broker, group: ClassicGroup) -> bool:

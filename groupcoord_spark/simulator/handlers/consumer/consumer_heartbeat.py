@@ -81,15 +81,7 @@ class ConsumerStep(GroupStep[ConsumerGroup]):
     """The records of one request or timer, and the consumer group to which they are applied."""
 
     kind = ConsumerGroup
-    changeable = (
-        "replayed",
-        "metadata_hash",
-        "assignment_timestamp_ms",
-        "refreshes_metadata",
-        "metadata_deadline_ms",
-        "regexes_resolved_at_ms",
-        "regexes_are_old",
-    )
+    changeable = ("regexes_resolved_at_ms", "regexes_are_old")
 
     def __init__(self, broker: Broker, group_id: str) -> None:
         super().__init__(broker, group_id)

@@ -47,15 +47,7 @@ class ShareStep(GroupStep[ShareGroup]):
     """The records of one request or timer, and the share group to which they are applied."""
 
     kind = ShareGroup
-    changeable = (
-        "replayed",
-        "metadata_hash",
-        "metadata_deadline_ms",
-        "refreshes_metadata",
-        "assignment_timestamp_ms",
-        "initializing",
-        "initialized",
-    )
+    changeable = ("initializing", "initialized")
 
     # Requests
 

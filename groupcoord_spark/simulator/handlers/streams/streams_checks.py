@@ -31,11 +31,10 @@ def topics_error(request: StreamsGroupHeartbeat, denied: Denied) -> Error:
 
 def request_error(request: StreamsGroupHeartbeat, *, has_static_members: bool) -> Error:
     """The error for a request that no group would accept. has_static_members: the release knows static members of streams groups."""
-    topology, tasks = request.topology, (request.active_tasks, request.standby_tasks, request.warmup_tasks)
+    topology, tasks = request.topology, request.tasks.values()
     joins = request.member_epoch == 0
-    uses_what_is_not_there = (
-        (not has_static_members and (request.group_instance_id is not None or bool(request.warmup_tasks)))
-        or (topology is not None and any(subtopology.source_topic_regex for subtopology in topology.subtopologies))
+    uses_what_is_not_there = (not has_static_members and (request.group_instance_id is not None or bool(request.warmup_tasks))) or (
+        topology is not None and any(subtopology.source_topic_regex for subtopology in topology.subtopologies)
     )
     is_incomplete = (
         not request.member_id.strip()
@@ -62,11 +61,12 @@ def is_fenced(current: CurrentTasks, request: StreamsGroupHeartbeat) -> bool:
     epoch = request.member_epoch
     if epoch in (0, current.epoch):
         return False
-    lists = {"active": request.active_tasks, "standby": request.standby_tasks, "warmup": request.warmup_tasks}
     return (
         epoch > current.epoch
         or epoch != current.previous_epoch
-        or not all(tasks is not None and _is_part(tasks, tasks_by_subtopology(current.assigned[kind])) for kind, tasks in lists.items())
+        or not all(
+            tasks is not None and _is_part(tasks, tasks_by_subtopology(current.assigned[kind])) for kind, tasks in request.tasks.items()
+        )
     )
 
 
@@ -79,14 +79,16 @@ def has_unknown_tasks(request: StreamsGroupHeartbeat, configured: ConfiguredTopo
     subtopologies = configured.subtopologies or {}
     return any(
         name not in subtopologies or any(not 0 <= number < subtopologies[name].tasks for number in numbers)
-        for tasks in (request.active_tasks, request.standby_tasks, request.warmup_tasks)
+        for tasks in request.tasks.values()
         for name, numbers in (tasks or {}).items()
     )
 
 
 def reported_tasks(request: StreamsGroupHeartbeat) -> Owned | None:
     """The tasks that a client says it has; None: it says nothing."""
-    if request.active_tasks is None or request.standby_tasks is None or request.warmup_tasks is None:
-        return None
-    lists = {"active": request.active_tasks, "standby": request.standby_tasks, "warmup": request.warmup_tasks}
-    return {kind: frozenset(Task(name, number) for name, numbers in tasks.items() for number in numbers) for kind, tasks in lists.items()}
+    reported = {
+        kind: frozenset(Task(name, number) for name, numbers in tasks.items() for number in numbers)
+        for kind, tasks in request.tasks.items()
+        if tasks is not None
+    }
+    return reported if len(reported) == len(request.tasks) else None

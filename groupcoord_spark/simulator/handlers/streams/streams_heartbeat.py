@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any, Final, NamedTuple
 
 from groupcoord_spark.assignors.java_maps import hash_of_text, in_hash_order
-from groupcoord_spark.assignors.sticky_tasks import TaskMember, sticky_tasks
+from groupcoord_spark.assignors.sticky_tasks import Task, TaskMember, sticky_tasks
 from groupcoord_spark.coordinator.groups.streams import StreamsGroup as ReplayedGroup
 from groupcoord_spark.errors import UsageError
 from groupcoord_spark.protocol.record_types import KeyType
@@ -28,6 +28,7 @@ from groupcoord_spark.simulator.groups.streams_topology import (
     configured_topology,
     is_same_topology,
     required_topics,
+    source_subtopologies,
     topology_value,
 )
 from groupcoord_spark.simulator.handlers.streams.streams_checks import (
@@ -37,11 +38,10 @@ from groupcoord_spark.simulator.handlers.streams.streams_checks import (
     request_error,
     topics_error,
 )
-from groupcoord_spark.simulator.handlers.streams.streams_endpoints import endpoint_partitions
 from groupcoord_spark.simulator.messages.answers import Answer, EndpointPartitions, Status, StatusCode, StreamsGroupHeartbeatAnswer
 from groupcoord_spark.simulator.messages.calls import Call
 from groupcoord_spark.simulator.messages.errors import Error, RefusedError, refuse_if
-from groupcoord_spark.simulator.messages.requests import LEFT_FOR_A_WHILE, StreamsGroupHeartbeat
+from groupcoord_spark.simulator.messages.requests import LEFT_FOR_A_WHILE, StreamsGroupHeartbeat, Tasks
 from groupcoord_spark.simulator.messages.written_records import RecordToWrite, WrittenRecord
 
 INTERNAL_TOPICS_MS: Final = 1
@@ -84,10 +84,7 @@ class StreamsStep(GroupStep[StreamsGroup]):
     """The records of one request or timer. The group changes when they are in the log: until then every rule sees it as it was."""
 
     kind = StreamsGroup
-    changeable = (
-        *("replayed", "metadata_hash", "assignment_timestamp_ms", "last_configs", "configured", "refreshes_metadata"),
-        *("metadata_deadline_ms", "active_processes", "other_processes", "slots"),
-    )
+    changeable = ("last_configs", "configured", "active_processes", "other_processes", "slots")
 
     def __init__(self, broker: Broker, group_id: str) -> None:
         super().__init__(broker, group_id)
@@ -369,7 +366,7 @@ class StreamsStep(GroupStep[StreamsGroup]):
         if with_endpoint and (self.configured is None or self.configured.subtopologies is None):
             raise RefusedError(Error.UNKNOWN_SERVER_ERROR)
         topics = known_topics(self.broker, required_topics(self._topology))
-        return tuple(endpoint_partitions(of["user_endpoint"], tasks, self._topology, topics) for of, tasks in with_endpoint)
+        return tuple(_endpoint_partitions(of["user_endpoint"], tasks, self._topology, topics) for of, tasks in with_endpoint)
 
     # Records
 
@@ -433,6 +430,27 @@ def _targets(
     }
     assigned = sticky_tasks(of_members, configured.subtopologies, replicas, passes_over_holders=passes_over_holders)
     return {member_id: {**NO_TASKS, ACTIVE: tasks.active, "standby": tasks.standby} for member_id, tasks in assigned.items()}
+
+
+def _endpoint_partitions(
+    endpoint: Mapping[str, Any], tasks: CurrentTasks, topology: Mapping[str, Any], topics: Mapping[str, int]
+) -> EndpointPartitions:
+    """The partitions that a member can answer queries about (KIP-535; Kafka: ``EndpointToPartitionsManager``): those of its tasks."""
+    active, standby = (_source_partitions(tasks.assigned[kind], topology, topics) for kind in ("active", "standby"))
+    return EndpointPartitions(endpoint["host"], endpoint["port"], active, standby)
+
+
+def _source_partitions(tasks: Iterable[Task], topology: Mapping[str, Any], topics: Mapping[str, int]) -> Tasks:
+    """Topic -> partitions. As in Kafka, a topic with fewer partitions than the member has tasks gets the first numbers of the tasks."""
+    partitions: dict[str, tuple[int, ...]] = {}
+    by_subtopology = tasks_by_subtopology(tasks)
+    for topic, subtopology in sorted(source_subtopologies(topology).items()):
+        if subtopology not in by_subtopology:
+            continue
+        if topic not in topics:
+            raise RefusedError(Error.UNKNOWN_SERVER_ERROR)
+        partitions[topic] = by_subtopology[subtopology][: topics[topic]]
+    return partitions
 
 
 # Timers

@@ -20,10 +20,8 @@ from groupcoord_spark.simulator.broker.actions import (
 )
 from groupcoord_spark.simulator.broker.release import Release, release_for
 from groupcoord_spark.simulator.broker.settings import Settings, Topic, read_settings
-from groupcoord_spark.simulator.groups.states import State
-from groupcoord_spark.simulator.messages.calls import Call
-from groupcoord_spark.simulator.messages.errors import Error
-from groupcoord_spark.simulator.messages.written_records import WrittenRecord
+from groupcoord_spark.simulator.groups import State
+from groupcoord_spark.simulator.messages import Call, Error, WrittenRecord
 from groupcoord_spark.simulator.simulator import Simulator, TimelineEntry
 
 __all__ = [

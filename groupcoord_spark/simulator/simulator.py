@@ -5,14 +5,12 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from groupcoord_spark.errors import UsageError
-from groupcoord_spark.simulator.broker import actions
-from groupcoord_spark.simulator.broker.broker import Broker
+from groupcoord_spark.simulator.broker import Broker, actions
 from groupcoord_spark.simulator.broker.permissions import is_denied
 from groupcoord_spark.simulator.broker.release import Release, refuse_unknown_request, release_for
 from groupcoord_spark.simulator.broker.settings import MemberIds, Settings, Topic, numbered_member_ids
 from groupcoord_spark.simulator.broker.streams_settings import SETTINGS_SINCE_4_4
-from groupcoord_spark.simulator.groups.clock import Timer, TimerKind
-from groupcoord_spark.simulator.groups.group import Group
+from groupcoord_spark.simulator.groups import Group, Timer, TimerKind
 from groupcoord_spark.simulator.handlers.classic.heartbeat import heartbeat
 from groupcoord_spark.simulator.handlers.classic.join import join_group
 from groupcoord_spark.simulator.handlers.classic.leave import leave_group
@@ -33,11 +31,8 @@ from groupcoord_spark.simulator.handlers.leadership import begin_loading, load_p
 from groupcoord_spark.simulator.handlers.share.share_heartbeat import share_group_heartbeat
 from groupcoord_spark.simulator.handlers.streams.streams_heartbeat import streams_group_heartbeat
 from groupcoord_spark.simulator.handlers.transactions import add_offsets_to_txn, end_txn, write_kept_markers, write_txn_markers
-from groupcoord_spark.simulator.messages import requests
+from groupcoord_spark.simulator.messages import Call, Error, RefusedError, WrittenRecord, requests
 from groupcoord_spark.simulator.messages.answers import DescribedGroup, RefusedAnswer
-from groupcoord_spark.simulator.messages.calls import Call
-from groupcoord_spark.simulator.messages.errors import Error, RefusedError
-from groupcoord_spark.simulator.messages.written_records import WrittenRecord
 
 G = TypeVar("G", bound=Group)
 

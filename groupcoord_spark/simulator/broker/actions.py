@@ -3,8 +3,7 @@
 from dataclasses import dataclass
 
 from groupcoord_spark.simulator.broker.permissions import Denied
-from groupcoord_spark.simulator.messages.errors import Error
-from groupcoord_spark.simulator.messages.written_records import WrittenRecord
+from groupcoord_spark.simulator.messages import Error, WrittenRecord
 
 
 class Action:

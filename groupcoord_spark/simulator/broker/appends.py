@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from groupcoord_spark.coordinator.transactions import OffsetKey, StoredOffset
-from groupcoord_spark.simulator.groups.clock import Timer
-from groupcoord_spark.simulator.messages.errors import Error
+from groupcoord_spark.simulator.groups import Timer
+from groupcoord_spark.simulator.messages import Error
 
 LOGGED_ERRORS: Final = frozenset({Error.NONE, Error.NOT_ENOUGH_REPLICAS_AFTER_APPEND, Error.REQUEST_TIMED_OUT})
 """Results of an append after which the records are in the log of the leader. A later load of the partition finds them there."""

@@ -12,15 +12,11 @@ from groupcoord_spark.simulator.broker.appends import ERRORS_OF_REPLICATION, LOG
 from groupcoord_spark.simulator.broker.permissions import Denied
 from groupcoord_spark.simulator.broker.release import Release
 from groupcoord_spark.simulator.broker.settings import MemberIds, Settings
-from groupcoord_spark.simulator.groups.classic_group import ClassicGroup
-from groupcoord_spark.simulator.groups.clock import Clock, Timer, TimerKind
-from groupcoord_spark.simulator.groups.group import Group
+from groupcoord_spark.simulator.groups import ClassicGroup, Clock, Group, State, Timer, TimerKind
 from groupcoord_spark.simulator.groups.modern_group import cancel_timer
-from groupcoord_spark.simulator.groups.states import State
+from groupcoord_spark.simulator.messages import Call, Error, RecordToWrite, WrittenRecord
 from groupcoord_spark.simulator.messages.answers import Answer
-from groupcoord_spark.simulator.messages.calls import Call, refused
-from groupcoord_spark.simulator.messages.errors import Error
-from groupcoord_spark.simulator.messages.written_records import RecordToWrite, WrittenRecord
+from groupcoord_spark.simulator.messages.calls import refused
 
 G = TypeVar("G", bound=Group)
 

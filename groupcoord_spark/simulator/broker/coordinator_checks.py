@@ -5,7 +5,7 @@ Each release makes them in its own order: ``Release.coordinator_checks``.
 
 from groupcoord_spark.simulator.broker.broker import Broker
 from groupcoord_spark.simulator.broker.release import CoordinatorCheck
-from groupcoord_spark.simulator.messages.errors import Error
+from groupcoord_spark.simulator.messages import Error
 from groupcoord_spark.simulator.messages.requests import JoinGroup, Request
 
 _ERRORS = {

@@ -5,9 +5,9 @@ from typing import Any
 from groupcoord_spark.protocol.record_types import NO_TIMESTAMP, KeyType
 from groupcoord_spark.simulator.broker.release import Release
 from groupcoord_spark.simulator.broker.settings import NO_TOPIC_ID, Settings
-from groupcoord_spark.simulator.groups.classic_group import ClassicGroup
+from groupcoord_spark.simulator.groups import ClassicGroup
+from groupcoord_spark.simulator.messages import RecordToWrite
 from groupcoord_spark.simulator.messages.requests import OffsetToCommit
-from groupcoord_spark.simulator.messages.written_records import RecordToWrite
 
 BROKER_RETENTION = -1
 """``retention_ms`` of an OffsetCommit that asks for no retention of its own."""

@@ -10,14 +10,13 @@ from typing import Any, ClassVar, Final, Generic, TypeVar
 
 from groupcoord_spark.simulator.broker.broker import Broker
 from groupcoord_spark.simulator.broker.settings import NO_TOPIC_ID
-from groupcoord_spark.simulator.groups.clock import TimerKind
-from groupcoord_spark.simulator.groups.modern_group import ModernGroup, cancel_timer, metadata_hash
+from groupcoord_spark.simulator.groups import ModernGroup, TimerKind
+from groupcoord_spark.simulator.groups.modern_group import cancel_timer, metadata_hash
+from groupcoord_spark.simulator.messages import Call, Error, RecordToWrite, RefusedError, WrittenRecord, refuse_if
 from groupcoord_spark.simulator.messages.answers import Answer
-from groupcoord_spark.simulator.messages.calls import WITH_ONE_ERROR, Call
-from groupcoord_spark.simulator.messages.errors import Error, RefusedError, refuse_if
+from groupcoord_spark.simulator.messages.calls import WITH_ONE_ERROR
 from groupcoord_spark.simulator.messages.partition_lists import by_topic
 from groupcoord_spark.simulator.messages.requests import LEFT_FOR_A_WHILE
-from groupcoord_spark.simulator.messages.written_records import RecordToWrite, WrittenRecord
 
 RETRY_MS: Final = 500
 """How long a Java coordinator waits before it repeats what a timer began, if the append has failed."""

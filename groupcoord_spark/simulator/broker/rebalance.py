@@ -9,12 +9,9 @@ from functools import partial
 
 from groupcoord_spark.simulator.broker.broker import Broker
 from groupcoord_spark.simulator.broker.coordinator_records import group_record
-from groupcoord_spark.simulator.groups.classic_group import ClassicGroup
-from groupcoord_spark.simulator.groups.classic_member import Member
-from groupcoord_spark.simulator.groups.clock import TimerKind
-from groupcoord_spark.simulator.groups.states import State
+from groupcoord_spark.simulator.groups import ClassicGroup, Member, State, TimerKind
+from groupcoord_spark.simulator.messages import Error
 from groupcoord_spark.simulator.messages.answers import JoinedMember, JoinGroupAnswer, SyncGroupAnswer
-from groupcoord_spark.simulator.messages.errors import Error
 
 
 def prepare_rebalance(broker: Broker, group: ClassicGroup) -> None:

@@ -14,8 +14,7 @@ from groupcoord_spark.coordinator.semantics import Semantics, semantics_for
 from groupcoord_spark.errors import UsageError
 from groupcoord_spark.simulator.groups import classic_checks as checks
 from groupcoord_spark.simulator.groups.classic_checks import GroupChecks, HeartbeatRules
-from groupcoord_spark.simulator.messages import requests
-from groupcoord_spark.simulator.messages.errors import Error
+from groupcoord_spark.simulator.messages import Error, requests
 from groupcoord_spark.simulator.messages.request_versions import Versions, first_release_of, known_versions
 
 

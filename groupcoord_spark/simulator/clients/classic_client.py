@@ -15,9 +15,8 @@ from groupcoord_spark.protocol import consumer_protocol
 from groupcoord_spark.simulator.clients.client_core import COORDINATOR_LOST_ERRORS, MEMBERSHIP_LOST_ERRORS, Phase
 from groupcoord_spark.simulator.clients.client_offsets import OffsetsClient
 from groupcoord_spark.simulator.clients.client_settings import CLASSIC_PROTOCOL, COOPERATIVE
-from groupcoord_spark.simulator.messages import requests
+from groupcoord_spark.simulator.messages import Error, requests
 from groupcoord_spark.simulator.messages.answers import HeartbeatAnswer, JoinedMember, JoinGroupAnswer, SyncGroupAnswer
-from groupcoord_spark.simulator.messages.errors import Error
 from groupcoord_spark.simulator.messages.partition_lists import by_topic, difference, offsets_text, partitions_text, topic_partitions
 from groupcoord_spark.simulator.messages.re2j import matches
 
@@ -255,7 +254,6 @@ class Consumer(OffsetsClient):
         self._join()
 
     def _reset_membership(self, error: Error) -> None:
-        """Forget the membership and its partitions, which other members may own already."""
         if error is not Error.ILLEGAL_GENERATION:
             self.member_id = ""
         self.generation = self._owned_generation = NO_GENERATION

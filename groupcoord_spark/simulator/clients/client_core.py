@@ -9,8 +9,8 @@ from typing import Any, Final, Protocol
 
 from groupcoord_spark.assignors import NO_GENERATION, TopicPartition
 from groupcoord_spark.simulator.clients.client_settings import ClientSettings
+from groupcoord_spark.simulator.messages import Error
 from groupcoord_spark.simulator.messages.answers import FindCoordinatorAnswer
-from groupcoord_spark.simulator.messages.errors import Error
 from groupcoord_spark.simulator.messages.request_versions import Versions, known_versions
 from groupcoord_spark.simulator.messages.requests import FindCoordinator, JoinGroup, Request, SyncGroup
 

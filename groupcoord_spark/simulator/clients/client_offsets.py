@@ -14,8 +14,8 @@ from groupcoord_spark.simulator.clients.client_core import (
     ClientCore,
     Phase,
 )
+from groupcoord_spark.simulator.messages import Error
 from groupcoord_spark.simulator.messages.answers import OffsetCommitAnswer, OffsetFetchAnswer
-from groupcoord_spark.simulator.messages.errors import Error
 from groupcoord_spark.simulator.messages.partition_lists import by_topic, offsets_text
 from groupcoord_spark.simulator.messages.requests import GroupToFetch, OffsetCommit, OffsetFetch, OffsetToCommit
 

@@ -12,8 +12,8 @@ from typing import Final
 from groupcoord_spark.assignors import TopicPartition
 from groupcoord_spark.simulator.clients.classic_client import Consumer
 from groupcoord_spark.simulator.clients.client_core import COORDINATOR_LOST_ERRORS, Phase
+from groupcoord_spark.simulator.messages import Error
 from groupcoord_spark.simulator.messages.answers import ConsumerGroupHeartbeatAnswer
-from groupcoord_spark.simulator.messages.errors import Error
 from groupcoord_spark.simulator.messages.partition_lists import by_topic, difference, partitions_text
 from groupcoord_spark.simulator.messages.requests import LEAVE_EPOCH, LEFT_FOR_A_WHILE, ConsumerGroupHeartbeat
 

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from groupcoord_spark.simulator.groups.classic_group import ClassicGroup
 from groupcoord_spark.simulator.groups.states import State
-from groupcoord_spark.simulator.messages.errors import Error
+from groupcoord_spark.simulator.messages import Error
 
 
 class GroupCheck(NamedTuple):

@@ -13,10 +13,8 @@ from groupcoord_spark.simulator.groups.clock import Clock, Timer
 from groupcoord_spark.simulator.groups.group import CommitRules, Group
 from groupcoord_spark.simulator.groups.map_order import BrokerMap, in_vote_order
 from groupcoord_spark.simulator.groups.states import VALID_PREVIOUS_STATES, State
-from groupcoord_spark.simulator.messages.calls import Call
-from groupcoord_spark.simulator.messages.errors import Error
+from groupcoord_spark.simulator.messages import Call, Error, RecordToWrite
 from groupcoord_spark.simulator.messages.requests import OffsetCommit, TxnOffsetCommit
-from groupcoord_spark.simulator.messages.written_records import RecordToWrite
 
 CONSUMER = "consumer"
 """The only protocol type whose member metadata the coordinator decodes."""
@@ -77,22 +75,18 @@ class ClassicGroup(Group):
 
     @property
     def state_name(self) -> str:
-        """The name of the state."""
         return self.state.value
 
     @property
     def epoch(self) -> int:
-        """The generation."""
         return self.generation
 
     @property
     def is_empty(self) -> bool:
-        """Whether the group may be deleted."""
         return self.state is State.EMPTY
 
     @property
     def is_dead(self) -> bool:
-        """Whether the group has been removed while a request had it in hand."""
         return self.state is State.DEAD
 
     def validate_commit(self, request: OffsetCommit | TxnOffsetCommit, rules: CommitRules) -> Error:
@@ -126,7 +120,6 @@ class ClassicGroup(Group):
         )
 
     def tombstones(self) -> list[RecordToWrite]:
-        """The record that deletes the group."""
         return [RecordToWrite(KeyType.GROUP_METADATA, {"group_id": self.group_id})]
 
     def end(self, now_ms: int) -> Callable[[Clock], None]:

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 
 from groupcoord_spark.simulator.groups.clock import Timer
-from groupcoord_spark.simulator.messages.calls import Call
+from groupcoord_spark.simulator.messages import Call
 
 Protocols = tuple[tuple[str, bytes], ...]
 """(name, metadata) of each protocol that a member lists, in the order of its preference."""

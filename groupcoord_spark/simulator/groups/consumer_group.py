@@ -14,9 +14,9 @@ from groupcoord_spark.coordinator.groups.consumer import ConsumerMember
 from groupcoord_spark.protocol.record_types import KeyType
 from groupcoord_spark.simulator.groups.clock import Timer
 from groupcoord_spark.simulator.groups.modern_group import ModernGroup
+from groupcoord_spark.simulator.messages import RecordToWrite
 from groupcoord_spark.simulator.messages.partition_lists import by_topic
 from groupcoord_spark.simulator.messages.requests import LEFT_FOR_A_WHILE, ConsumerGroupHeartbeat, OffsetToCommit
-from groupcoord_spark.simulator.messages.written_records import RecordToWrite
 
 Partition = tuple[str, int]
 """(topic id, partition)"""
@@ -65,7 +65,6 @@ class ConsumerGroup(ModernGroup):
     }
 
     def static_member_id(self, instance_id: str) -> str | None:
-        """The id of the member with an instance id, or None."""
         member_id: str | None = self.replayed.static_members.get(instance_id)
         return member_id if member_id in self.members else None
 
@@ -112,7 +111,6 @@ class ConsumerGroup(ModernGroup):
 
     @property
     def timers(self) -> tuple[dict[str, Timer], ...]:
-        """Member id -> timer, for each kind of timers."""
         return self.session_timers, self.rebalance_timers, self.join_timers, self.sync_timers
 
     def note_changed_topics(self) -> None:
@@ -122,7 +120,6 @@ class ConsumerGroup(ModernGroup):
     # Requests
 
     def changes_of(self, request: ConsumerGroupHeartbeat) -> dict[str, Any]:
-        """The fields of a member's metadata as its heartbeat names them; None: as before."""
         return {
             "instance_id": request.group_instance_id,
             "rack_id": request.rack_id,
@@ -142,11 +139,9 @@ class ConsumerGroup(ModernGroup):
         return CurrentAssignment(LEFT_FOR_A_WHILE, current.previous_epoch, current.state, dict.fromkeys(current.assigned, 0), {})
 
     def speaks_classic_protocol(self, member_id: str) -> bool:
-        """Whether a member joined by JoinGroup."""
         return uses_classic_protocol(self.members[member_id])
 
     def epochs_of(self, member_id: str, offsets: Iterable[OffsetToCommit], topic_ids: Mapping[str, str]) -> list[int | None]:
-        """The epoch since which the member has each partition; None: the member does not have it."""
         current = current_assignment(self.members[member_id])
         since = {**current.assigned, **current.pending_revocation}
         return [since.get((topic_ids.get(offset.topic, ""), offset.partition)) for offset in offsets]
@@ -174,7 +169,6 @@ class ConsumerGroup(ModernGroup):
         return self.record(KeyType.CONSUMER_GROUP_REGULAR_EXPRESSION, value, regular_expression=regex)
 
     def tombstones(self) -> list[RecordToWrite]:
-        """The tombstones of a consumer group that is removed or becomes a classic group."""
         key_types = self.key_types
         return [
             *(self.record(key_types.current, None, member_id=member_id) for member_id in self.members),

@@ -8,9 +8,8 @@ from typing import ClassVar, NamedTuple
 
 from groupcoord_spark.coordinator.expiration import GroupFacts
 from groupcoord_spark.simulator.groups.clock import Clock
-from groupcoord_spark.simulator.messages.errors import Error
+from groupcoord_spark.simulator.messages import Error, RecordToWrite
 from groupcoord_spark.simulator.messages.requests import GroupToFetch, OffsetCommit, TxnOffsetCommit
-from groupcoord_spark.simulator.messages.written_records import RecordToWrite
 
 
 class CommitRules(NamedTuple):

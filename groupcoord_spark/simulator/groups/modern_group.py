@@ -16,9 +16,8 @@ from groupcoord_spark.coordinator.expiration import GroupFacts
 from groupcoord_spark.protocol.record_types import KEY_TYPES_OF, KeyType, ModernKeyTypes
 from groupcoord_spark.simulator.groups.clock import Clock, Timer
 from groupcoord_spark.simulator.groups.group import CommitRules, Group
-from groupcoord_spark.simulator.messages.errors import Error
+from groupcoord_spark.simulator.messages import Error, RecordToWrite
 from groupcoord_spark.simulator.messages.requests import GroupToFetch, OffsetCommit, OffsetToCommit, TxnOffsetCommit
-from groupcoord_spark.simulator.messages.written_records import RecordToWrite
 
 FIRST_VERSION_WITH_EPOCHS: Final = 9
 """First version of OffsetCommit whose generation may be a member epoch."""
@@ -56,22 +55,18 @@ class ModernGroup(Group):
 
     @property
     def state_name(self) -> str:
-        """The state that the records give."""
         return str(self.replayed.state)
 
     @property
     def epoch(self) -> int:
-        """The group epoch."""
         return int(self.replayed.generation)
 
     @property
     def protocol_type(self) -> str:
-        """The protocol type, such as ``consumer``."""
         return str(self.replayed.protocol_type)
 
     @property
     def is_empty(self) -> bool:
-        """Whether the group has no members."""
         return not self.members
 
     def metadata_of(self, member_id: str) -> Mapping[str, Any]:
@@ -113,9 +108,9 @@ class ModernGroup(Group):
         """Whether a member joined by JoinGroup."""
         return False
 
-    @abstractmethod
     def epochs_of(self, member_id: str, offsets: Iterable[OffsetToCommit], topic_ids: Mapping[str, str]) -> list[int | None]:
         """The epoch since which the member has each partition; None: the member does not have it."""
+        return [None for _ in offsets]
 
     def validate_commit(self, request: OffsetCommit | TxnOffsetCommit, rules: CommitRules) -> Error:
         """The error of a commit (docs/reference/coordinator.md, chapter 9.1).
@@ -151,11 +146,9 @@ class ModernGroup(Group):
         return Error.ILLEGAL_GENERATION if self.speaks_classic_protocol(requested.member_id) else Error.STALE_MEMBER_EPOCH
 
     def is_subscribed_to(self, topic: str) -> bool:
-        """Whether a member reads the topic."""
         return bool(self.members) and topic in self.replayed.subscribed_topics
 
     def expiration_facts(self, *, expires_while_rebalancing: bool) -> GroupFacts:
-        """What the expiration rules need to know of the group."""
         return GroupFacts(
             group_id=self.group_id,
             group_type=self.group_type,
@@ -169,7 +162,6 @@ class ModernGroup(Group):
         )
 
     def note_changed_topics(self) -> None:
-        """Look at the topics with the next heartbeat of any member."""
         self.refreshes_metadata = True
 
     # Timers

@@ -12,9 +12,8 @@ from typing import Any, ClassVar, Final
 from groupcoord_spark.protocol.record_types import KeyType
 from groupcoord_spark.simulator.groups.group import CommitRules
 from groupcoord_spark.simulator.groups.modern_group import ModernGroup
-from groupcoord_spark.simulator.messages.errors import Error
-from groupcoord_spark.simulator.messages.requests import GroupToFetch, OffsetCommit, OffsetToCommit, ShareGroupHeartbeat, TxnOffsetCommit
-from groupcoord_spark.simulator.messages.written_records import RecordToWrite
+from groupcoord_spark.simulator.messages import Error, RecordToWrite
+from groupcoord_spark.simulator.messages.requests import GroupToFetch, OffsetCommit, ShareGroupHeartbeat, TxnOffsetCommit
 
 _STABLE: Final = 0
 
@@ -39,7 +38,6 @@ class ShareGroup(ModernGroup):
     new_member: ClassVar[Mapping[str, Any]] = {"rack_id": None, "client_id": "", "client_host": "", "subscribed_topic_names": []}
 
     def changes_of(self, request: ShareGroupHeartbeat) -> dict[str, Any]:
-        """The fields of a member's metadata as its heartbeat names them; None: as before."""
         return {"rack_id": request.rack_id, "subscribed_topic_names": None if request.topics is None else sorted(set(request.topics))}
 
     def validate_commit(self, request: OffsetCommit | TxnOffsetCommit, rules: CommitRules) -> Error:
@@ -54,10 +52,6 @@ class ShareGroup(ModernGroup):
         """A share group has no committed offsets: to the deletion of offsets it is not there."""
         return Error.GROUP_ID_NOT_FOUND
 
-    def epochs_of(self, member_id: str, offsets: Iterable[OffsetToCommit], topic_ids: Mapping[str, str]) -> list[int | None]:
-        """None for each partition: members commit no offsets."""
-        return [None for _ in offsets]
-
     def target_of(self, member_id: str) -> dict[str, list[int]]:
         """The target assignment of a member: topic id -> partitions."""
         return partitions_by_topic((self.replayed.targets.get(member_id) or {"topic_partitions": []})["topic_partitions"])
@@ -69,7 +63,6 @@ class ShareGroup(ModernGroup):
     # Records
 
     def note(self, key_type: int | None, value: Mapping[str, Any] | None) -> None:
-        """Remember what the replay of a record of the group does not keep."""
         ModernGroup.note(self, key_type, value)
         if key_type == KeyType.SHARE_GROUP_STATE_PARTITION_METADATA and value is not None:
             for name in ("initializing", "initialized"):
@@ -102,7 +95,6 @@ class ShareGroup(ModernGroup):
         return self.record(KeyType.SHARE_GROUP_STATE_PARTITION_METADATA, value)
 
     def tombstones(self) -> list[RecordToWrite]:
-        """The tombstones of an Empty share group."""
         key_types = (self.key_types.target_epoch, KeyType.SHARE_GROUP_STATE_PARTITION_METADATA, self.key_types.group)
         return [self.record(key_type, None) for key_type in key_types]
 

@@ -26,7 +26,7 @@ from groupcoord_spark.simulator.groups.streams_tasks import (
     tasks_value,
 )
 from groupcoord_spark.simulator.groups.streams_topology import ConfiguredTopology, source_subtopologies
-from groupcoord_spark.simulator.messages.errors import Error
+from groupcoord_spark.simulator.messages import Error, RecordToWrite
 from groupcoord_spark.simulator.messages.requests import (
     LEFT_FOR_A_WHILE,
     OffsetCommit,
@@ -34,7 +34,6 @@ from groupcoord_spark.simulator.messages.requests import (
     StreamsGroupHeartbeat,
     TxnOffsetCommit,
 )
-from groupcoord_spark.simulator.messages.written_records import RecordToWrite
 
 NO_TASKS: Final[Owned] = {kind: frozenset() for kind in KINDS}
 _FIRST_SLOTS: Final = 2
@@ -147,7 +146,6 @@ class StreamsGroup(ModernGroup):
                     yield kind, task
 
     def note(self, key_type: int | None, value: Mapping[str, Any] | None) -> None:
-        """Remember what the replay of a record of the group does not keep."""
         ModernGroup.note(self, key_type, value)
         if key_type == KeyType.STREAMS_GROUP_METADATA and value is not None:
             self.last_configs = {config["key"]: config["value"] for config in value["last_assignment_configs"] or ()}
@@ -155,7 +153,6 @@ class StreamsGroup(ModernGroup):
     # Requests
 
     def changes_of(self, request: StreamsGroupHeartbeat) -> dict[str, Any]:
-        """The fields of a member's metadata as its heartbeat names them; None: as before."""
         tags, endpoint = request.client_tags, request.user_endpoint
         return {
             "instance_id": request.group_instance_id,
@@ -174,7 +171,6 @@ class StreamsGroup(ModernGroup):
         return current._replace(epoch=LEFT_FOR_A_WHILE, assigned=kept, pending_revocation=NOTHING)
 
     def member_epoch(self, member_id: str) -> int:
-        """The epoch of a member."""
         return self.current_of(member_id).epoch
 
     def epochs_of(self, member_id: str, offsets: Iterable[OffsetToCommit], topic_ids: Mapping[str, str]) -> list[int | None]:
@@ -219,7 +215,6 @@ class StreamsGroup(ModernGroup):
         return self.record(self.key_types.current, current_value(current), member_id=member_id)
 
     def tombstones(self) -> list[RecordToWrite]:
-        """The tombstones of an Empty streams group."""
         return [self.record(self.key_types.target_epoch, None), self.record(self.key_types.group, None), self.topology_record(None)]
 
 

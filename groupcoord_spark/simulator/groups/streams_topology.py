@@ -10,8 +10,8 @@ from typing import Any, Final, NamedTuple
 
 from groupcoord_spark.assignors.java_maps import hash_of_text, in_hash_order
 from groupcoord_spark.assignors.sticky_tasks import Subtopology as TasksOfSubtopology
+from groupcoord_spark.simulator.messages import Error, RefusedError
 from groupcoord_spark.simulator.messages.answers import Status, StatusCode
-from groupcoord_spark.simulator.messages.errors import Error, RefusedError
 from groupcoord_spark.simulator.messages.requests import InternalTopic, Topology
 
 Value = Mapping[str, Any]

@@ -8,20 +8,16 @@ from functools import partial
 
 from groupcoord_spark.coordinator.transactions import OffsetKey, StoredOffset
 from groupcoord_spark.protocol.record_types import NO_LEADER_EPOCH, NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_TIMESTAMP
-from groupcoord_spark.simulator.broker.broker import Broker, OffsetsPartition
-from groupcoord_spark.simulator.broker.coordinator_checks import coordinator_error
+from groupcoord_spark.simulator.broker import Broker, OffsetsPartition, coordinator_error
 from groupcoord_spark.simulator.broker.coordinator_records import BROKER_RETENTION, offset_record
 from groupcoord_spark.simulator.broker.rebalance import restart_session
 from groupcoord_spark.simulator.broker.settings import NO_TOPIC_ID
+from groupcoord_spark.simulator.groups import ClassicGroup, State
 from groupcoord_spark.simulator.groups.classic_checks import first_error
-from groupcoord_spark.simulator.groups.classic_group import ClassicGroup
 from groupcoord_spark.simulator.groups.group import CommitRules
-from groupcoord_spark.simulator.groups.states import State
+from groupcoord_spark.simulator.messages import Call, Error, RecordToWrite, WrittenRecord
 from groupcoord_spark.simulator.messages.answers import OffsetCommitAnswer
-from groupcoord_spark.simulator.messages.calls import Call
-from groupcoord_spark.simulator.messages.errors import Error
 from groupcoord_spark.simulator.messages.requests import OffsetCommit, OffsetToCommit, TxnOffsetCommit
-from groupcoord_spark.simulator.messages.written_records import RecordToWrite, WrittenRecord
 
 
 def offset_commit(broker: Broker, call: Call, request: OffsetCommit | TxnOffsetCommit) -> None:

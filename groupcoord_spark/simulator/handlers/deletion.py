@@ -9,20 +9,15 @@ from collections.abc import Callable, Collection
 from groupcoord_spark.coordinator.expiration import GROUP_REMOVED, Cleanup
 from groupcoord_spark.coordinator.transactions import OffsetKey, StoredOffset, TopicPartition
 from groupcoord_spark.protocol.record_types import NO_PRODUCER_ID
+from groupcoord_spark.simulator.broker import Broker, OffsetsPartition, coordinator_error
 from groupcoord_spark.simulator.broker.appends import NO_VIEW
-from groupcoord_spark.simulator.broker.broker import Broker, OffsetsPartition
-from groupcoord_spark.simulator.broker.coordinator_checks import coordinator_error
 from groupcoord_spark.simulator.broker.coordinator_records import offset_tombstone
 from groupcoord_spark.simulator.broker.settings import NO_TOPIC_ID
-from groupcoord_spark.simulator.groups.classic_group import ClassicGroup
-from groupcoord_spark.simulator.groups.group import Group
-from groupcoord_spark.simulator.groups.share_group import ShareGroup
+from groupcoord_spark.simulator.groups import ClassicGroup, Group, ShareGroup
 from groupcoord_spark.simulator.handlers.share.share_heartbeat import delete_share_state
+from groupcoord_spark.simulator.messages import Call, Error, RecordToWrite, RefusedError, refuse_if
 from groupcoord_spark.simulator.messages.answers import DeleteGroupsAnswer, OffsetDeleteAnswer
-from groupcoord_spark.simulator.messages.calls import Call
-from groupcoord_spark.simulator.messages.errors import Error, RefusedError, refuse_if
 from groupcoord_spark.simulator.messages.requests import DeleteGroups, OffsetDelete
-from groupcoord_spark.simulator.messages.written_records import RecordToWrite
 
 
 def delete_groups(broker: Broker, call: Call, request: DeleteGroups) -> None:

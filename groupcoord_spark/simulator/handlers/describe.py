@@ -8,21 +8,14 @@ from functools import partial
 from typing import Any, Final
 
 from groupcoord_spark.coordinator.broker_settings import KAFKAS_ASSIGNORS
-from groupcoord_spark.simulator.broker.broker import Broker, OffsetsPartition
-from groupcoord_spark.simulator.broker.coordinator_checks import coordinator_error
+from groupcoord_spark.simulator.broker import Broker, OffsetsPartition, coordinator_error
 from groupcoord_spark.simulator.broker.group_step import topic_names, with_names
-from groupcoord_spark.simulator.groups.classic_group import ClassicGroup
-from groupcoord_spark.simulator.groups.clock import TimerKind
-from groupcoord_spark.simulator.groups.consumer_group import ConsumerGroup, Partition, current_assignment
-from groupcoord_spark.simulator.groups.group import Group
-from groupcoord_spark.simulator.groups.share_group import ShareGroup
-from groupcoord_spark.simulator.groups.states import State
-from groupcoord_spark.simulator.groups.streams_group import StreamsGroup
+from groupcoord_spark.simulator.groups import ClassicGroup, ConsumerGroup, Group, ShareGroup, State, StreamsGroup, TimerKind
+from groupcoord_spark.simulator.groups.consumer_group import Partition, current_assignment
 from groupcoord_spark.simulator.groups.streams_tasks import KINDS, tasks_by_subtopology
 from groupcoord_spark.simulator.groups.streams_topology import required_topics
-from groupcoord_spark.simulator.messages import answers
-from groupcoord_spark.simulator.messages.calls import DESCRIPTIONS, Call
-from groupcoord_spark.simulator.messages.errors import Error, RefusedError
+from groupcoord_spark.simulator.messages import Call, Error, RefusedError, answers
+from groupcoord_spark.simulator.messages.calls import DESCRIPTIONS
 from groupcoord_spark.simulator.messages.partition_lists import by_topic, topic_partitions
 from groupcoord_spark.simulator.messages.requests import (
     ConsumerGroupDescribe,

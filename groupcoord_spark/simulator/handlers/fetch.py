@@ -1,10 +1,8 @@
 """OffsetFetch: the committed offsets of groups in any state (docs/reference/coordinator.md, chapter 9.2)."""
 
-from groupcoord_spark.simulator.broker.broker import Broker
-from groupcoord_spark.simulator.broker.coordinator_checks import coordinator_error
+from groupcoord_spark.simulator.broker import Broker, coordinator_error
+from groupcoord_spark.simulator.messages import Call, Error
 from groupcoord_spark.simulator.messages.answers import FetchedGroup, FetchedOffset, OffsetFetchAnswer
-from groupcoord_spark.simulator.messages.calls import Call
-from groupcoord_spark.simulator.messages.errors import Error
 from groupcoord_spark.simulator.messages.requests import GroupToFetch, OffsetFetch
 
 _NO_OFFSET = FetchedOffset()

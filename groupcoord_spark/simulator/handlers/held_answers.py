@@ -10,11 +10,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from groupcoord_spark.simulator.broker.broker import Broker
-from groupcoord_spark.simulator.groups.consumer_group import ConsumerGroup
-from groupcoord_spark.simulator.messages import answers
-from groupcoord_spark.simulator.messages.calls import WITH_ONE_ERROR, Call, refused
-from groupcoord_spark.simulator.messages.errors import Error
+from groupcoord_spark.simulator.broker import Broker
+from groupcoord_spark.simulator.groups import ConsumerGroup
+from groupcoord_spark.simulator.messages import Call, Error, answers
+from groupcoord_spark.simulator.messages.calls import WITH_ONE_ERROR, refused
 from groupcoord_spark.simulator.messages.requests import DeleteGroups, JoinGroup, SyncGroup
 
 _RESULTS_OF_PARTITIONS: Final = frozenset({Error.NONE, Error.OFFSET_METADATA_TOO_LARGE, Error.UNKNOWN_TOPIC_OR_PARTITION})

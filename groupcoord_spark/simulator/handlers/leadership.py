@@ -6,19 +6,16 @@ from typing import Any, Final
 from groupcoord_spark.coordinator.replay import PartitionReplay
 from groupcoord_spark.coordinator.state import GroupRow, MemberRow, PartitionState
 from groupcoord_spark.protocol.record_types import OFFSET_KEY_TYPES, KeyType, MarkerType
-from groupcoord_spark.simulator.broker.broker import Broker, OffsetsPartition
+from groupcoord_spark.simulator.broker import Broker, OffsetsPartition
 from groupcoord_spark.simulator.broker.group_step import GroupStep
 from groupcoord_spark.simulator.broker.rebalance import prepare_rebalance, refuse_waiting, restart_session
 from groupcoord_spark.simulator.broker.release import SizeRule
-from groupcoord_spark.simulator.groups.classic_group import ClassicGroup
-from groupcoord_spark.simulator.groups.classic_member import Member
-from groupcoord_spark.simulator.groups.states import State
+from groupcoord_spark.simulator.groups import ClassicGroup, Member, State
 from groupcoord_spark.simulator.handlers.commit import stored_offset
 from groupcoord_spark.simulator.handlers.consumer.consumer_heartbeat import ConsumerStep
 from groupcoord_spark.simulator.handlers.share.share_heartbeat import ShareStep
 from groupcoord_spark.simulator.handlers.streams.streams_heartbeat import StreamsStep
-from groupcoord_spark.simulator.messages.errors import Error
-from groupcoord_spark.simulator.messages.written_records import WrittenRecord
+from groupcoord_spark.simulator.messages import Error, WrittenRecord
 
 _STEPS: Final[Mapping[str, type[GroupStep[Any]]]] = {step.kind.group_type: step for step in (ConsumerStep, ShareStep, StreamsStep)}
 

@@ -6,10 +6,9 @@ The producer epoch and the state of the transaction are not checked.
 from collections.abc import Callable
 
 from groupcoord_spark.protocol.record_types import MarkerType
-from groupcoord_spark.simulator.broker.broker import Broker
+from groupcoord_spark.simulator.broker import Broker
+from groupcoord_spark.simulator.messages import Call, Error, RefusedError
 from groupcoord_spark.simulator.messages.answers import TransactionAnswer
-from groupcoord_spark.simulator.messages.calls import Call
-from groupcoord_spark.simulator.messages.errors import Error, RefusedError
 from groupcoord_spark.simulator.messages.requests import AddOffsetsToTxn, EndTxn, WriteTxnMarkers
 
 

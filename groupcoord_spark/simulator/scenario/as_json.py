@@ -9,10 +9,8 @@ from enum import Enum
 from typing import Any, Final
 
 from groupcoord_spark.protocol import decode_key, decode_value, key_json, value_json
-from groupcoord_spark.simulator.messages import requests
+from groupcoord_spark.simulator.messages import Error, WrittenRecord, requests
 from groupcoord_spark.simulator.messages.answers import Answer
-from groupcoord_spark.simulator.messages.errors import Error
-from groupcoord_spark.simulator.messages.written_records import WrittenRecord
 from groupcoord_spark.simulator.scenario.playing import TimelineRow
 
 

@@ -13,7 +13,7 @@ from groupcoord_spark.assignors import CLIENT_ASSIGNORS, SERVER_ASSIGNORS
 from groupcoord_spark.simulator.broker.permissions import GROUP_OPERATIONS
 from groupcoord_spark.simulator.broker.settings import MESSAGE_FORMAT, MIGRATION_POLICIES, MIGRATION_POLICY
 from groupcoord_spark.simulator.clients.client_settings import CLASSIC_PROTOCOL, CONSUMER_PROTOCOL, ClientSettings
-from groupcoord_spark.simulator.messages.errors import Error
+from groupcoord_spark.simulator.messages import Error
 from groupcoord_spark.simulator.scenario.requests_by_hand import REQUESTS
 from groupcoord_spark.simulator.scenario.streams_values import GROUP_SETTINGS, TOPOLOGY
 from groupcoord_spark.simulator.scenario.values import (

@@ -19,12 +19,10 @@ from groupcoord_spark.simulator.clients.classic_client import Consumer
 from groupcoord_spark.simulator.clients.client_core import ClientCore
 from groupcoord_spark.simulator.clients.client_settings import CONSUMER_PROTOCOL
 from groupcoord_spark.simulator.clients.consumer_client import NewProtocolConsumer
-from groupcoord_spark.simulator.groups.clock import TimerKind
+from groupcoord_spark.simulator.groups import TimerKind
+from groupcoord_spark.simulator.messages import Call, Error, WrittenRecord
 from groupcoord_spark.simulator.messages.answers import Answer, JoinGroupAnswer
-from groupcoord_spark.simulator.messages.calls import Call
-from groupcoord_spark.simulator.messages.errors import Error
 from groupcoord_spark.simulator.messages.requests import ConsumerGroupHeartbeat, Heartbeat, Request, ShareGroupHeartbeat
-from groupcoord_spark.simulator.messages.written_records import WrittenRecord
 from groupcoord_spark.simulator.scenario.reading import Scenario, Step, too_many_partitions
 from groupcoord_spark.simulator.scenario.requests_by_hand import ADMIN, REQUESTS, Sender
 from groupcoord_spark.simulator.scenario.timeline_text import answer_text, request_text

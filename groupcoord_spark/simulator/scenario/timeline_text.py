@@ -8,11 +8,8 @@ from typing import Any, Final
 from groupcoord_spark.protocol.consumer_protocol import decode_assignment
 from groupcoord_spark.protocol.errors import DecodeError
 from groupcoord_spark.protocol.record_types import KEY_TYPES_OF, KeyType
-from groupcoord_spark.simulator.messages import answers, requests
-from groupcoord_spark.simulator.messages.calls import Call
-from groupcoord_spark.simulator.messages.errors import Error
+from groupcoord_spark.simulator.messages import Call, Error, WrittenRecord, answers, requests
 from groupcoord_spark.simulator.messages.partition_lists import listed_text
-from groupcoord_spark.simulator.messages.written_records import WrittenRecord
 from groupcoord_spark.wording import counted
 
 Names = Mapping[str, str]

@@ -1,15 +1,12 @@
 """Heartbeat: restarts the session timeout of a member (docs/reference/coordinator.md, chapter 7)."""
 
-from groupcoord_spark.simulator.broker.broker import Broker
-from groupcoord_spark.simulator.broker.coordinator_checks import coordinator_error
+from groupcoord_spark.simulator.broker import Broker, coordinator_error
 from groupcoord_spark.simulator.broker.rebalance import restart_session
+from groupcoord_spark.simulator.groups import ClassicGroup, ConsumerGroup
 from groupcoord_spark.simulator.groups.classic_checks import first_error
-from groupcoord_spark.simulator.groups.classic_group import ClassicGroup
-from groupcoord_spark.simulator.groups.consumer_group import ConsumerGroup
 from groupcoord_spark.simulator.handlers.consumer.classic_members import heartbeat_to_consumer_group
+from groupcoord_spark.simulator.messages import Call, Error
 from groupcoord_spark.simulator.messages.answers import HeartbeatAnswer
-from groupcoord_spark.simulator.messages.calls import Call
-from groupcoord_spark.simulator.messages.errors import Error
 from groupcoord_spark.simulator.messages.requests import Heartbeat
 
 

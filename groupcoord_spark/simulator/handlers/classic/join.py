@@ -5,8 +5,7 @@ from functools import partial
 from typing import NamedTuple
 
 from groupcoord_spark.protocol.record_types import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
-from groupcoord_spark.simulator.broker.broker import Broker
-from groupcoord_spark.simulator.broker.coordinator_checks import coordinator_error
+from groupcoord_spark.simulator.broker import Broker, coordinator_error
 from groupcoord_spark.simulator.broker.coordinator_records import group_record, new_group_record
 from groupcoord_spark.simulator.broker.rebalance import (
     end_join_phase_if_complete,
@@ -16,22 +15,24 @@ from groupcoord_spark.simulator.broker.rebalance import (
     restart_session,
 )
 from groupcoord_spark.simulator.broker.release import SizeRule
+from groupcoord_spark.simulator.groups import (
+    ClassicGroup,
+    ConsumerGroup,
+    Member,
+    ModernGroup,
+    Protocols,
+    ShareGroup,
+    State,
+    StreamsGroup,
+    TimerKind,
+)
 from groupcoord_spark.simulator.groups.classic_checks import first_error
-from groupcoord_spark.simulator.groups.classic_group import ClassicGroup
-from groupcoord_spark.simulator.groups.classic_member import Member, Protocols
-from groupcoord_spark.simulator.groups.clock import TimerKind
-from groupcoord_spark.simulator.groups.consumer_group import ConsumerGroup
-from groupcoord_spark.simulator.groups.modern_group import ModernGroup
-from groupcoord_spark.simulator.groups.share_group import ShareGroup
-from groupcoord_spark.simulator.groups.states import CAN_REBALANCE, State
-from groupcoord_spark.simulator.groups.streams_group import StreamsGroup
+from groupcoord_spark.simulator.groups.states import CAN_REBALANCE
 from groupcoord_spark.simulator.handlers.consumer.classic_members import join_consumer_group
 from groupcoord_spark.simulator.handlers.deletion import delete_offsets_and_group
+from groupcoord_spark.simulator.messages import Call, Error, RefusedError, WrittenRecord, refuse_if
 from groupcoord_spark.simulator.messages.answers import JoinGroupAnswer
-from groupcoord_spark.simulator.messages.calls import Call
-from groupcoord_spark.simulator.messages.errors import Error, RefusedError, refuse_if
 from groupcoord_spark.simulator.messages.requests import JoinGroup
-from groupcoord_spark.simulator.messages.written_records import WrittenRecord
 
 FIRST_VERSION_WITH_MEMBER_IDS = 4
 FIRST_VERSION_WITH_SKIP_ASSIGNMENT = 9

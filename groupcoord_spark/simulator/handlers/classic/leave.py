@@ -1,15 +1,12 @@
 """LeaveGroup: members leave the group, or an administrator removes static members (docs/reference/coordinator.md, chapter 8)."""
 
-from groupcoord_spark.simulator.broker.broker import Broker
-from groupcoord_spark.simulator.broker.coordinator_checks import coordinator_error
+from groupcoord_spark.simulator.broker import Broker, coordinator_error
 from groupcoord_spark.simulator.broker.rebalance import end_join_phase_if_complete, rebalance_after_removal, remove_member
+from groupcoord_spark.simulator.groups import ClassicGroup, ConsumerGroup
 from groupcoord_spark.simulator.groups.classic_checks import DEAD_IS_NOT_AVAILABLE, DEAD_IS_UNKNOWN_MEMBER, first_error
-from groupcoord_spark.simulator.groups.classic_group import ClassicGroup
-from groupcoord_spark.simulator.groups.consumer_group import ConsumerGroup
 from groupcoord_spark.simulator.handlers.consumer.classic_members import leave_consumer_group
+from groupcoord_spark.simulator.messages import Call, Error, RefusedError, refuse_if
 from groupcoord_spark.simulator.messages.answers import LeaveGroupAnswer, LeftMember
-from groupcoord_spark.simulator.messages.calls import Call
-from groupcoord_spark.simulator.messages.errors import Error, RefusedError, refuse_if
 from groupcoord_spark.simulator.messages.requests import LeaveGroup, Leaving
 
 FIRST_VERSION_WITH_LIST = 3

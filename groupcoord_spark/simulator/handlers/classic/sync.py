@@ -1,21 +1,15 @@
 """SyncGroup: the leader sends the assignment, and all members receive theirs (docs/reference/coordinator.md, chapter 6)."""
 
 from groupcoord_spark.protocol.record_types import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
-from groupcoord_spark.simulator.broker.broker import Broker
-from groupcoord_spark.simulator.broker.coordinator_checks import coordinator_error
+from groupcoord_spark.simulator.broker import Broker, coordinator_error
 from groupcoord_spark.simulator.broker.coordinator_records import group_record
 from groupcoord_spark.simulator.broker.rebalance import answer_waiting_syncs, prepare_rebalance, propagate_assignment_error, restart_session
+from groupcoord_spark.simulator.groups import ClassicGroup, ConsumerGroup, Member, State
 from groupcoord_spark.simulator.groups.classic_checks import first_error
-from groupcoord_spark.simulator.groups.classic_group import ClassicGroup
-from groupcoord_spark.simulator.groups.classic_member import Member
-from groupcoord_spark.simulator.groups.consumer_group import ConsumerGroup
-from groupcoord_spark.simulator.groups.states import State
 from groupcoord_spark.simulator.handlers.consumer.classic_members import sync_with_consumer_group
+from groupcoord_spark.simulator.messages import Call, Error, RefusedError, WrittenRecord, refuse_if
 from groupcoord_spark.simulator.messages.answers import SyncGroupAnswer
-from groupcoord_spark.simulator.messages.calls import Call
-from groupcoord_spark.simulator.messages.errors import Error, RefusedError, refuse_if
 from groupcoord_spark.simulator.messages.requests import SyncGroup
-from groupcoord_spark.simulator.messages.written_records import WrittenRecord
 
 FIRST_VERSION_WITH_PROTOCOL = 5
 

@@ -10,16 +10,13 @@ from collections.abc import Iterable
 from functools import partial
 
 from groupcoord_spark.coordinator.groups.consumer import ConsumerMember
-from groupcoord_spark.simulator.broker.broker import Broker
+from groupcoord_spark.simulator.broker import Broker
 from groupcoord_spark.simulator.broker.group_step import topic_names
-from groupcoord_spark.simulator.groups.classic_group import CONSUMER
-from groupcoord_spark.simulator.groups.classic_member import Protocols
-from groupcoord_spark.simulator.groups.clock import TimerKind
+from groupcoord_spark.simulator.groups import CONSUMER, ConsumerGroup, Protocols, TimerKind
 from groupcoord_spark.simulator.groups.consumer_group import (
     CLASSIC_MEMBER,
     UNRELEASED,
     UNREVOKED,
-    ConsumerGroup,
     current_assignment,
     uses_classic_protocol,
 )
@@ -33,9 +30,8 @@ from groupcoord_spark.simulator.handlers.consumer.conversion import (
     may_be_downgraded,
     read_subscription,
 )
+from groupcoord_spark.simulator.messages import Call, Error, RefusedError, refuse_if
 from groupcoord_spark.simulator.messages.answers import JoinGroupAnswer, SyncGroupAnswer
-from groupcoord_spark.simulator.messages.calls import Call
-from groupcoord_spark.simulator.messages.errors import Error, RefusedError, refuse_if
 from groupcoord_spark.simulator.messages.requests import Heartbeat, JoinGroup, Leaving, SyncGroup
 
 FIRST_VERSION_WITH_MEMBER_IDS = 4

@@ -15,15 +15,12 @@ from groupcoord_spark import assignors
 from groupcoord_spark.assignors import SERVER_ASSIGNORS, TopicPartition
 from groupcoord_spark.coordinator.broker_settings import KAFKAS_ASSIGNORS
 from groupcoord_spark.coordinator.groups.consumer import ConsumerGroup as ReplayedGroup
-from groupcoord_spark.simulator.broker.broker import Broker
-from groupcoord_spark.simulator.broker.coordinator_checks import coordinator_error
+from groupcoord_spark.simulator.broker import Broker, coordinator_error
 from groupcoord_spark.simulator.broker.group_step import GroupStep, known_topics, topic_ids, topic_names, with_names
-from groupcoord_spark.simulator.groups.classic_group import CONSUMER, ClassicGroup
-from groupcoord_spark.simulator.groups.clock import TimerKind
+from groupcoord_spark.simulator.groups import CONSUMER, ClassicGroup, ConsumerGroup, TimerKind
 from groupcoord_spark.simulator.groups.consumer_group import (
     CLASSIC_MEMBER,
     UNREVOKED,
-    ConsumerGroup,
     Partition,
     current_assignment,
     reconciled,
@@ -39,12 +36,9 @@ from groupcoord_spark.simulator.handlers.consumer.conversion import (
     subscribed_topics_of,
     upgrade_records,
 )
-from groupcoord_spark.simulator.messages import re2j
+from groupcoord_spark.simulator.messages import Call, Error, RefusedError, WrittenRecord, re2j, refuse_if
 from groupcoord_spark.simulator.messages.answers import ConsumerGroupHeartbeatAnswer
-from groupcoord_spark.simulator.messages.calls import Call
-from groupcoord_spark.simulator.messages.errors import Error, RefusedError, refuse_if
 from groupcoord_spark.simulator.messages.requests import LEFT_FOR_A_WHILE, ConsumerGroupHeartbeat
-from groupcoord_spark.simulator.messages.written_records import WrittenRecord
 
 REGEX_MS: Final = 1
 """How long the broker's background thread takes to resolve an expression in the simulator."""
@@ -97,7 +91,6 @@ class ConsumerStep(GroupStep[ConsumerGroup]):
     # Requests
 
     def heartbeat(self, request: ConsumerGroupHeartbeat) -> ConsumerGroupHeartbeatAnswer:
-        """One heartbeat of a member that joins or stays."""
         broker = self.broker
         group = self._group_for(request)
         if self.is_full(group, request.member_id, request.group_instance_id):
@@ -254,7 +247,6 @@ class ConsumerStep(GroupStep[ConsumerGroup]):
         return regex != old and (not regex or regex in group.replayed.resolved_regexes)
 
     def forget_unused_regexes(self, group: ConsumerGroup) -> None:
-        """The tombstones of expressions that no member uses any more."""
         for regex in sorted(set(group.replayed.resolved_regexes) - set(group.used_regexes)):
             self.add(group.regex_record(regex, None))
 
@@ -347,7 +339,6 @@ class ConsumerStep(GroupStep[ConsumerGroup]):
                 self.group.cancel_timers(member_id)
 
     def undo_finished(self) -> None:
-        """Take back the step after ``finish``: the append has failed later."""
         if self.downgraded is not None:
             self.broker.remove_group(self.downgraded)
         if self._put_group_back is not None:

@@ -12,23 +12,13 @@ from typing import Any
 from groupcoord_spark.coordinator.groups.consumer import ConsumerMember
 from groupcoord_spark.protocol.consumer_protocol import Assignment, Subscription, decode_assignment, decode_subscription, encode_assignment
 from groupcoord_spark.protocol.errors import DecodeError
-from groupcoord_spark.simulator.broker.broker import Broker
+from groupcoord_spark.simulator.broker import Broker
 from groupcoord_spark.simulator.broker.coordinator_records import group_record
 from groupcoord_spark.simulator.broker.rebalance import prepare_rebalance, refuse_waiting, restart_session
-from groupcoord_spark.simulator.groups.classic_group import CONSUMER, ClassicGroup
-from groupcoord_spark.simulator.groups.classic_member import Member, Protocols
-from groupcoord_spark.simulator.groups.consumer_group import (
-    CLASSIC_MEMBER,
-    STABLE,
-    ConsumerGroup,
-    CurrentAssignment,
-    Partition,
-    uses_classic_protocol,
-)
-from groupcoord_spark.simulator.groups.states import State
-from groupcoord_spark.simulator.messages.errors import Error
+from groupcoord_spark.simulator.groups import CONSUMER, ClassicGroup, ConsumerGroup, Member, Protocols, State
+from groupcoord_spark.simulator.groups.consumer_group import CLASSIC_MEMBER, STABLE, CurrentAssignment, Partition, uses_classic_protocol
+from groupcoord_spark.simulator.messages import Error, RecordToWrite
 from groupcoord_spark.simulator.messages.partition_lists import by_topic
-from groupcoord_spark.simulator.messages.written_records import RecordToWrite
 
 
 def classic_metadata(session_timeout_ms: int, protocols: Protocols) -> dict[str, Any]:

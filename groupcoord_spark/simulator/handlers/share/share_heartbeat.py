@@ -12,14 +12,11 @@ from typing import Final
 from groupcoord_spark.assignors.java_maps import hash_of_text, in_hash_order
 from groupcoord_spark.assignors.simple import simple_assignment
 from groupcoord_spark.coordinator.groups.share import ShareGroup as ReplayedGroup
-from groupcoord_spark.simulator.broker.broker import Broker
-from groupcoord_spark.simulator.broker.coordinator_checks import coordinator_error
+from groupcoord_spark.simulator.broker import Broker, coordinator_error
 from groupcoord_spark.simulator.broker.group_step import GroupStep, topic_ids, topic_names, with_names
-from groupcoord_spark.simulator.groups.clock import TimerKind
-from groupcoord_spark.simulator.groups.share_group import ShareGroup
+from groupcoord_spark.simulator.groups import ShareGroup, TimerKind
+from groupcoord_spark.simulator.messages import Call, Error, RefusedError, refuse_if
 from groupcoord_spark.simulator.messages.answers import ShareGroupHeartbeatAnswer
-from groupcoord_spark.simulator.messages.calls import Call
-from groupcoord_spark.simulator.messages.errors import Error, RefusedError, refuse_if
 from groupcoord_spark.simulator.messages.partition_lists import topic_partitions
 from groupcoord_spark.simulator.messages.requests import LEAVE_EPOCH, ShareGroupHeartbeat
 
@@ -52,7 +49,6 @@ class ShareStep(GroupStep[ShareGroup]):
     # Requests
 
     def heartbeat(self, request: ShareGroupHeartbeat) -> ShareGroupHeartbeatAnswer:
-        """One heartbeat of a member that joins or stays."""
         group, member_id = self._group_for(request), request.member_id
         self._check_member(group, request)
         old_metadata = group.members[member_id].metadata if member_id in group.members else None
@@ -157,7 +153,6 @@ class ShareStep(GroupStep[ShareGroup]):
             self.broker.clock.start(TimerKind.SHARE_STATE, SHARE_STATE_MS, self.group_id, "", fire)
 
     def session_timeout_ms(self, group: ShareGroup, member_id: str) -> int:
-        """How long a member may be silent."""
         return self.broker.settings.group_share_session_timeout_ms
 
 

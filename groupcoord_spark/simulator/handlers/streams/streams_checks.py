@@ -13,7 +13,7 @@ from groupcoord_spark.assignors.sticky_tasks import Task
 from groupcoord_spark.simulator.broker.permissions import Denied
 from groupcoord_spark.simulator.groups.streams_tasks import CurrentTasks, Owned, tasks_by_subtopology
 from groupcoord_spark.simulator.groups.streams_topology import INTERNAL_TOPICS_OF_KAFKA, ConfiguredTopology, all_topics
-from groupcoord_spark.simulator.messages.errors import Error
+from groupcoord_spark.simulator.messages import Error
 from groupcoord_spark.simulator.messages.requests import LEAVE_EPOCH, LEFT_FOR_A_WHILE, StreamsGroupHeartbeat, Tasks
 
 _TOPIC_NAME: Final = re.compile(r"[a-zA-Z0-9._-]{1,249}")

@@ -14,14 +14,12 @@ from groupcoord_spark.assignors.sticky_tasks import Task, TaskMember, sticky_tas
 from groupcoord_spark.coordinator.groups.streams import StreamsGroup as ReplayedGroup
 from groupcoord_spark.errors import UsageError
 from groupcoord_spark.protocol.record_types import KeyType
-from groupcoord_spark.simulator.broker.broker import Broker
-from groupcoord_spark.simulator.broker.coordinator_checks import coordinator_error
+from groupcoord_spark.simulator.broker import Broker, coordinator_error
 from groupcoord_spark.simulator.broker.group_step import REFRESH_MS, GroupStep, known_topics
 from groupcoord_spark.simulator.broker.streams_settings import RACK_AWARE_TAGS_OF_GROUP, streams_setting
-from groupcoord_spark.simulator.groups.classic_group import ClassicGroup
-from groupcoord_spark.simulator.groups.clock import TimerKind
+from groupcoord_spark.simulator.groups import ClassicGroup, StreamsGroup, TimerKind
 from groupcoord_spark.simulator.groups.modern_group import cancel_timer, metadata_hash
-from groupcoord_spark.simulator.groups.streams_group import NO_TASKS, StreamsGroup
+from groupcoord_spark.simulator.groups.streams_group import NO_TASKS
 from groupcoord_spark.simulator.groups.streams_tasks import ACTIVE, KINDS, UNREVOKED, CurrentTasks, Owned, reconciled, tasks_by_subtopology
 from groupcoord_spark.simulator.groups.streams_topology import (
     ConfiguredTopology,
@@ -38,11 +36,9 @@ from groupcoord_spark.simulator.handlers.streams.streams_checks import (
     request_error,
     topics_error,
 )
+from groupcoord_spark.simulator.messages import Call, Error, RecordToWrite, RefusedError, WrittenRecord, refuse_if
 from groupcoord_spark.simulator.messages.answers import Answer, EndpointPartitions, Status, StatusCode, StreamsGroupHeartbeatAnswer
-from groupcoord_spark.simulator.messages.calls import Call
-from groupcoord_spark.simulator.messages.errors import Error, RefusedError, refuse_if
 from groupcoord_spark.simulator.messages.requests import LEFT_FOR_A_WHILE, StreamsGroupHeartbeat, Tasks
-from groupcoord_spark.simulator.messages.written_records import RecordToWrite, WrittenRecord
 
 INTERNAL_TOPICS_MS: Final = 1
 """How long the simulated cluster takes to make internal topics."""
@@ -109,7 +105,6 @@ class StreamsStep(GroupStep[StreamsGroup]):
     # Requests
 
     def heartbeat(self, request: StreamsGroupHeartbeat) -> StreamsGroupHeartbeatAnswer:
-        """One heartbeat of a member that joins or stays."""
         group, member_id = self._group_for(request), request.member_id
         current = self._current_of(group, request)
         status: list[Status] = []
@@ -136,7 +131,6 @@ class StreamsStep(GroupStep[StreamsGroup]):
         return self._answer(group, request, current, after, metadata, status, endpoint_changed=endpoint_changed)
 
     def leave(self, request: StreamsGroupHeartbeat) -> Answer:
-        """A member leaves, or leaves for a while."""
         if self.group is not None and request.shutdown_application and self.group.shutdown_by is None:
             self.group.shutdown_by = request.member_id
         return super().leave(request)
@@ -304,7 +298,6 @@ class StreamsStep(GroupStep[StreamsGroup]):
         return after
 
     def session_timeout_ms(self, group: StreamsGroup, member_id: str) -> int:
-        """How long a member may be silent."""
         return int(self._setting("streams.session.timeout.ms"))
 
     def _setting(self, name: str) -> Any:
@@ -371,7 +364,6 @@ class StreamsStep(GroupStep[StreamsGroup]):
     # Records
 
     def group_until_now(self) -> Any:
-        """The group before the step, which may have been a classic group; None: there was none."""
         return self.partition.groups.get(self.group_id) if self._is_new else super().group_until_now()
 
     def finish(self, written: list[WrittenRecord]) -> None:
@@ -392,7 +384,6 @@ class StreamsStep(GroupStep[StreamsGroup]):
                 group.apply(in_log.record_offset, record)
 
     def undo_finished(self) -> None:
-        """Take back the step after ``finish``: the append has failed later."""
         super().undo_finished()
         if self._put_classic_back is not None:
             self._put_classic_back()

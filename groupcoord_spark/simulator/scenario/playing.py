@@ -9,6 +9,7 @@ import heapq
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, Final
 
 from groupcoord_spark.errors import UsageError
@@ -108,15 +109,6 @@ class _ScheduledAction:
     do: Callable[[], None] = field(compare=False)
 
 
-@dataclass(frozen=True, slots=True)
-class _PendingRequest:
-    """A request without an answer. ``sender`` None: no client waits for it. ``loses_answer``: the client gets None instead."""
-
-    sender: ClientCore | None
-    then: Callable[[Any], None]
-    loses_answer: bool
-
-
 class _ScenarioRun:
     """One play of a scenario. It is the environment of the clients: their next actions are in one queue, beside the broker's timers."""
 
@@ -128,7 +120,8 @@ class _ScenarioRun:
         self._clients: dict[str, Consumer] = {}
         self._queue: list[_ScheduledAction] = []
         self._count = 0
-        self._pending: dict[int, _PendingRequest] = {}
+        self._waiting: dict[int, tuple[ClientCore, Callable[[Any], None]]] = {}
+        """Number of a call -> the client that waits for its answer, and what the client does with it."""
         self._answered: list[Call] = []
         self._names: dict[str, str] = {}
         self._sender_of: dict[int, str] = {}
@@ -154,7 +147,8 @@ class _ScenarioRun:
     # The environment of the clients
 
     def send(self, client: ClientCore, request: Request, then: Callable[[Any], None], *, loses_answer: bool = False) -> None:
-        self._send_request(client.name, request, _PendingRequest(client, then, loses_answer))
+        call = self._send_request(client.name, request, answer_is_lost=loses_answer)
+        self._waiting[call.number] = (client, (lambda answer: then(None)) if loses_answer else then)
 
     def name_member(self, client: ClientCore, member_id: str) -> None:
         self._names[member_id] = client.name
@@ -170,8 +164,9 @@ class _ScenarioRun:
     def run(self) -> None:
         scenario = self._scenario
         for step in scenario.steps:
-            for name in step.who or (None,):
-                self._schedule(scenario.start_ms + step.at_ms, None, self._action_of_step(step, name))
+            actions_of_step = [partial(self._perform_member_step, step, name) for name in step.who]
+            for action in actions_of_step or [partial(self._perform_broker_step, step)]:
+                self._schedule(scenario.start_ms + step.at_ms, None, action)
         end_ms = scenario.start_ms + scenario.until_ms
         while True:
             self._add_work(1)
@@ -211,24 +206,19 @@ class _ScenarioRun:
         self._count += 1
         heapq.heappush(self._queue, _ScheduledAction(at_ms, self._count, actor, do))
 
-    def _send_request(self, name: str, request: Request, pending: _PendingRequest) -> None:
-        self._sender, self._answer_is_lost = name, pending.loses_answer
-        call = self.simulator.send(request)
-        self._pending[call.number] = pending
+    def _send_request(self, name: str, request: Request, *, answer_is_lost: bool) -> Call:
+        self._sender, self._answer_is_lost = name, answer_is_lost
+        return self.simulator.send(request)
 
     def _schedule_answers(self) -> None:
         while self._answered:
             answered, self._answered = self._answered, []
             for call in answered:
-                pending = self._pending.pop(call.number, None)
-                if pending is not None and pending.sender is not None:
-                    answer = None if pending.loses_answer else call.answer
-                    self._schedule(self.now_ms + NETWORK_MS, pending.sender, _hand_over(pending.then, answer))
+                if call.number in self._waiting:
+                    client, then = self._waiting.pop(call.number)
+                    self._schedule(self.now_ms + NETWORK_MS, client, partial(then, call.answer))
 
     # Steps
-
-    def _action_of_step(self, step: Step, name: str | None) -> Callable[[], None]:
-        return lambda: self._perform_member_step(step, name) if name is not None else self._perform_broker_step(step)
 
     def _perform_member_step(self, step: Step, name: str) -> None:
         options, client = step.options, self._clients.get(name)
@@ -332,7 +322,7 @@ class _ScenarioRun:
         sender = Sender(self._scenario.group_id, member, self._clients, self._scenario.topology)
         try:
             request = form.request(sender, step.options["with"], versions.newest if versions is not None else 0)
-            self._send_request(name or ADMIN, request, _PendingRequest(None, lambda answer: None, False))
+            self._send_request(name or ADMIN, request, answer_is_lost=False)
         except UsageError as e:
             raise self._scenario.mistake(step, str(e)) from e
 
@@ -428,10 +418,6 @@ class _ScenarioRun:
     def _add_application_row(self, who: str, what: str) -> None:
         now_ms = self.now_ms - self._scenario.start_ms
         self.rows.append(TimelineRow(self._next_id(who, what.split("(")[0].split(" to ")[0]), now_ms, "application", who, what))
-
-
-def _hand_over(then: Callable[[Any], None], answer: Any) -> Callable[[], None]:
-    return lambda: then(answer)
 
 
 def _action_text(action: actions.Action) -> str:

@@ -9,8 +9,9 @@ from functools import partial
 from typing import Any, ClassVar, Final, Generic, TypeVar
 
 from groupcoord_spark.simulator.broker.broker import Broker
+from groupcoord_spark.simulator.broker.rebalance import refuse_waiting
 from groupcoord_spark.simulator.broker.settings import NO_TOPIC_ID
-from groupcoord_spark.simulator.groups import ModernGroup, TimerKind
+from groupcoord_spark.simulator.groups import ClassicGroup, ModernGroup, TimerKind
 from groupcoord_spark.simulator.groups.modern_group import cancel_timer, metadata_hash
 from groupcoord_spark.simulator.messages import Call, Error, RecordToWrite, RefusedError, WrittenRecord, refuse_if
 from groupcoord_spark.simulator.messages.answers import Answer
@@ -46,6 +47,8 @@ class GroupStep(Generic[M]):
         self.group: M | None = broker.group_of(group_id, self.kind)  # type: ignore[assignment]
         self._before: Mapping[str, Any] = self.copied(self.group)
         """What the records may change in the group, as it was before the step; empty: there was no group."""
+        self.replaced_classic: ClassicGroup | None = None
+        self._put_classic_back: Callable[[], None] | None = None
 
     def copied(self, group: M | None) -> Mapping[str, Any]:
         """A copy of what records change in the group, for the case that the append fails; empty: there is no group."""
@@ -207,8 +210,8 @@ class GroupStep(Generic[M]):
         return Error.NONE
 
     def group_until_now(self) -> Any:
-        """The group before the step; None: there was none."""
-        return None if self.group is None or not self._before else replace(self.group, **self._before)
+        """The group before the step, which may have been a classic group; None: there was none."""
+        return copy.copy(self.replaced_classic) if self.group is None or not self._before else replace(self.group, **self._before)
 
     def undo(self) -> None:
         """Forget the records. The timers stay as they are, as in Kafka."""
@@ -216,7 +219,12 @@ class GroupStep(Generic[M]):
             setattr(self.group, name, value)
 
     def finish(self, written: list[WrittenRecord]) -> None:
-        """The records are written: the group is there."""
+        """The records are written: the group is there, and who waits for a classic group that it replaces has to join again."""
+        classic = self.replaced_classic
+        if classic is not None:
+            for member in classic.members:
+                refuse_waiting(self.broker, classic, member, Error.REBALANCE_IN_PROGRESS)
+            self._put_classic_back = self.broker.remove_group(classic)
         if self.group is not None:
             self.partition.groups[self.group_id] = self.group
 
@@ -231,6 +239,8 @@ class GroupStep(Generic[M]):
         else:
             self.partition.groups.pop(self.group_id, None)
             self.group.end(self.broker.now_ms)
+        if self._put_classic_back is not None:
+            self._put_classic_back()
 
     # The load of a partition
 

@@ -24,7 +24,7 @@ from groupcoord_spark.simulator.messages.re2j import InvalidExpressionError, par
 from groupcoord_spark.simulator.messages.request_versions import newest_version
 from groupcoord_spark.simulator.messages.requests import Topology
 from groupcoord_spark.simulator.scenario import language
-from groupcoord_spark.simulator.scenario.requests_by_hand import REQUESTS
+from groupcoord_spark.simulator.scenario.requests_by_hand import REQUESTS, Field
 from groupcoord_spark.simulator.scenario.values import (
     MOST_PARTITIONS,
     Key,
@@ -345,24 +345,14 @@ def _advice(name: str, vocabulary: Iterable[str]) -> str:
     return _HOME_OF_KEYS.get(name, advice) if advice.startswith("Known") else advice
 
 
-def _homes() -> Iterator[tuple[str, str]]:
-    for verb in reversed(tuple(language.VERBS.values())):
-        for option in verb.options:
-            yield option.name, f"It belongs to the verb `{verb.name}`."
-    for form in REQUESTS.values():
-        for field in form.fields:
-            yield field.name, "It is a field of a request, and belongs under `with`."
-    for key in language.BROKER_SETTINGS:
-        yield key.name, "It is a setting of the broker, and belongs under `settings` of `broker`."
-    for key in language.MEMBER_SETTINGS:
-        yield key.name, "It is a setting of members, and belongs under `client` or under a name of `members`."
-    for key in language.BROKER_KEYS:
-        yield key.name, "It belongs under `broker`."
-    for verb in language.VERBS.values():
-        yield verb.name, "It is a verb, and belongs into an element of `steps`."
-    for key in language.FILE_KEYS:
-        yield key.name, "It belongs to the file itself, with no space before it."
-
-
-_HOME_OF_KEYS: Final = dict(_homes())
-"""Key -> the sentence that says where it belongs. Of several places the last one counts."""
+_HOMES: Final[tuple[tuple[Iterable[Key | Field | language.Verb], str], ...]] = (
+    *((verb.options, f"It belongs to the verb `{verb.name}`.") for verb in reversed(tuple(language.VERBS.values()))),
+    *((form.fields, "It is a field of a request, and belongs under `with`.") for form in REQUESTS.values()),
+    (language.BROKER_SETTINGS, "It is a setting of the broker, and belongs under `settings` of `broker`."),
+    (language.MEMBER_SETTINGS, "It is a setting of members, and belongs under `client` or under a name of `members`."),
+    (language.BROKER_KEYS, "It belongs under `broker`."),
+    (tuple(language.VERBS.values()), "It is a verb, and belongs into an element of `steps`."),
+    (language.FILE_KEYS, "It belongs to the file itself, with no space before it."),
+)
+"""The keys of a place in the file, and the sentence that names the place. Of several places of a key the last one counts."""
+_HOME_OF_KEYS: Final = {key.name: sentence for keys, sentence in _HOMES for key in keys}

@@ -6,7 +6,6 @@ fails, the group goes back to what it was.
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import partial
 from typing import Any, Final
@@ -31,7 +30,6 @@ from groupcoord_spark.simulator.handlers.consumer.conversion import (
     begin_classic_group,
     classic_members,
     downgraded,
-    end_classic_group,
     may_be_downgraded,
     subscribed_topics_of,
     upgrade_records,
@@ -81,8 +79,6 @@ class ConsumerStep(GroupStep[ConsumerGroup]):
         super().__init__(broker, group_id)
         self.replaced: list[str] = []
         self.returning: list[str] = []
-        self.replaced_classic: ClassicGroup | None = None
-        self._put_classic_back: Callable[[], None] | None = None
         self.downgraded: ClassicGroup | None = None
         self._put_group_back: Callable[[], None] | None = None
         self._rebalances = True
@@ -319,24 +315,21 @@ class ConsumerStep(GroupStep[ConsumerGroup]):
 
     # Records
 
-    def group_until_now(self) -> Any:
-        """The group before the step, which may have been a classic group; None: there was none."""
-        return super().group_until_now() or copy.copy(self.replaced_classic)
-
     def finish(self, written: list[WrittenRecord]) -> None:
         """The group is there, what it replaced ends, and the timers of members that have left end."""
+        super().finish(written)
+        group = self.group
+        if group is None:
+            return
         if self.replaced_classic is not None:
-            self._put_classic_back = end_classic_group(self.broker, self.replaced_classic)
-            if self.group is not None:
-                for member_id, _ in classic_members(self.group):
-                    self.restart_session(self.group, member_id)
-        if self.group is not None and self.downgraded is not None:
-            self._put_group_back = self.broker.remove_group(self.group)
+            for member_id, _ in classic_members(group):
+                self.restart_session(group, member_id)
+        if self.downgraded is not None:
+            self._put_group_back = self.broker.remove_group(group)
             begin_classic_group(self.broker, self.downgraded, rebalances=self._rebalances)
-        elif self.group is not None:
-            self.partition.groups[self.group_id] = self.group
+        else:
             for member_id in self.replaced:
-                self.group.cancel_timers(member_id)
+                group.cancel_timers(member_id)
 
     def undo_finished(self) -> None:
         if self.downgraded is not None:
@@ -347,8 +340,6 @@ class ConsumerStep(GroupStep[ConsumerGroup]):
         if self.group is not None and self._before:
             for member_id in self.replaced:
                 self.restart_session(self.group, member_id)
-        if self._put_classic_back is not None:
-            self._put_classic_back()
 
 
 def resolve_regexes(broker: Broker, group_id: str) -> bool:

@@ -6,7 +6,7 @@ member of the new protocol goes. Rules: docs/reference/coordinator.md, chapter 1
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from groupcoord_spark.coordinator.groups.consumer import ConsumerMember
@@ -14,10 +14,10 @@ from groupcoord_spark.protocol.consumer_protocol import Assignment, Subscription
 from groupcoord_spark.protocol.errors import DecodeError
 from groupcoord_spark.simulator.broker import Broker
 from groupcoord_spark.simulator.broker.coordinator_records import group_record
-from groupcoord_spark.simulator.broker.rebalance import prepare_rebalance, refuse_waiting, restart_session
+from groupcoord_spark.simulator.broker.rebalance import prepare_rebalance, restart_session
 from groupcoord_spark.simulator.groups import CONSUMER, ClassicGroup, ConsumerGroup, Member, Protocols, State
 from groupcoord_spark.simulator.groups.consumer_group import CLASSIC_MEMBER, STABLE, CurrentAssignment, Partition, uses_classic_protocol
-from groupcoord_spark.simulator.messages import Error, RecordToWrite
+from groupcoord_spark.simulator.messages import RecordToWrite
 from groupcoord_spark.simulator.messages.partition_lists import by_topic
 
 
@@ -103,13 +103,6 @@ def _assigned(member: Member, topic_ids: Mapping[str, str]) -> list[Partition] |
     if assignment is None:
         return None
     return [(topic_ids[topic], number) for topic, numbers in assignment.partitions.items() if topic in topic_ids for number in numbers]
-
-
-def end_classic_group(broker: Broker, group: ClassicGroup) -> Callable[[], None]:
-    """Forget a classic group that has become a consumer group: whoever waits has to join again. Returns what puts the group back."""
-    for member in group.members:
-        refuse_waiting(broker, group, member, Error.REBALANCE_IN_PROGRESS)
-    return broker.remove_group(group)
 
 
 # To the classic protocol

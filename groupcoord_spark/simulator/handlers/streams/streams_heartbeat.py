@@ -5,7 +5,7 @@ Rules: docs/reference/coordinator.md, chapter 13.7.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from functools import partial
 from typing import Any, Final, NamedTuple
 
@@ -91,7 +91,6 @@ class StreamsStep(GroupStep[StreamsGroup]):
         self._replaced_id: str | None = None
         """The static member in whose place the sender comes back with a new member id."""
         self._topology: Mapping[str, Any] = {}
-        self._put_classic_back: Callable[[], None] | None = None
 
     def copied(self, group: StreamsGroup | None) -> Mapping[str, Any]:
         """A copy of what records change in the group, if their append takes time: before it has ended the group does not change."""
@@ -157,8 +156,9 @@ class StreamsStep(GroupStep[StreamsGroup]):
             classic = self.partition.groups.get(self.group_id)
             if not joins or (classic is not None and not (isinstance(classic, ClassicGroup) and classic.is_empty)):
                 raise RefusedError(Error.GROUP_ID_NOT_FOUND)
-            if classic is not None:
+            if isinstance(classic, ClassicGroup):
                 self.records += classic.tombstones()
+                self.replaced_classic = classic
             self.group = StreamsGroup(self.group_id, ReplayedGroup(self.broker.release.semantics))
         is_known = self.broker.release.size_limit_spares_known_members and (
             request.member_id in self.group.members or self.group.static_member_id(request.group_instance_id or "") is not None
@@ -363,30 +363,19 @@ class StreamsStep(GroupStep[StreamsGroup]):
 
     # Records
 
-    def group_until_now(self) -> Any:
-        return self.partition.groups.get(self.group_id) if self._is_new else super().group_until_now()
-
     def finish(self, written: list[WrittenRecord]) -> None:
-        """The records are written: apply them. What the group replaced ends."""
+        """The records are written: apply them."""
+        super().finish(written)
         group = self.group
         assert group is not None
         if self._is_new:
             group.shutdown_by, group.endpoint_epoch = None, 0
-            classic = self.partition.groups.get(self.group_id)
-            if classic is not None:
-                self._put_classic_back = self.broker.remove_group(classic)
-            self.partition.groups[self.group_id] = group
         elif self.configured is not None:
             group.configured, group.refreshes_metadata = self.configured, False
             group.metadata_deadline_ms = group.metadata_deadline_ms if self._deadline_ms is None else self._deadline_ms
         for record, in_log in zip(self.records, written, strict=True):
             if record.key_type != KeyType.GROUP_METADATA:
                 group.apply(in_log.record_offset, record)
-
-    def undo_finished(self) -> None:
-        super().undo_finished()
-        if self._put_classic_back is not None:
-            self._put_classic_back()
 
     @classmethod
     def load(cls, broker: Broker, group_id: str, replayed: Any, records: Iterable[WrittenRecord]) -> None:

@@ -140,7 +140,7 @@ def read_segment(segment: Segment, *, chunk_bytes: int = DEFAULT_CHUNK_BYTES, li
     A file with any bytes has at least one chunk, and the bytes of the chunks add up to its size. Damage is reported in the chunks. Raises
     InputError where the file cannot be read at all.
     """
-    with segment.open() as file, page_cache_as_found(file.location, segment.start, segment.size):
+    with segment.open() as file, page_cache_as_found(file, segment.start, segment.size):
         reading = Reading(segment, file, chunk_bytes, limits or Limits())
         reading.walk()
         yield from reading.chunks()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from itertools import zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,12 +14,13 @@ from groupcoord_spark.coordinator.semantics import JAVA
 from groupcoord_spark.log import plan_logs
 from groupcoord_spark.pipeline.night import run_nightly
 from groupcoord_spark.pipeline.run import RunRequest, Summary
+from groupcoord_spark.sources.segments import ConsumerOffsetsReader
 from groupcoord_spark.warehouse import TABLES, Warehouse, open_warehouse
 from tests.conftest import DAY_MS
 from tests.warehouse.nights import make_tables
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
     from tests.local_session import LocalSession
 
@@ -32,6 +35,21 @@ def run(spark: SparkSession | LocalSession, warehouse: Path | str, *inputs: Path
     make_tables(warehouse)
     night = RunRequest(inputs=paths, warehouse=str(warehouse), **{**usual, **changed})
     return run_nightly(night, plan_logs(paths), spark, StageLines(quiet=True))
+
+
+def raw(spark: SparkSession, *logs: Path, clusters: Sequence[str] = ()) -> DataFrame:
+    """The raw records of logs as one frame: what the source ``consumer_offsets`` reads, without the processes that Spark starts for it.
+
+    clusters: names of the logs; without them each log has the name that the source gives it.
+    """
+    batches = [
+        batch
+        for path, cluster in zip_longest(logs, clusters)
+        for reader in [ConsumerOffsetsReader({"path": str(path)} | ({"cluster": cluster} if cluster else {}))]
+        for partition in reader.partitions()
+        for batch in reader.read(partition)
+    ]
+    return spark.createDataFrame(pa.Table.from_batches(batches))
 
 
 def rows_of(warehouse: Path | str, table: str, cluster: str | None = None, *, run_id: str | None = None) -> list[dict[str, Any]]:

@@ -24,7 +24,7 @@ from groupcoord_spark.pipeline.plan.input_rows import TRANSACTIONS_UNKNOWN
 from groupcoord_spark.spark.column_functions import ColumnFunction
 from tests.golden_answers import Corpus
 from tests.pipeline.logs import commit_value, offset_key
-from tests.sources.test_segments import raw
+from tests.running import raw
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

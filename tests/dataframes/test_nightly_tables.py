@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import reduce
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,8 +16,7 @@ from groupcoord_spark.dataframes import expire, rebalances, replay
 from groupcoord_spark.warehouse import TABLES, open_warehouse
 from tests.conftest import DAY_MS
 from tests.golden_answers import Corpus
-from tests.running import AS_OF_MS, run
-from tests.sources.test_segments import raw
+from tests.running import AS_OF_MS, raw, run
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -56,7 +54,7 @@ def test_each_frame_is_the_table_of_its_name(
     rules = semantics_for(None, release)
     for name in names:
         run(local, tmp_path / "w", Corpus(name).logs, cluster=name, as_of_ms=AS_OF_MS, retention_ms=DAY_MS, semantics=rules)
-    records = reduce(DataFrame.union, [raw(spark, Corpus(name).logs, cluster=name) for name in names])
+    records = raw(spark, *(Corpus(name).logs for name in names), clusters=names)
     state = replay(records, semantics=release)
     leaves = expire(state, retention="1d", as_of=AS_OF_MS, semantics=release)
     frames = {table: getattr(state, table) for table in STATE_TABLES} | dict(zip(RULE_TABLES, leaves, strict=True))
@@ -85,7 +83,7 @@ def test_moments_are_right_in_a_session_of_any_time_zone(spark: SparkSession, lo
         place = (F.col("offsets_partition").alias("partition"), F.col("record_offset").alias("offset"))
         moment = F.timestamp_millis("record_timestamp_ms").alias("timestamp")
         others = ("cluster", "key", "value", "producer_id", "producer_epoch", "is_transactional", "control_type")
-        records = raw(spark, logs, cluster="sample").select(*others, *place, moment)
+        records = raw(spark, logs, clusters=["sample"]).select(*others, *place, moment)
         state = replay(records)
         leaves = expire(state, retention="1d", as_of=AS_OF_MS)
         for frame, table in ((state.committed_offsets, "committed_offsets"), (leaves.offsets, "offset_expirations")):

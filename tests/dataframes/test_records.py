@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import reduce
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -17,7 +16,7 @@ from groupcoord_spark.protocol.fields import Array, Struct, Type
 from groupcoord_spark.protocol.messages import RECORD_TYPES
 from groupcoord_spark.protocol.record_types import KeyType
 from tests.golden_answers import Corpus
-from tests.sources.test_segments import raw
+from tests.running import raw
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -51,7 +50,7 @@ def fields_that_json_has(kind: Type, value: Any, told: Any) -> Any:
 @pytest.fixture(scope="module")
 def records(spark: SparkSession) -> DataFrame:
     """The decoded records of all corpora, each as a cluster of its own."""
-    return decode(reduce(DataFrame.union, [raw(spark, Corpus(name).logs, cluster=name) for name in CORPORA])).cache()
+    return decode(raw(spark, *(Corpus(name).logs for name in CORPORA), clusters=CORPORA)).cache()
 
 
 def test_the_struct_of_each_kind_has_the_fields_that_kafkas_classes_read(records: DataFrame) -> None:

@@ -18,8 +18,7 @@ from groupcoord_spark.errors import BadCopyError, UsageError
 from groupcoord_spark.pipeline.progress import Stage
 from groupcoord_spark.pipeline.run_night import until_of
 from tests.conftest import SAMPLE_AS_OF_MS, SAMPLE_LOGS, SampleWarehouse
-from tests.running import tables_of
-from tests.sources.test_segments import raw
+from tests.running import raw, tables_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -17,7 +17,7 @@ from tests.conftest import SAMPLE_LOGS
 from tests.coordinator.records import consumer_member
 from tests.golden_answers import Corpus
 from tests.pipeline.logs import TOPIC_ID, classic_group_key, classic_value, commit_value, offset_key
-from tests.sources.test_segments import raw
+from tests.running import raw
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

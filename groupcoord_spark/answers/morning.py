@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
-from groupcoord_spark.answers.night_changes import NOT_KNOWN, Change, last_night_that_differs
+from groupcoord_spark.answers.night_changes import NO_LOG, NOT_KNOWN, Change, last_night_that_differs
 from groupcoord_spark.warehouse.read import Run, Warehouse
 from groupcoord_spark.warehouse.sql import NightInDuckDB
 from groupcoord_spark.wording import counted
@@ -79,6 +79,8 @@ KINDS: Final[Mapping[str, Kind]] = {
     "sick": Kind("danger", "finding", "of the doctor that someone must act on", "doctor", query=_FINDINGS.format("sick")),
     "group_deleted": Kind("warning", "group", "deleted", "diff --only gone"),
     "offset_deleted": Kind("warning", "committed offset", "deleted", "diff --only gone"),
+    "group_gone": Kind("warning", "group", "gone, and only the log would tell why", "diff --only gone"),
+    "offset_gone": Kind("warning", "committed offset", "gone, and only the log would tell why", "diff --only gone"),
     "group_expired": Kind("warning", "group", "gone by expiration", "diff --only gone"),
     "offset_expired": Kind("warning", "committed offset", "gone by expiration", "diff --only gone"),
     "rewound": Kind(
@@ -116,6 +118,7 @@ KINDS: Final[Mapping[str, Kind]] = {
 _FATES: Final = {
     **dict.fromkeys((NOT_KNOWN, "vanished", "topic_begun_anew"), "vanished"),
     **dict.fromkeys(("expired", "expiry_due"), "expired"),
+    NO_LOG: "gone",
 }
 """Why a group or an offset is gone -> the second word of its kind of news; every other reason is a deletion."""
 

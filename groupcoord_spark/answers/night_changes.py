@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 from groupcoord_spark.answers.offset_history import COMMIT_COLUMNS, read_markers
 from groupcoord_spark.answers.removal_causes import Cause, OffsetLifetime, Place
 from groupcoord_spark.answers.removals import Removals, removals_of
+from groupcoord_spark.sources.rows import InputKind
 from groupcoord_spark.warehouse.read import Condition, Run, Warehouse
 from groupcoord_spark.warehouse.tables import NIGHT
 
@@ -34,6 +35,7 @@ CHANGES: Final[Mapping[str, str]] = {
 """Kind of change -> sentence, in the order in which changes are listed: what may need a look comes first."""
 
 NOT_KNOWN: Final = "not_known"
+NO_LOG: Final = "no_log"
 
 REASONS: Final[Mapping[str, str]] = {
     "expired": "Its retention was over: a cleanup removed it.",
@@ -47,6 +49,7 @@ REASONS: Final[Mapping[str, str]] = {
     "aborted": "Its transaction was aborted.",
     "expiry_due": "Its retention was over by then, so a cleanup was due to remove it; no night has read the record of the removal.",
     "vanished": "Its record is gone from the log, and no night has read a later one or a tombstone: the warning keys_vanished has more.",
+    NO_LOG: "The nights are from the Admin API, and only the log tells why.",
     NOT_KNOWN: "The history has no record of its removal, or the records do not show the cause.",
 }
 """Why something is gone -> sentence."""
@@ -286,6 +289,8 @@ def _reasons(
     warehouse: Warehouse, before: Run, after: Run, gone_groups: Mapping[str, int], gone_offsets: Sequence[_Row]
 ) -> tuple[dict[str, str], dict[_OffsetKey, str]]:
     """Why each of these groups, and each of these offsets, is gone. ``gone_groups``: group -> offsets partition."""
+    if after.input_kind == InputKind.ADMIN:
+        return dict.fromkeys(gone_groups, NO_LOG), {_key(row): NO_LOG for row in gone_offsets}
     group_ids = sorted({*gone_groups, *(row["group_id"] for row in gone_offsets)})
     if not group_ids:
         return {}, {}

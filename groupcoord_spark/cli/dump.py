@@ -157,8 +157,8 @@ def _partitions(inputs: tuple[str, ...], remarks: _Remarks) -> Iterator[tuple[in
     from groupcoord_spark.sources.rows import InputKind
 
     kind = kind_of(inputs)
-    if kind is InputKind.KAFKA:
-        raise UsageError(f"dump reads files, and {inputs[0]} is a topic. `groupcoord nightly {inputs[0]}` reads it into tables.")
+    if kind in (InputKind.KAFKA, InputKind.ADMIN):
+        raise UsageError(f"dump reads files, and {inputs[0]} is a cluster. `groupcoord nightly {inputs[0]}` reads it into tables.")
     if kind is InputKind.SEGMENTS:
         from groupcoord_spark.log import plan_logs, read_segment
         from groupcoord_spark.log.files.held_files import HeldFiles

@@ -29,16 +29,20 @@ def summary_object(summary: Summary) -> tuple[list[str], list[list[Any]]]:
 
 def summary_text(summary: Summary) -> str:
     """The result of a run in a few lines for people."""
+    title = f"Cluster {summary.cluster!r} in {summary.warehouse}, run {summary.run_id}"
+    state = f"  state     {counted(summary.groups, 'group')}, {counted(summary.committed_offsets, 'committed offset')}"
     lines = [
         "",
-        f"Cluster {summary.cluster!r} in {summary.warehouse}, run {summary.run_id}",
+        title,
         f"  records   {summary.records_read:,} read = {summary.records_decoded:,} decoded + {summary.records_quarantined:,} quarantined"
         f" ({counted(summary.offsets_partitions, 'offsets partition')}, {summary.bytes_read / 1e6:,.1f} MB)",
-        f"  state     {counted(summary.groups, 'group')}, {counted(summary.committed_offsets, 'committed offset')}",
+        state,
         f"  cleanup   as of {_moment(summary.as_of_ms)} with retention {duration_text(summary.retention_ms)}: would remove"
         f" {counted(summary.expired_offsets, 'offset')} and {counted(summary.removed_groups, 'group')}"
         f" ({summary.semantics} {summary.broker_version})",
     ]
+    if "log" in summary.lacks:
+        lines = ["", title, state, "  unknown   what only the log has: record offsets, times, expiry, open transactions, history"]
     if summary.surviving_share is not None:
         share = f"{_share(summary.surviving_share)} of the record offsets that this run read have a record"
         lines.insert(3, f"  surviving {share}{_below(summary)}")

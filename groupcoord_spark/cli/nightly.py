@@ -89,7 +89,7 @@ SECTIONS: Final = {
 @click.option(
     "--command-config",
     metavar="FILE",
-    help="Properties of Kafka's client for a kafka:// INPUT (security.protocol and so on), as Kafka's own tools take them. Never shown.",
+    help="Properties of Kafka's client for a kafka:// or admin:// INPUT, as Kafka's own tools take them. Never shown.",
 )
 @click.option(
     "--full",
@@ -175,8 +175,9 @@ def nightly(
 
     INPUT is a path or URI (s3, gs, abfss, hdfs): a broker's log directory, several brokers' copies of one cluster, one __consumer_offsets-N
     directory, or its .log files; Parquet files or a Delta table in the schema of Spark's Kafka source; lines of JSON with base64 keys and
-    values; or kafka://HOST:PORT, the topic itself. Several of one kind may be given. The tables change at the very end, all at once. An
-    input that looks like a bad copy (older, empty, of another cluster) is refused; see --accept.
+    values; kafka://HOST:PORT, the topic itself; or admin://HOST:PORT, what the brokers answer, where nobody may read the topic. Several of
+    one kind may be given. The tables change at the very end, all at once. An input that looks like a bad copy (older, empty, of another
+    cluster) is refused; see --accept.
     """
     from groupcoord_spark.cli.metrics import metrics_of_run
     from groupcoord_spark.pipeline.run_night import run_night

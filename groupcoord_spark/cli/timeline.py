@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final, NoReturn
 
 import click
 
-from groupcoord_spark.cli.names import did_you_mean
+from groupcoord_spark.cli.names import did_you_mean, run_moment
 from groupcoord_spark.cli.options import (
     Common,
     Moment,
@@ -103,8 +103,17 @@ def _events(warehouse: Warehouse, question: Question) -> list[tuple[int | None, 
 def explain_missing_history(warehouse: Warehouse, cluster: str, group_id: str) -> NoReturn:
     """Raises GroupcoordError with the reason why the history tables have no record of a group."""
     where = f"cluster {cluster!r} of {warehouse.location.uri}"
+    from groupcoord_spark.answers.night_changes import REASONS, departure_of
+    from groupcoord_spark.sources.rows import InputKind
+
+    is_of_admin_api = warehouse.run(cluster).input_kind == InputKind.ADMIN
     if warehouse.read("groups", cluster=cluster, columns=["group_id"], where=[("group_id", "=", group_id)]).num_rows:
-        raise GroupcoordError(f"The history tables have no record of group {group_id!r} in {where}: its nights were run with --no-history.")
+        how = "are from the Admin API, and only the log has a history" if is_of_admin_api else "were run with --no-history"
+        raise GroupcoordError(f"The history tables have no record of group {group_id!r} in {where}: its nights {how}.")
+    before, after, departure = departure_of(warehouse, warehouse.run(cluster), group_id)
+    if departure:
+        nights = f"in the night of {run_moment(before)} and is gone in that of {run_moment(after)}"
+        raise GroupcoordError(f"Group {group_id!r} was in {where} {nights}. {REASONS[str(departure[0].why)]}")
     known = warehouse.read("groups", cluster=cluster, columns=["group_id"])["group_id"].to_pylist()
     others = [name for name in warehouse.clusters_with_nights() if name != cluster and _knows(warehouse, name, group_id)]
     near = f" It is in cluster {', '.join(map(repr, others))}: --cluster." if others else did_you_mean([group_id], known)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
@@ -11,7 +10,7 @@ import click
 from groupcoord_spark.cli.options import Common, ShownRun, cluster_to_read, command, common_options, shown_run_options
 from groupcoord_spark.cli.render import lines, say, write_lines, write_records
 from groupcoord_spark.cli.rules import rules_of
-from groupcoord_spark.errors import GroupcoordError, UsageError
+from groupcoord_spark.errors import UsageError
 from groupcoord_spark.wording import counted
 
 if TYPE_CHECKING:
@@ -19,11 +18,6 @@ if TYPE_CHECKING:
 
 SCHEME: Final = "kafka://"
 COLUMNS: Final = ("group", "what", "ours", "theirs")
-
-NO_CLIENT: Final = (
-    "Asking a cluster needs the package confluent-kafka, which is not installed. Where groupcoord_spark's pyproject.toml is, run:"
-    " pip install --editable '.[verify]'. A file of saved answers needs no such package."
-)
 
 
 @command(epilog="Example: groupcoord verify --against tests/golden/classic-modern/answers.json")
@@ -83,7 +77,7 @@ def _verdict(comparison: Comparison) -> str:
         "committed offset": comparison.offsets,
     }
     compared_counts = ", ".join(counted(count, what) for what, count in compared.items())
-    unasked = f" {counted(comparison.unasked, 'group')} of other kinds could not be asked about." if comparison.unasked else ""
+    unasked = f" {counted(comparison.unasked, 'group')} could not be asked about." if comparison.unasked else ""
     differences = counted(len(comparison.differences), "difference") if comparison.differences else "No difference"
     return f"{differences} in {compared_counts}, {counted(comparison.pending, 'offset')} in open transactions.{unasked}"
 
@@ -95,14 +89,8 @@ def _source_of(answers: Answers) -> str:
 
 
 def _asked(against: str, command_config: str | None, ours: StateOfRun | None = None) -> Answers:
-    from groupcoord_spark.verification.client_settings import read_client_settings
+    from groupcoord_spark.properties import read_properties
+    from groupcoord_spark.verification import connected
 
-    servers = against.removeprefix(SCHEME).strip("/")
-    if not servers or "/" in servers or "@" in servers:
-        raise UsageError(f"{SCHEME} takes HOST:PORT, several with commas between them. User and password belong into --command-config.")
-    settings: Mapping[str, str] = read_client_settings(command_config) if command_config else {}
-    try:
-        from groupcoord_spark.verification.broker import ask
-    except ImportError as e:
-        raise GroupcoordError(NO_CLIENT) from e
-    return ask(servers, settings, ours.pending if ours else ())
+    properties = read_properties(command_config, "The client's properties file") if command_config else {}
+    return connected(against, properties, command_config or "").answers(ours.pending if ours and ours.pending else ())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from groupcoord_spark.coordinator.broker_settings import KAFKAS_ASSIGNORS, DefaultAssignors
 from groupcoord_spark.coordinator.semantics import Semantics
@@ -13,6 +13,9 @@ from groupcoord_spark.sources.rows import InputKind
 
 if TYPE_CHECKING:
     from groupcoord_spark.warehouse.maintenance import Upkeep
+
+DEFAULT_CLUSTER: Final = "default"
+"""The name of a cluster that neither the user nor the input names."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,6 +23,7 @@ from groupcoord_spark.log.directory import no_ends
 from groupcoord_spark.log.files.held_files import HeldFiles
 from groupcoord_spark.moments import Moment, milliseconds_of, now_ms, retention_of
 from groupcoord_spark.pipeline.accepted import ACCEPTED_WORDS, EMPTY
+from groupcoord_spark.pipeline.admin_night import run_admin_night
 from groupcoord_spark.pipeline.extents import Until
 from groupcoord_spark.pipeline.night import run_nightly
 from groupcoord_spark.pipeline.plan.carry_over import ends_of_last_night
@@ -33,7 +34,7 @@ from groupcoord_spark.pipeline.plan.input_rows import RowPlan, plan_file_rows, p
 from groupcoord_spark.pipeline.plan.live_rows import plan_live_rows
 from groupcoord_spark.pipeline.progress import Progress, Stage
 from groupcoord_spark.pipeline.read.rows import plan_files
-from groupcoord_spark.pipeline.run import RunRequest, Summary
+from groupcoord_spark.pipeline.run import DEFAULT_CLUSTER, RunRequest, Summary
 from groupcoord_spark.properties import read_properties
 from groupcoord_spark.protocol import fast_path
 from groupcoord_spark.sources.end_offsets import EndOffsets, changed_at_ms, read_end_offsets
@@ -54,8 +55,6 @@ from groupcoord_spark.warehouse.write import can_be_written
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
-
-DEFAULT_CLUSTER: Final = "default"
 
 NIGHTS_BETWEEN_UPKEEP: Final = 10
 """After so many runs of a cluster a night looks after the warehouse."""
@@ -96,8 +95,9 @@ def run_night(
     """Summary of a night that reads a copy of ``__consumer_offsets``, replays it, expires it, and writes the tables of a warehouse.
 
     Args:
-        inputs: a path or URI, or several of one kind: log directories, ``.log`` files, Parquet, a Delta table, lines of JSON, or
-            ``kafka://HOST:PORT``; or a DataFrame with key, value, partition and offset, as Spark's Kafka source has them.
+        inputs: a path or URI, or several of one kind: log directories, ``.log`` files, Parquet, a Delta table, lines of JSON,
+            ``kafka://HOST:PORT``, or where nobody may read the topic ``admin://HOST:PORT``; or a DataFrame with key, value, partition and
+            offset, as Spark's Kafka source has them.
         warehouse: path or URI of the warehouse, which the first night makes.
         cluster: name of the Kafka cluster; None: the one that the input names, else the warehouse's only one, else ``default``.
         as_of: the now of the rules of expiration; None: the moment of ``until``, else the present.
@@ -106,7 +106,7 @@ def run_night(
         settings: the broker's ``server.properties``, or its names and values.
         semantics, broker_version: the coordinator, ``java`` or ``scala``, and the release of Kafka whose rules apply.
         topic_ids: a JSON file or a mapping, topic name -> id.
-        command_config: properties of Kafka's client for a ``kafka://`` input, a file or a mapping. They are never shown.
+        command_config: properties of Kafka's client for a ``kafka://`` or ``admin://`` input, a file or a mapping. They are never shown.
         full: read every log from its beginning and compare the state with the one that earlier nights carried on.
         up_to_high_watermark: replay only to the high watermark that the broker wrote beside the logs.
         end_offsets: end offsets of topics, for lag: a file or a mapping, (topic, partition) -> offset.
@@ -139,8 +139,13 @@ def run_night(
     except UsageError as e:
         raise UsageError(f"{settings if isinstance(settings, str | PathLike) else 'settings'}: {e}") from e
     kind = InputKind.DATAFRAME if frame is not None else kind_of(paths)
-    if command_config is not None and kind is not InputKind.KAFKA:
-        raise UsageError("--command-config is for Kafka's client, and no INPUT is kafka://HOST:PORT. Leave it out.")
+    if command_config is not None and kind not in (InputKind.KAFKA, InputKind.ADMIN):
+        raise UsageError("--command-config is for Kafka's client, and no INPUT is kafka://HOST:PORT or admin://HOST:PORT. Leave it out.")
+    if kind is InputKind.ADMIN and (full or with_end_offsets or not (as_of is until is end_offsets is None)):
+        raise UsageError(
+            "An admin:// INPUT answers about now, log ends included: leave out --as-of, --until, --full, --end-offsets and"
+            " --with-end-offsets."
+        )
     if up_to_high_watermark and (until is not None or kind is not InputKind.SEGMENTS):
         raise UsageError(
             "--up-to-high-watermark is for a night over a copy of a broker's log directory: not with --until, and not for other inputs."
@@ -180,7 +185,7 @@ def run_night(
     with session_ends_with_block():
         used, summary = night.run_while_the_input_changes()
         if publish is not None:
-            _publish(used, place, publish, stages)
+            _publish(night.session() if used is None else used, place, publish, stages)
     return replace(summary, upkeep=do_upkeep(place, summary.cluster)) if upkeep else summary
 
 
@@ -202,8 +207,8 @@ class _Night:
     """The input, where it is a DataFrame."""
     sampled_at_ms: int | None = None
 
-    def run_while_the_input_changes(self) -> tuple[SparkSession, Summary]:
-        """The session and the summary of the run.
+    def run_while_the_input_changes(self) -> tuple[SparkSession | None, Summary]:
+        """The session, None where the run needs none, and the summary of the run.
 
         A broker's log cleaner replaces files of a log in use. Where they cannot be held open, such a log is planned and read again.
         """
@@ -215,8 +220,10 @@ class _Night:
                 self.progress.remark(f"The log was changed while it was read, and is read again ({number} of {READINGS_OF_A_LOG_IN_USE}).")
         return self._run()
 
-    def _run(self) -> tuple[SparkSession, Summary]:
+    def _run(self) -> tuple[SparkSession | None, Summary]:
         request, progress = self.request, self.progress
+        if self.kind is InputKind.ADMIN:
+            return None, run_admin_night(replace(request, cluster=self.cluster or ""), self.client, progress)
         with HeldFiles() as held:
             with own_errors(lambda: progress.stage):
                 spark, plan, rows = self._planned(held)
@@ -248,7 +255,7 @@ class _Night:
             return spark, rows.log, rows
         accept_empty = EMPTY in self.request.accepted
         if self.frame is not None or (self.kind is InputKind.DELTA and needs_sparks_reader(inputs)):
-            spark = self._session(with_delta=True)
+            spark = self.session(with_delta=True)
             progress.begin("look at the rows")
             with describe_job(spark, "nightly", "look at the rows"):
                 frame = frame_of_delta(spark, inputs) if self.frame is None else self.frame
@@ -263,17 +270,18 @@ class _Night:
                 plan = cut_at_high_watermarks(plan)
             progress.end(bytes=sum(partition.bytes for partition in plan.partitions))
             self._cluster_of(plan, None)  # so that a missing --cluster is reported before Spark starts
-            return self._session(), plan, None
+            return self.session(), plan, None
         files = plan_files(self.kind, inputs)
         progress.end(bytes=files.bytes)
-        spark = self._session()
+        spark = self.session()
         progress.begin("look at the rows")
         with describe_job(spark, "nightly", "look at the rows"):
             rows = plan_file_rows(spark, files, warehouse, cluster=self.cluster, goes_on=goes_on, accept_empty=accept_empty)
         progress.end(rows=rows.rows)
         return spark, rows.log, rows
 
-    def _session(self, *, packages: str | None = None, is_older: bool = False, with_delta: bool = False) -> SparkSession:
+    def session(self, *, packages: str | None = None, is_older: bool = False, with_delta: bool = False) -> SparkSession:
+        """The session of the user, else a new one, which ends with the night."""
         if self.spark is not None:
             return self.spark
         if is_older:
@@ -297,10 +305,10 @@ class _Night:
         from pyspark.errors import PySparkException
 
         try:
-            return self._session(packages=f"{KAFKA_CONNECTOR}:{pyspark.__version__}")
+            return self.session(packages=f"{KAFKA_CONNECTOR}:{pyspark.__version__}")
         except (GroupcoordError, PySparkException):
             # Any other error comes again when Spark is started, and is reported then.
-            return self._session(packages=f"{KAFKA_CONNECTOR}:{FALLBACK_VERSION}", is_older=True)
+            return self.session(packages=f"{KAFKA_CONNECTOR}:{FALLBACK_VERSION}", is_older=True)
 
     def _known_ends(self, cluster_id: str | None) -> Mapping[int, int]:
         return ends_of_last_night(self.request.warehouse, self.cluster or cluster_id)

@@ -11,8 +11,10 @@ import pyarrow as pa
 from groupcoord_spark.coordinator.expiration import PENDING_TRANSACTION, TOPOLOGY_DESCRIPTION, Tombstone
 from groupcoord_spark.coordinator.transactions import OffsetKey
 from groupcoord_spark.coordinator.traps import traps_of
+from groupcoord_spark.errors import InputError
 from groupcoord_spark.log.writing import Batch, RecordToLog
 from groupcoord_spark.pipeline.expiration import GROUP_COLUMNS, OFFSET_COLUMNS, PENDING_COLUMNS, CleanedGroup, ExpirationJob, cleaned_groups
+from groupcoord_spark.sources.rows import InputKind
 from groupcoord_spark.warehouse.read import Condition, Run, Warehouse
 
 _DAY_MS = 86_400_000
@@ -39,7 +41,13 @@ class StateTables(NamedTuple):
 
 
 def read_state_tables(warehouse: Warehouse, cluster: str, *, run: Run | None = None, groups: Sequence[str] = ()) -> StateTables:
-    """The state tables of a run, of all groups or of the given groups. run: None: the newest night of the cluster."""
+    """The state tables of a run, of all groups or of the given groups. run: None: the newest night of the cluster.
+
+    Raises InputError for a night from the Admin API, which has no time of any commit.
+    """
+    run = warehouse.run(cluster) if run is None else run
+    if run.input_kind == InputKind.ADMIN:
+        raise InputError(f"Run {run.run_id} is from the Admin API: only the log has the times from which offsets expire.")
     of_groups: list[Condition] = [("group_id", "in", list(groups))] if groups else []
 
     def rows(table: str, columns: Sequence[str], where: Sequence[Condition] = ()) -> pa.Table:

@@ -13,6 +13,7 @@ from groupcoord_spark.answers.morning import Morning, morning
 from groupcoord_spark.report.findings import Finding, findings_of
 from groupcoord_spark.report.ownership import TIMELINES, ownership
 from groupcoord_spark.report.tables import BY_NAME, TABLES
+from groupcoord_spark.sources.rows import InputKind
 from groupcoord_spark.warehouse.read import Run, Warehouse
 from groupcoord_spark.warehouse.sql import NightInDuckDB
 from groupcoord_spark.warehouse.tables import NIGHT
@@ -51,8 +52,15 @@ class Report:
     trends: Mapping[str, Sequence[float | None]]
     """Figure -> its value in each of the last nights, the oldest first."""
 
+    @property
+    def is_of_admin_api(self) -> bool:
+        """The brokers answered, and no log was read."""
+        return self.run.input_kind == InputKind.ADMIN
+
     def lacks(self, name: str) -> str | None:
         """Why a table cannot have rows, in a sentence; None: it can."""
+        if BY_NAME[name].needs in ("log", "history") and self.is_of_admin_api:
+            return "This night is from the Admin API: only the log has these rows."
         if BY_NAME[name].needs == "history" and not self.has_history:
             return "This warehouse has no history: the run was made with --no-history. Run the nightly without it to see these rows."
         if BY_NAME[name].needs == "log_ends" and not self.has_log_ends:

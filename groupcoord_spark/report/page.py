@@ -91,6 +91,12 @@ def _moment(milliseconds: int) -> str:
 
 def _remarks(report: Report) -> Iterator[str]:
     """What the run lacks, in sentences."""
+    if report.is_of_admin_api:
+        yield (
+            "This night is from the Admin API: the state and lag are what the brokers answered. When offsets were committed and when they"
+            " expire, open transactions and all history are in the log alone and cannot be shown."
+        )
+        return
     if report.tables["completeness"].num_rows == 0:
         yield "The offsets topic was empty: there is nothing to show but the runs."
         return

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from importlib.resources import files
 from typing import Final, Literal
 
-Need = Literal["history", "log_ends"]
+Need = Literal["history", "log", "log_ends"]
 
 MOST_ROWS: Final = 20_000
 """Rows of one table that the page carries, the worst. The page names the number of all rows beside it."""
@@ -33,10 +33,14 @@ class ReportTable:
 
 TABLES: Final = (
     ReportTable(
-        "expiring", "expiry", "What goes, and when", "Committed offsets by group and topic, and groups (no topic), in their present state."
+        "expiring",
+        "expiry",
+        "What goes, and when",
+        "Committed offsets by group and topic, and groups (no topic), in their present state.",
+        "log",
     ),
-    ReportTable("expiring_days", "expiry", "What goes on each day", "Offsets and groups by day (UTC): the rows of the calendar."),
-    ReportTable("kept", "expiry", "What stays, and why", "What no cleanup takes while the group stays as it is."),
+    ReportTable("expiring_days", "expiry", "What goes on each day", "Offsets and groups by day (UTC): the rows of the calendar.", "log"),
+    ReportTable("kept", "expiry", "What stays, and why", "What no cleanup takes while the group stays as it is.", "log"),
     ReportTable(
         "lag",
         "lag",
@@ -68,6 +72,7 @@ TABLES: Final = (
         "trouble",
         "Open transactions",
         "Their offsets do not count yet and do not expire, and the log cleaner stops before them.",
+        "log",
     ),
     ReportTable(
         "rebalance_storms",
@@ -180,6 +185,7 @@ TABLES: Final = (
         "trust",
         "What was read, by offsets partition",
         "completeness: share of all records ever written that the history has.",
+        "log",
     ),
     ReportTable("warnings", "trust", "Doubts", "What was accepted with a doubt, and what a broker would skip, by code."),
     ReportTable("quarantined", "trust", "What could not be read", "Faults by reason; no record is dropped silently."),

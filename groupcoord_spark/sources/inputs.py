@@ -19,6 +19,7 @@ from groupcoord_spark.log.files.storage import Location, first_line, shown
 from groupcoord_spark.sources.rows import InputKind
 
 KAFKA_SCHEME: Final = "kafka://"
+ADMIN_SCHEME: Final = "admin://"
 DELTA_LOG: Final = "_delta_log"
 
 _PARTITION = re.compile(rf"{OFFSETS_TOPIC}-[0-9]+(?:\.[0-9a-f]{{32}}-(?:delete|future|stray))?")
@@ -50,6 +51,7 @@ NAMES: Final = {
     InputKind.DELTA: "a Delta table",
     InputKind.JSON: "lines of JSON",
     InputKind.KAFKA: "a topic",
+    InputKind.ADMIN: "an Admin API",
 }
 
 
@@ -71,6 +73,8 @@ def _kind_of(given: str) -> InputKind:
         raise InputError("An INPUT is empty. Name a path or URI.")
     if given.startswith(KAFKA_SCHEME):
         return InputKind.KAFKA
+    if given.startswith(ADMIN_SCHEME):
+        return InputKind.ADMIN
     location = Location.of(given)
     info = location.info()
     if info.type == pafs.FileType.File:

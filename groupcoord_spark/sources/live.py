@@ -63,23 +63,29 @@ class TopicExtent:
 
 
 def live_topic(inputs: Sequence[str], options: Mapping[str, str]) -> LiveTopic:
-    """The topic of the URI. Raises UsageError for several URIs, or for one that is not valid."""
+    """The topic of the URI. Raises UsageError for several URIs, and as ``brokers_of`` does."""
     if len(inputs) > 1:
         raise UsageError(
             f"{len(inputs)} topics are given, and one run reads one. Several brokers of a cluster are kafka://one:9092,two:9092."
         )
-    brokers, _, topic = inputs[0].removeprefix(KAFKA_SCHEME).partition("/")
-    if "@" in brokers:
-        raise UsageError(
-            "A kafka:// URI has no place for user and password: they would be seen. Put them into a properties file and name it with"
-            " --command-config, as Kafka's own tools have it."
-        )
-    if not brokers or not all(map(_ADDRESS.fullmatch, brokers.split(","))):
-        raise UsageError(
-            f"{inputs[0]!r} is no address of Kafka. Write kafka://host:9092, or kafka://host:9092,other:9092/__consumer_offsets."
-        )
+    brokers = brokers_of(inputs[0])
+    topic = inputs[0].removeprefix(KAFKA_SCHEME).partition("/")[2]
     passed_on = {name: value for name, value in options.items() if name not in _NOT_PASSED_ON}
     return LiveTopic(inputs[0].rstrip("/"), brokers, topic.rstrip("/") or OFFSETS_TOPIC, passed_on)
+
+
+def brokers_of(uri: str) -> str:
+    """The bootstrap servers of ``kafka://HOST:PORT[,HOST:PORT…]``, or of the same with ``admin://``. Raises UsageError for no such URI."""
+    scheme, _, rest = uri.partition("://")
+    brokers = rest.partition("/")[0]
+    if "@" in brokers:
+        raise UsageError(
+            f"A {scheme}:// URI has no place for user and password: they would be seen. Put them into a properties file and name it with"
+            " --command-config, as Kafka's own tools have it."
+        )
+    if not all(map(_ADDRESS.fullmatch, brokers.split(","))):
+        raise UsageError(f"{uri!r} is no address of Kafka. Write {scheme}://host:9092, or {scheme}://host:9092,other:9092.")
+    return brokers
 
 
 def extent_of(spark: SparkSession, topic: LiveTopic) -> TopicExtent:

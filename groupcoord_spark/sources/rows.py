@@ -73,7 +73,10 @@ ROW_CODES: dict[str, Code] = {
 
 
 TRANSACTIONS, TIMESTAMPS, LEADER_EPOCHS = LACKING = ("transactions", "timestamps", "leader_epochs")
-"""What an input may not contain, in the words of ``input.lacks`` in ``runs``."""
+"""What rows may not contain, in the words of ``input.lacks`` in ``runs``."""
+
+LOG: Final = "log"
+"""The word for an input that has no record of the log at all."""
 
 
 class InputKind(StrEnum):
@@ -85,6 +88,7 @@ class InputKind(StrEnum):
     JSON = "json"
     KAFKA = "kafka"
     DATAFRAME = "dataframe"
+    ADMIN = "admin"
 
 
 @dataclass(frozen=True, slots=True)

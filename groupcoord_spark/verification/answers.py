@@ -39,6 +39,7 @@ FORM: Final[Mapping[str, str]] = {
     "pending": "partitions that a fetch with require_stable answers with UNSTABLE_OFFSET_COMMIT: their offset is in an open transaction",
     "pending_topics": "group -> topics of which that was asked; absent: of every one",
     "topic_ids": "topic -> id of the topics that exist; partitions of others are left out of assignments",
+    "not_described": "group -> why no broker described the group; it is not compared",
 }
 """Part of the object -> description of the part."""
 
@@ -84,6 +85,7 @@ class Answers:
     pending: Sequence[Row] | None = None
     pending_topics: Mapping[str, Sequence[str]] | None = None
     topic_ids: Mapping[str, str] = field(default_factory=dict)
+    not_described: Mapping[str, str] = field(default_factory=dict)
 
 
 def write_answers(path: str, answers: Answers) -> None:
@@ -96,6 +98,7 @@ def write_answers(path: str, answers: Answers) -> None:
         "pending": answers.pending,
         "pending_topics": answers.pending_topics,
         "topic_ids": answers.topic_ids or None,
+        "not_described": answers.not_described or None,
     }
     lines = [f"{json.dumps(name)}: {_lines(value)}" for name, value in parts.items() if value is not None]
     try:
@@ -137,8 +140,9 @@ def read_answers(path: str) -> Answers:
     pending_topics = read.get("pending_topics")
     is_topics = isinstance(pending_topics, dict) and all(map(_are_texts, pending_topics.values()))
     check.that(pending_topics is None or is_topics, "pending_topics", "an object of lists of topics by group")
-    topic_ids = read.get("topic_ids") or {}
-    check.that(isinstance(topic_ids, dict) and _are_texts(list(topic_ids.values())), "topic_ids", "an object of ids by topic")
+    texts = {name: read.get(name) or {} for name in ("topic_ids", "not_described")}
+    for name, by_name in texts.items():
+        check.that(isinstance(by_name, dict) and _are_texts(list(by_name.values())), name, "an object of texts")
     return Answers(
         path,
         (asked_at_ms[0], asked_at_ms[1]) if asked_at_ms else None,
@@ -147,7 +151,7 @@ def read_answers(path: str) -> Answers:
         offsets,
         pending,
         pending_topics,
-        topic_ids,
+        **texts,
     )
 
 

@@ -13,6 +13,7 @@ from typing import Any, Final, NamedTuple
 
 from groupcoord_spark.coordinator.semantics import JAVA, Semantics
 from groupcoord_spark.protocol.record_types import NO_LEADER_EPOCH
+from groupcoord_spark.sources.rows import InputKind
 from groupcoord_spark.verification.answers import Answers, Row
 from groupcoord_spark.warehouse import Run, Warehouse
 
@@ -40,7 +41,8 @@ class StateOfRun:
     members: Mapping[str, Mapping[str, Row]]
     assignments: Mapping[tuple[str, str], Sequence[Row]]
     offsets: Mapping[Place, Row]
-    pending: frozenset[Place]
+    pending: frozenset[Place] | None
+    """None: the run's input does not tell them."""
 
 
 @dataclass(slots=True)
@@ -88,6 +90,8 @@ _EMPTY: Final = ""
 
 def state_of(warehouse: Warehouse, cluster: str, *, run: Run | None = None) -> StateOfRun:
     """The state after a run; None: after the cluster's newest night."""
+    run = warehouse.run(cluster) if run is None else run
+    is_admin_night = run.input_kind == InputKind.ADMIN
 
     def rows(table: str, *columns: str) -> list[dict[str, Any]]:
         return list(warehouse.read(table, cluster=cluster, columns=columns, run=run).to_pylist())
@@ -105,7 +109,7 @@ def state_of(warehouse: Warehouse, cluster: str, *, run: Run | None = None) -> S
         members,
         assignments,
         {of_place(row): row for row in offsets},
-        frozenset(map(of_place, rows("pending_offsets", "group_id", "topic", "partition"))),
+        None if is_admin_night else frozenset(map(of_place, rows("pending_offsets", "group_id", "topic", "partition"))),
     )
 
 
@@ -124,7 +128,7 @@ def compare(ours: StateOfRun, theirs: Answers, *, semantics: Semantics = JAVA) -
         comparer.groups({row["group"]: row for row in theirs.groups})
     if theirs.offsets is not None:
         comparer.offsets({_place(row): row for row in theirs.offsets})
-    if theirs.pending is not None:
+    if theirs.pending is not None and ours.pending is not None:
         comparer.pending({_place(row) for row in theirs.pending})
     # A stable sort keeps the order of the differences of one group.
     comparer.result.differences.sort(key=lambda difference: difference.group)
@@ -145,14 +149,12 @@ class _Comparer:
         self.result.unasked = len(self._unasked)
 
     def _unasked_groups(self) -> set[str]:
-        asked = self._theirs.protocol_types
-        if asked is None:
-            return set()
-        answered = {row["group"] for row in self._theirs.groups or ()}
+        asked, answered = self._theirs.protocol_types, {row["group"] for row in self._theirs.groups or ()}
         return {
             group_id
             for group_id, row in self._ours.groups.items()
-            if (row["protocol_type"] or _EMPTY) not in asked and group_id not in answered
+            if group_id in self._theirs.not_described
+            or (asked is not None and (row["protocol_type"] or _EMPTY) not in asked and group_id not in answered)
         }
 
     def _differ(self, group_id: str, what: str, ours: Any, theirs: Any) -> None:
@@ -257,7 +259,7 @@ class _Comparer:
 
     def pending(self, theirs: set[Place]) -> None:
         asked = self._theirs.pending_topics
-        ours = {place for place in self._ours.pending if asked is None or place[1] in asked.get(place[0], ())}
+        ours = {place for place in self._ours.pending or () if asked is None or place[1] in asked.get(place[0], ())}
         for place in sorted(ours | theirs):
             if not self._is_compared(place[0]):
                 continue

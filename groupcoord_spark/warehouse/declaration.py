@@ -123,6 +123,8 @@ class Table:
     write: WriteMode = WriteMode.REPLACED_BY_EACH_RUN
     checks: Mapping[str, str] = field(default_factory=dict)
     """Name -> SQL condition on values that we compute. Delta enforces it for every writer."""
+    former_checks: tuple[str, ...] = ()
+    """Names of checks that tables of older releases have, and that an upgrade removes."""
     group_rows: int = 250_000
     """Rows of a row group of its files: the unit that readers skip and that a writer has in memory."""
 

@@ -85,6 +85,11 @@ class Run:
         return str(self.row["semantics"][0].as_py())
 
     @property
+    def input_kind(self) -> str:
+        """What the run read, a word of the column ``input_kind`` of ``runs``."""
+        return str(self.row["input_kind"][0].as_py())
+
+    @property
     def broker_version(self) -> str | None:
         """The release whose rules were applied, as the user wrote it."""
         version: str | None = self.row["broker_version"][0].as_py()

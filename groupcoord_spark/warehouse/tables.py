@@ -14,11 +14,12 @@ from groupcoord_spark.warehouse.warning_codes import WARNING_CODES
 
 __all__ = ["SCHEMA_VERSION", "TABLES", "Column", "Table", "WriteMode", "reference"]
 
-SCHEMA_VERSION: Final = 2
+SCHEMA_VERSION: Final = 3
 """Raised when a release changes tables so that an older one would misread them.
 
 The first run of a release upgrades a warehouse of an older one in place: it makes the tables and adds the columns that are missing. New
-columns therefore stand at the end of their table and may be NULL; a column is never renamed, moved or given another type.
+columns therefore stand at the end of their table and may be NULL; a column is never renamed, moved or given another type. A column that was
+NOT NULL may become one that may be NULL.
 """
 
 NIGHT: Final = "night"
@@ -82,6 +83,7 @@ REBALANCE_CAUSES = (
 )
 
 RECORD_OFFSET_IS_NOT_NEGATIVE = {"record_offset_is_not_negative": "record_offset >= 0"}
+RECORD_OFFSET_MAY_BE_NULL = {"record_offset_is_null_or_not_negative": "record_offset IS NULL OR record_offset >= 0"}
 
 
 def _offsets(name: str, comment: str, primary_key: tuple[str, ...], producer_id: Column, *more: Column) -> Table:
@@ -100,14 +102,15 @@ def _offsets(name: str, comment: str, primary_key: tuple[str, ...], producer_id:
             TOPIC_ID,
             producer_id,
             PRODUCER_EPOCH,
-            Column("value_version", "SMALLINT NOT NULL", "Version of the OffsetCommitValue."),
+            Column("value_version", "SMALLINT", "Version of the OffsetCommitValue; NULL: the night is from the Admin API."),
             OFFSETS_PARTITION,
-            RECORD_OFFSET,
+            Column("record_offset", "BIGINT", f"{RECORD_OFFSET.sentence[:-1]}; NULL: the night is from the Admin API."),
             RECORD_TIMESTAMP,
             TIMESTAMPS_OUT_OF_RANGE,
             *more,
         ),
-        checks=RECORD_OFFSET_IS_NOT_NEGATIVE,
+        checks=RECORD_OFFSET_MAY_BE_NULL,
+        former_checks=tuple(RECORD_OFFSET_IS_NOT_NEGATIVE),
     )
 
 
@@ -600,7 +603,9 @@ RUNS = Table(
         Column("broker_version", "STRING", "Release whose rules were applied."),
         Column("version", "STRING NOT NULL", "Version of groupcoord_spark."),
         Column("schema_version", "INT NOT NULL", "Version of these tables."),
-        Column("input_kind", "STRING NOT NULL", "What was read.", words=("segments", "parquet", "delta", "json", "kafka", "dataframe")),
+        Column(
+            "input_kind", "STRING NOT NULL", "What was read.", words=("segments", "parquet", "delta", "json", "kafka", "dataframe", "admin")
+        ),
         Column("inputs", "ARRAY<STRING> NOT NULL", "Paths or URIs."),
         Column(
             "settings", "MAP<STRING, STRING> NOT NULL", "Settings of the run, without secrets; input.lacks: what the input cannot tell."

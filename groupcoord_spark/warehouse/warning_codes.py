@@ -88,6 +88,8 @@ _OF_THE_INPUT: Final[Mapping[str, str]] = {
     "other_topic": "Rows are of other topics; they are not read.",
     "other_cluster": "Rows are of other clusters; they are not read.",
     "transactions_unknown": "The input does not tell which records are of transactions, nor how those ended.",
+    "log_not_read": "The night is from the Admin API: what only the log has is NULL, and the tables of the history have no rows.",
+    "group_not_described": "The brokers list the group and do not describe it to this client: it is in no table of the state.",
     "other_coordinator": "The records are those of another coordinator than the one whose rules were applied.",
     "carried_state_differs": "A night with --full read another state of a group than the nights before had carried on.",
     "compacted_before_until": "Records before --until are in neither log nor history any more: the state of that moment may not be exact.",

@@ -330,7 +330,7 @@ def _prepared_tables(location: Location) -> dict[str, DeltaTable]:
         opened, named_version = stored.get(table.name, (None, 0))
         if opened is None:
             opened = _in_attempts(location, table, lambda: _created(location, table, named_version))
-        if _missing_columns(location, table, opened) or _missing_checks(table, opened):
+        if _missing_columns(location, table, opened) or _missing_checks(table, opened) or _never_null(table, opened):
             opened = _in_attempts(location, table, lambda: _completed(location, table))
         return opened
 
@@ -376,8 +376,13 @@ def _created(location: Location, table: Table, named_version: int) -> DeltaTable
 
 
 def _completed(location: Location, table: Table) -> DeltaTable:
-    """The table, with the columns and checks that it lacked."""
+    """The table, with the columns and checks that it lacked, and NULLs where this release writes them."""
     opened = open_table(location, table)
+    for name in table.former_checks:
+        if _has_check(opened, name):
+            opened.alter.drop_constraint(name)
+    for column in _never_null(table, opened):
+        opened.alter.drop_column_not_null(column)
     if missing_columns := _missing_columns(location, table, opened):
         opened.alter.add_columns(missing_columns)
     if missing_checks := _missing_checks(table, opened):
@@ -424,8 +429,16 @@ def _missing_columns(location: Location, table: Table, opened: DeltaTable) -> li
 
 
 def _missing_checks(table: Table, opened: DeltaTable) -> dict[str, str]:
-    configuration = opened.metadata().configuration
-    return {name: claim for name, claim in table.checks.items() if f"delta.constraints.{name}" not in configuration}
+    return {name: claim for name, claim in table.checks.items() if not _has_check(opened, name)}
+
+
+def _has_check(opened: DeltaTable, name: str) -> bool:
+    return f"delta.constraints.{name}" in opened.metadata().configuration
+
+
+def _never_null(table: Table, opened: DeltaTable) -> list[str]:
+    """The columns that an older release declared NOT NULL and this one does not."""
+    return [field.name for field in opened.schema().fields if not field.nullable and table.by_name[field.name].nullable]
 
 
 def _last_commit_ms(start: RunStart) -> int:

@@ -10,9 +10,9 @@ import pytest
 
 from groupcoord_spark.log import plan_logs, read_segment
 from tests.cli.warehouse import groupcoord
-from tests.integration.groups import Groups
+from tests.integration.groups import RECORDS, TOPICS, Groups
 from tests.integration.kafka import OFFSETS_PARTITIONS, Broker
-from tests.running import run
+from tests.running import rows_of, run
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -36,7 +36,7 @@ def warehouse(broker: Broker, groups: Groups, spark: SparkSession, tmp_path_fact
 
 def test_broker_says_the_same_of_its_groups(broker: Broker, warehouse: Path) -> None:
     done = groupcoord("verify", "--warehouse", str(warehouse), "--against", broker.against)
-    assert (done.exit_code, done.stdout) == (0, ""), done.output
+    assert (done.exit_code, done.stdout) == (0, ""), (done.output, done.exc_info)
     compared = f"No difference in {len(LISTED)} groups, 4 members, {OFFSETS} committed offsets, {OPEN} offsets in open transactions."
     assert done.stderr.startswith(compared), done.stderr
 
@@ -51,6 +51,64 @@ def test_kafkas_own_tool_describes_the_same_offsets(broker: Broker, warehouse: P
     theirs = [line.split()[:4] for line in broker.consumer_groups("--describe", "--group", "simple").splitlines() if "simple" in line]
     ours = groupcoord("describe", "--warehouse", str(warehouse), "--group", "simple").stdout
     assert sorted(theirs) == sorted(line.split()[:4] for line in ours.splitlines() if line.startswith("simple"))
+
+
+@pytest.fixture(scope="module")
+def asked(broker: Broker, warehouse: Path) -> Path:
+    """One night from the Admin API, in the state of the night over the log."""
+    place = warehouse.with_name("asked")
+    done = groupcoord("nightly", f"admin://{broker.servers}", "--warehouse", str(place))
+    assert done.exit_code == 0, done.output
+    assert f"{len(LISTED)} groups, {OFFSETS} committed offsets" in done.stderr and "  unknown   what only the log has" in done.stderr
+    return place
+
+
+def test_a_night_from_the_admin_api_is_what_the_broker_says(broker: Broker, asked: Path) -> None:
+    done = groupcoord("verify", "--warehouse", str(asked), "--against", broker.against)
+    assert (done.exit_code, done.stdout) == (0, ""), (done.output, done.exc_info)
+    assert done.stderr.startswith(f"No difference in {len(LISTED)} groups, 4 members, {OFFSETS} committed offsets, 0 offsets in open")
+
+
+NOT_TOLD = {
+    "groups": {
+        *("generation", "assignment_epoch", "leader_id", "state_timestamp", "record_offset", "record_timestamp", "regular_expressions"),
+    },
+    "members": {
+        *("is_leader", "uses_classic_protocol", "member_state", "member_epoch", "previous_member_epoch", "session_timeout_ms"),
+        *("record_offset", "rebalance_timeout_ms", "server_assignor", "subscription", "assignment", "user_data"),
+    },
+    "assignments": set(),
+    "committed_offsets": {
+        *("commit_timestamp", "expire_timestamp", "topic_id", "producer_id", "producer_epoch", "value_version", "record_offset"),
+        *("record_timestamp",),
+    },
+}
+"""Columns that the answers do not have. Subscriptions of the members of a consumer group are not among them either."""
+
+
+@pytest.mark.parametrize("table", NOT_TOLD)
+def test_its_tables_are_those_of_the_log_but_for_what_no_answer_has(table: str, asked: Path, warehouse: Path) -> None:
+    def told(place: Path) -> list[str]:
+        rows = [row for row in rows_of(place, table) if row.get("kind") not in ("owned", "pending_revocation")]
+        left_out = NOT_TOLD[table] | {"cluster"}
+        of_modern = {"subscribed_topics", "subscribed_topic_regex"}
+        return sorted(
+            # librdkafka ends a text at its first NUL
+            repr(
+                {name: cell for name, cell in row.items() if name not in left_out | (of_modern if "modern" in row["group_id"] else set())}
+            ).replace("\\x00", "")
+            for row in rows
+        )
+
+    assert told(asked) == told(warehouse)
+
+
+def test_it_has_lag(asked: Path) -> None:
+    rows = {(row["topic"], row["partition"]): (row["start_offset"], row["end_offset"]) for row in rows_of(asked, "log_ends")}
+    assert rows == {(topic, n): (0, RECORDS // count) for topic, count in TOPICS.items() for n in range(count)}
+    done = groupcoord("list", "--lag", "--warehouse", str(asked), "--output", "json")
+    lags = {row["group"]: row["lag"] for row in map(json.loads, done.stdout.splitlines())}
+    assert lags["simple"] == RECORDS // TOPICS["orders"] - 7 + RECORDS // TOPICS["payments"]
 
 
 def test_answers_are_saved_and_a_commit_after_the_copy_is_a_difference(

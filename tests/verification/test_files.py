@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 from groupcoord_spark.errors import UsageError
+from groupcoord_spark.properties import read_properties
 from groupcoord_spark.verification import read_answers
-from groupcoord_spark.verification.client_settings import read_client_settings
+from groupcoord_spark.verification.client_settings import client_settings
 
 PLACE = {"group": "g", "topic": "t", "partition": 0}
 
@@ -43,15 +44,16 @@ def test_file_that_is_no_answers_is_refused_by_the_place(content: Any, sentence:
     assert str(path) in str(raised.value)
 
 
-def properties(tmp_path: Path, text: str) -> str:
-    (tmp_path / "client.properties").write_text(text)
-    return str(tmp_path / "client.properties")
+def settings(tmp_path: Path, text: str) -> dict[str, str]:
+    path = tmp_path / "client.properties"
+    path.write_text(text)
+    return client_settings(read_properties(str(path), "The file"), str(path))
 
 
 def test_user_and_password_come_out_of_the_jaas_line(tmp_path: Path) -> None:
     line = 'org.apache.kafka.common.security.scram.ScramLoginModule required \\\n  username="ann" password="it\'s = a; secret";'
-    path = properties(tmp_path, f"# the cluster\nsecurity.protocol=SASL_SSL\nsasl.mechanism = SCRAM-SHA-512\nsasl.jaas.config={line}\n")
-    assert read_client_settings(path) == {
+    given = settings(tmp_path, f"# the cluster\nsecurity.protocol=SASL_SSL\nsasl.mechanism = SCRAM-SHA-512\nsasl.jaas.config={line}\n")
+    assert given == {
         "security.protocol": "SASL_SSL",
         "sasl.mechanism": "SCRAM-SHA-512",
         "sasl.username": "ann",
@@ -60,19 +62,17 @@ def test_user_and_password_come_out_of_the_jaas_line(tmp_path: Path) -> None:
 
 
 def test_truststore_of_pem_is_a_file_of_certificates(tmp_path: Path) -> None:
-    path = properties(tmp_path, "ssl.truststore.type=PEM\nssl.truststore.location=/etc/ca.pem\nkey.deserializer=x\n")
-    assert read_client_settings(path) == {"ssl.ca.location": "/etc/ca.pem"}
+    given = settings(tmp_path, "ssl.truststore.type=PEM\nssl.truststore.location=/etc/ca.pem\nkey.deserializer=x\n")
+    assert given == {"ssl.ca.location": "/etc/ca.pem"}
 
 
 def test_truststore_of_java_is_refused_with_the_way_out(tmp_path: Path) -> None:
-    path = properties(tmp_path, "ssl.truststore.location=/etc/trust.jks\nssl.truststore.password=hidden\n")
     with pytest.raises(UsageError, match=r"ssl\.ca\.location") as raised:
-        read_client_settings(path)
+        settings(tmp_path, "ssl.truststore.location=/etc/trust.jks\nssl.truststore.password=hidden\n")
     assert "hidden" not in str(raised.value)
 
 
 def test_login_without_a_password_is_refused_without_showing_the_line(tmp_path: Path) -> None:
-    path = properties(tmp_path, "sasl.jaas.config=com.sun.security.auth.module.Krb5LoginModule required keyTab=/secret/tab;\n")
     with pytest.raises(UsageError, match="names no username and password") as raised:
-        read_client_settings(path)
+        settings(tmp_path, "sasl.jaas.config=com.sun.security.auth.module.Krb5LoginModule required keyTab=/secret/tab;\n")
     assert "/secret/tab" not in str(raised.value)

@@ -89,6 +89,7 @@ class Night:
         rows: the number of rows of an input other than segments. faults: how many of these rows are no records.
         last_cluster_id, last_partition_count: what earlier nights of the cluster recorded; None where they did not know.
         last_as_of_ms: as_of of the last night; None for the first night.
+        last_kind: of the input of the cluster's last run; None for the first run.
     """
 
     request: RunRequest
@@ -102,6 +103,7 @@ class Night:
     last_cluster_id: str | None = None
     last_partition_count: int | None = None
     last_as_of_ms: int | None = None
+    last_kind: str | None = None
 
     @property
     def source(self) -> str:
@@ -231,6 +233,17 @@ def _is_odd(before: PartitionHistory, evidence: Evidence) -> bool:
         and seen.record_offset > known.record_offset
         and known.timestamp_ms - _CLOCKS_DIFFER_MS > seen.timestamp_ms > NO_TIMESTAMP
         for known, seen in (first, newest)
+    )
+
+
+def log_and_admin_api(night: Night) -> Refusal | None:
+    """Earlier nights are from the Admin API and this one from a log, or the other way round."""
+    if night.last_kind is None or (night.last_kind == InputKind.ADMIN) == (night.kind is InputKind.ADMIN):
+        return None
+    earlier, this = ("the log", "the Admin API") if night.kind is InputKind.ADMIN else ("the Admin API", "the log")
+    return Refusal(
+        f"Earlier nights of cluster {night.request.cluster!r} are from {earlier}, and {night.source} is from {this}: neither can go on from"
+        " the other. Name another cluster with --cluster NAME."
     )
 
 
@@ -382,11 +395,12 @@ def earlier_as_of(night: Night) -> Refusal | None:
 
 
 GUARDS: Final[tuple[Guard, ...]] = (
-    *(other_cluster_id, malformed_rows, nothing_to_read, other_log, older_dump, cleaned_later, misplaced_groups, gap, earlier_as_of),
+    *(log_and_admin_api, other_cluster_id, malformed_rows, nothing_to_read, other_log, older_dump, cleaned_later, misplaced_groups),
+    *(gap, earlier_as_of),
 )
 """All guards before reading. The first refusal ends the run."""
 
-GUARDS_OF_A_LOOK_BACK: Final[tuple[Guard, ...]] = (other_cluster_id, other_log)
+GUARDS_OF_A_LOOK_BACK: Final[tuple[Guard, ...]] = (log_and_admin_api, other_cluster_id, other_log)
 """With --until the state of an earlier moment is wanted: an older or a partial dump will do, another log will not."""
 
 
@@ -452,7 +466,7 @@ def belongs_to(last_night: Mapping[int, PartitionHistory], evidence: Mapping[int
 
 def cluster_id_of(plan: LogPlan, kind: InputKind) -> str | None:
     """Kafka's id of the cluster; None where the input does not have it. Rows of files have the name of a cluster, not the id."""
-    return plan.cluster_id if kind in (InputKind.SEGMENTS, InputKind.KAFKA) else None
+    return plan.cluster_id if kind in (InputKind.SEGMENTS, InputKind.KAFKA, InputKind.ADMIN) else None
 
 
 def judge_what_was_read(night: Night, verdict: Verdict, reports: Sequence[PartitionReport]) -> Verdict:

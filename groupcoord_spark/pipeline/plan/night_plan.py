@@ -138,6 +138,7 @@ def _night(request: RunRequest, plan: LogPlan, rows: RowPlan | None, start: RunS
         last_setting(start, CLUSTER_ID_SETTING),
         None if count is None else int(count),
         None if start.last_run is None else start.last_run.as_of_ms,
+        start.finished[-1].input_kind if start.finished else None,
     )
 
 

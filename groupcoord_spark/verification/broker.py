@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
+import warnings
 from base64 import urlsafe_b64encode
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
@@ -146,8 +147,10 @@ class Cluster:
         listed = self._answer("its groups", self._admin.list_consumer_groups(request_timeout=TIMEOUT_SECONDS))
         if listed.errors:
             raise GroupcoordError(f"{self._uri} did not tell all of its groups: {_error_text(listed.errors[0])}.")
-        # The older requests know groups of every protocol type, and the subscriptions of classic members.
-        answer: Any = self._called("its groups", lambda: self._admin.list_groups(timeout=TIMEOUT_SECONDS))
+        # The older requests know groups of every protocol type, and the subscriptions of classic members. The client calls them deprecated
+        # and has nothing in their place.
+        with warnings.catch_warnings(action="ignore", category=DeprecationWarning):
+            answer: Any = self._called("its groups", lambda: self._admin.list_groups(timeout=TIMEOUT_SECONDS))
         older = {group.id: group for group in answer}
         is_simple = {group.group_id: group.is_simple_consumer_group for group in listed.valid}
         rows: list[Row] = []

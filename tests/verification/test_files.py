@@ -19,25 +19,28 @@ PLACE = {"group": "g", "topic": "t", "partition": 0}
 @pytest.mark.parametrize(
     ("content", "sentence"),
     [
-        ("{", "line 1: not JSON"),
-        ("[]", "holds no answers of a broker"),
+        ("{", "is no file of a broker's answers: Input data was truncated"),
+        ("[]", "is no file of a broker's answers: Expected `object`, got `array`"),
+        (b"\xff", "is no file of a broker's answers: JSON is malformed"),
+        (b'{"groups": [{"group": "\xff"}]}', "is no file of a broker's answers: "),
         ('{"something": 1}', "holds no answers of a broker"),
-        ({"groups": {}}, "groups is not a list of objects"),
-        ({"groups": [{"state": "Empty"}]}, "groups[0].group is not there; it is needed"),
-        ({"groups": [{"group": "g", "generation": "3"}]}, "groups[0].generation is not a whole number"),
-        ({"groups": [{"group": "g", "members": [{"member_id": "m", "assignment": ["orders"]}]}]}, "groups[0].members[0].assignment is not"),
-        ({"offsets": [PLACE]}, "offsets[0].offset is not there"),
-        ({"offsets": [{**PLACE, "offset": True}]}, "offsets[0].offset is not a whole number"),
-        ({"pending": [{**PLACE, "partition": "0"}]}, "pending[0].partition is not a whole number"),
-        ({"pending": [], "pending_topics": ["t"]}, "pending_topics is not"),
-        ({"groups": [], "asked_at_ms": 5}, "asked_at_ms is not two whole numbers"),
-        ({"groups": [], "topic_ids": {"t": 1}}, "topic_ids is not"),
-        ({"groups": [], "protocol_types": "consumer"}, "protocol_types is not a list of texts"),
+        ({"groups": {}}, "Expected `array | null`, got `object` - at `$.groups`"),
+        ({"groups": [{"state": "Empty"}]}, "missing required field `group` - at `$.groups[0]`"),
+        ({"groups": [{"group": "g", "generation": "3"}]}, "Expected `int | null`, got `str` - at `$.groups[0].generation`"),
+        ({"groups": [{"group": "g", "members": [{"member_id": "m", "assignment": ["t"]}]}]}, "at `$.groups[0].members[0].assignment[0]`"),
+        ({"offsets": [PLACE]}, "missing required field `offset` - at `$.offsets[0]`"),
+        ({"offsets": [{**PLACE, "offset": True}]}, "Expected `int`, got `bool` - at `$.offsets[0].offset`"),
+        ({"pending": [{**PLACE, "partition": "0"}]}, "at `$.pending[0].partition`"),
+        ({"pending": [], "pending_topics": ["t"]}, "at `$.pending_topics`"),
+        ({"groups": [], "asked_at_ms": 5}, "at `$.asked_at_ms`"),
+        ({"groups": [], "topic_ids": {"t": 1}}, "at `$.topic_ids[...]`"),
+        ({"groups": [], "protocol_types": "consumer"}, "at `$.protocol_types`"),
     ],
 )
 def test_file_that_is_no_answers_is_refused_by_the_place(content: Any, sentence: str, tmp_path: Path) -> None:
     path = tmp_path / "answers.json"
-    path.write_text(content if isinstance(content, str) else json.dumps(content))
+    text = content if isinstance(content, bytes | str) else json.dumps(content)
+    path.write_bytes(text if isinstance(text, bytes) else text.encode())
     with pytest.raises(UsageError) as raised:
         read_answers(str(path))
     assert sentence in str(raised.value)

@@ -227,14 +227,15 @@ def _night(warehouse: Warehouse, run: Run, of_groups: Any, top: int) -> NightInD
     """The night with three tables more: run_id, news, and group_lags, where ``is_own`` marks the groups with series of their own."""
     import pyarrow as pa
 
-    from groupcoord_spark.answers.morning import KINDS, morning
+    from groupcoord_spark.answers.findings import NEWS
+    from groupcoord_spark.answers.morning import morning
     from groupcoord_spark.warehouse.sql import NightInDuckDB
 
     night = NightInDuckDB(warehouse, run=run)
-    numbers = dict.fromkeys(KINDS, 0)
+    numbers = dict.fromkeys(NEWS, 0)
     for one in morning(warehouse, run, HORIZON_MS).news:
         numbers[one.kind] += one.number
-    levels = [kind.level for kind in KINDS.values()]
+    levels = [kind.level for kind in NEWS.values()]
     lags = night.execute(_LAGS)
     assert lags is not None  # it is a SELECT
     matching = [row for row, name in enumerate(lags["group_id"].to_pylist()) if of_groups is None or of_groups.fullmatch(name)]

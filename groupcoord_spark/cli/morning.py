@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from groupcoord_spark.answers.morning import KINDS, LEVELS
+from groupcoord_spark.answers.findings import LEVELS, NEWS
 from groupcoord_spark.cli.diff import nights_without_change
 from groupcoord_spark.cli.options import (
     Common,
@@ -48,7 +48,7 @@ _COLOURS: Final = {"danger": "red", "warning": "yellow", "note": None}
 )
 @click.option(
     "--fail-on",
-    type=Words("WORDS", (*LEVELS, *KINDS)),
+    type=Words("WORDS", (*LEVELS, *NEWS)),
     metavar="WORDS",
     help="End with 3 if there is such news, for an alert: danger, warning, note, or some of WHAT.",
 )

@@ -4,19 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from groupcoord_spark.answers.findings import KINDS, Kind
 from groupcoord_spark.answers.morning import Morning, morning
-from groupcoord_spark.report.findings import Finding, findings_of
 from groupcoord_spark.report.ownership import TIMELINES, ownership
 from groupcoord_spark.report.tables import BY_NAME, TABLES
 from groupcoord_spark.sources.rows import InputKind
 from groupcoord_spark.warehouse.read import Run, Warehouse
 from groupcoord_spark.warehouse.sql import NightInDuckDB
 from groupcoord_spark.warehouse.tables import NIGHT
+from groupcoord_spark.wording import counted
+
+if TYPE_CHECKING:
+    from duckdb import DuckDBPyConnection
 
 DAY_MS: Final = 86_400_000
 HORIZON_MS: Final = 2 * DAY_MS
@@ -27,6 +31,20 @@ MOST_NIGHTS: Final = 14
 _AFTER_GROUPS: Final = ("group_days", "members", "offsets", "events")
 _AT_THE_END: Final = ("groups", *_AFTER_GROUPS, "owners", "owner_commits")
 """Tables that rest on other tables of the report, in this order."""
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """The rows of the report's table that are of one kind. number 0: none."""
+
+    kind: Kind
+    number: int
+    rows: int
+    sentence: str
+    """What follows the number."""
+    groups: Sequence[str]
+    """The first of the groups that it is about."""
+    group_count: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,16 +126,29 @@ def gather(warehouse: Warehouse, run: Run, group_ids: Sequence[str] = ()) -> Rep
     return Report(
         run,
         tables,
-        findings_of(night.connection, tables),
+        [_finding(night.connection, kind, tables[kind.table].column_names) for kind in KINDS.values() if kind.table],
         has_history,
         has_history and any(end > (history or 0) for history, end, _ in zip(*ends, strict=True)),
         _weighted(partitions) if has_history else None,
         tables["lag"].num_rows > 0 or tables["lag_history"].num_rows > 0,
         {state["values"]: state["counts"] for state in sorted(states, key=lambda state: -state["counts"])},
         chosen,
-        morning(warehouse, run, HORIZON_MS) if run.kind == NIGHT else None,
+        morning(warehouse, run, HORIZON_MS, {name: tables[name] for name in ("lag", "stalled")}) if run.kind == NIGHT else None,
         _trends(warehouse, run, tables["lag_history"]),
     )
+
+
+def _finding(connection: DuckDBPyConnection, kind: Kind, columns: Sequence[str]) -> Finding:
+    number = f"COALESCE(SUM({kind.sums}), 0)" if kind.sums else "COUNT(*)"
+    has_groups = "group_id" in columns
+    group_ids = "COUNT(DISTINCT group_id), list_slice(list_sort(list(DISTINCT group_id)), 1, 3)" if has_groups else "0, []"
+    where = " AND ".join(f"{column} {comparison} ?" for column, comparison, _ in kind.where) or "TRUE"
+    query = f"SELECT CAST({number} AS BIGINT), COUNT(*), {group_ids} FROM shown_{kind.table} WHERE {where}"
+    found = connection.execute(query, [value for _, _, value in kind.where]).fetchone()
+    assert found is not None  # an aggregate has one row
+    number, rows, group_count, groups = found
+    of_groups = f" of {counted(group_count, 'group')}" if number != 1 and group_count and not kind.noun.startswith("group") else ""
+    return Finding(kind, number, rows, kind.what(number, of_groups), groups or [], group_count)
 
 
 def _trends(warehouse: Warehouse, run: Run, lag_history: pa.Table) -> dict[str, list[float | None]]:

@@ -13,8 +13,8 @@ from urllib.parse import quote
 
 import pyarrow.compute as pc
 
-from groupcoord_spark.report.findings import LEVELS, Finding
-from groupcoord_spark.report.gather import Report
+from groupcoord_spark.answers.findings import LEVELS
+from groupcoord_spark.report.gather import Finding, Report
 from groupcoord_spark.report.packing import as_json, packed, packed_tables
 from groupcoord_spark.report.tables import BY_NAME, TABLES
 from groupcoord_spark.wording import counted
@@ -122,15 +122,15 @@ def _remarks(report: Report) -> Iterator[str]:
 def _findings(report: Report) -> Iterator[str]:
     """The findings that have a number, level by level."""
     for level, meaning in LEVELS.items():
-        found = [finding for finding in report.findings if finding.check.level == level and finding.number]
+        found = [finding for finding in report.findings if finding.kind.level == level and finding.number]
         if not found:
             continue
         yield f'<h3 class="level {level}">{escape(meaning)}</h3><ul class="findings {level}">'
         for finding in found:
-            table = BY_NAME[finding.check.table]
+            table = BY_NAME[finding.kind.table]
             is_least = table.needs == "history" and report.completeness is not None and report.completeness < 1
-            number = _link(table.name, f"{'≥ ' if is_least else ''}{finding.number:,}", finding.check.where, "number")
-            because = f'<span class="because">{escape(finding.check.because)}</span>' if finding.check.because else ""
+            number = _link(table.name, f"{'≥ ' if is_least else ''}{finding.number:,}", finding.kind.where, "number")
+            because = f'<span class="because">{escape(finding.kind.because)}</span>' if finding.kind.because else ""
             groups = _groups(finding.groups, finding.group_count)
             yield f'<li>{number}<span class="sentence">{escape(finding.sentence)}{groups}{because}</span></li>'
         yield "</ul>"
@@ -181,9 +181,9 @@ def _trend(values: Sequence[float | None]) -> str:
 def _nothing(findings: Sequence[Finding], lacks: Mapping[str, str]) -> str:
     """What was looked for and not found, and what could not be looked for."""
     clean = dict.fromkeys(
-        finding.check.many.replace(" of {groups}", "") for finding in findings if not finding.number and finding.check.table not in lacks
+        finding.kind.what(0) for finding in findings if not finding.number and finding.kind.table not in lacks
     )
-    blind = dict.fromkeys(BY_NAME[finding.check.table].title for finding in findings if finding.check.table in lacks)
+    blind = dict.fromkeys(BY_NAME[finding.kind.table].title for finding in findings if finding.kind.table in lacks)
     texts = []
     if clean:
         listed = "".join(f"<li>{escape(text)}</li>" for text in clean)

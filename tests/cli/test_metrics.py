@@ -19,7 +19,7 @@ import pytest
 import yaml
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
-from groupcoord_spark.answers.morning import KINDS
+from groupcoord_spark.answers.findings import NEWS
 from groupcoord_spark.cli.metrics import metrics_of_run
 from groupcoord_spark.cli.options import Common
 from groupcoord_spark.errors import BadCopyError, UsageError
@@ -94,7 +94,7 @@ def test_every_cluster_has_the_figures_of_its_newest_night(place: str) -> None:
         ("group_max_lag_records", "prod", 'quo"ted\\\n', "group"): 20,
     }
     assert {name: found.get(name) for name in wanted} == wanted
-    assert {name[3] for name in found if name[:2] == ("news", "test")} == set(KINDS)
+    assert {name[3] for name in found if name[:2] == ("news", "test")} == set(NEWS)
     assert not [name for name in found if "unsampled" in name or "healthy" in name]
 
 

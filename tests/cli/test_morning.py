@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from groupcoord_spark.answers.morning import KINDS, LEVELS
+from groupcoord_spark.answers.findings import LEVELS, NEWS
 from groupcoord_spark.warehouse import begin_run, commit_run
 from tests.cli.warehouse import groupcoord
 from tests.warehouse.nights import AS_OF_MS, DAY_MS, commit, group, night, offset, run_fields, written
@@ -145,5 +145,5 @@ def test_a_night_without_history_has_the_offsets_that_are_lower(tmp_path: Path) 
 
 def test_every_kind_of_news_is_explained_in_the_reference() -> None:
     page = (Path(__file__).parents[2] / "docs" / "reference" / "cli.md").read_text()
-    assert all(f"| `{name}` | {kind.level} |" in page for name, kind in KINDS.items())
-    assert {kind.level for kind in KINDS.values()} == set(LEVELS)
+    assert all(f"| `{name}` | {kind.level} |" in page for name, kind in NEWS.items())
+    assert {kind.level for kind in NEWS.values()} == set(LEVELS)

@@ -316,7 +316,7 @@ def test_tables_of_a_newer_release_are_refused(tmp_path, monkeypatch):
     monkeypatch.setitem(write_module.PROPERTIES, write_module.SCHEMA_VERSION_PROPERTY, "7")
     begin_run(str(tmp_path), "prod")
     for use in (lambda: begin_run(str(tmp_path), "prod"), lambda: open_warehouse(str(tmp_path))):
-        with pytest.raises(WarehouseError, match=r"written by a newer release \(tables of version 7, this release knows 2\)"):
+        with pytest.raises(WarehouseError, match=r"written by a newer release \(tables of version 7, this release knows 3\)"):
             use()
 
 

@@ -13,8 +13,6 @@ import numpy as np
 
 from groupcoord_spark.log.damage import CODES, Kind
 from groupcoord_spark.log.directory import PartitionLog
-from groupcoord_spark.log.limits import Limits
-from groupcoord_spark.log.salvage.finder import EntryFinder, ResyncAbandonedError
 from groupcoord_spark.log.segment import DEFAULT_CHUNK_BYTES, Segment
 
 _FIRST_BATCH_BYTES = 1 << 16
@@ -47,13 +45,9 @@ def _batch_begins_at(segment: Segment, position: int, offset: int) -> bool:
     """Whether a sound entry with this base offset begins at this position."""
     if segment.size < position:
         return False
-    with segment.open() as file:
-        finder = EntryFinder(file, segment.base_offset, segment.next_base_offset is None, Limits(), _FIRST_BATCH_BYTES)
-        try:
-            section = next(iter(finder.sections(position)), None)
-        except ResyncAbandonedError:
-            return False
-        if section is None or section.damaged or section.repair or not len(section.entries):
+    with segment.finder(_FIRST_BATCH_BYTES) as finder:
+        section = next(finder.sections(position), None)
+        if section is None or section.damaged or section.repair:
             return False
         return int(section.entries.position[0]) == position and int(section.entries.first_offset[0]) == offset
 
@@ -66,25 +60,20 @@ def has_every_offset(segments: tuple[Segment, ...], offset: int, end_offset: int
     """
     reached = offset
     for segment in segments:
-        is_last = segment.next_base_offset is None
-        with segment.open() as file:
-            finder = EntryFinder(file, segment.base_offset, is_last, Limits(), DEFAULT_CHUNK_BYTES)
-            try:
-                for section in finder.sections(segment.start):
-                    if section.damaged:
-                        if is_last and CODES[section.damaged.code].kind is Kind.INFO:
-                            continue
-                        return False
-                    entries, headers = section.entries, section.headers
-                    first, last = entries.first_offset, entries.last_offset
-                    count = np.where(entries.magic == 2, headers["count"], 1)
-                    is_new = last >= reached
-                    first, last, count = first[is_new], last[is_new], count[is_new]
-                    if not len(first):
+        with segment.finder(DEFAULT_CHUNK_BYTES) as finder:
+            for section in finder.sections(segment.start):
+                if section.damaged:
+                    if finder.is_last and CODES[section.damaged.code].kind is Kind.INFO:
                         continue
-                    if section.repair or (count != last - first + 1).any() or (first[1:] != last[:-1] + 1).any() or int(first[0]) > reached:
-                        return False
-                    reached = int(last[-1]) + 1
-            except ResyncAbandonedError:
-                return False
+                    return False
+                entries, headers = section.entries, section.headers
+                first, last = entries.first_offset, entries.last_offset
+                count = np.where(entries.magic == 2, headers["count"], 1)
+                is_new = last >= reached
+                first, last, count = first[is_new], last[is_new], count[is_new]
+                if not len(first):
+                    continue
+                if section.repair or (count != last - first + 1).any() or (first[1:] != last[:-1] + 1).any() or int(first[0]) > reached:
+                    return False
+                reached = int(last[-1]) + 1
     return reached == end_offset

@@ -20,7 +20,6 @@ from groupcoord_spark.log.files.held_files import HeldFile, HeldFiles
 from groupcoord_spark.log.files.listing import LARGEST_OFFSET, OFFSET_DIGITS, SEGMENT_NAME, listed_in_one_state
 from groupcoord_spark.log.files.object_store import FILES_AT_ONCE, at_once
 from groupcoord_spark.log.files.storage import Location, side_by_side
-from groupcoord_spark.log.limits import Limits
 from groupcoord_spark.log.marks import first_record, record_at
 from groupcoord_spark.log.segment import Segment
 from groupcoord_spark.protocol.record_types import NO_LEADER_EPOCH
@@ -127,21 +126,17 @@ class _File:
 
 @dataclass(frozen=True, slots=True)
 class _Listing:
-    """What is in the directory of a partition. files: those that are the log, in the order of their offsets."""
+    """What is in the directory of a partition.
+
+    files: those that are the log, in the order of their offsets. tails: by place of the file, the end of each file that was looked at, None
+    where its last bytes give no sure answer.
+    """
 
     directory: _Directory
     files: list[_File]
     doubts: list[PlacedDoubt]
     has_metadata: bool
-
-
-@dataclass(frozen=True, slots=True)
-class _SegmentEnd:
-    """The end of a file, which must be looked at. directory, place: which of the directories, and which of the files in it."""
-
-    directory: int
-    place: int
-    segment: Segment
+    tails: dict[int, Tail | None] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -204,9 +199,8 @@ def plan_logs(
     cleaned_end_of: dict[int, int] = {}
     partitions: list[PartitionLog] = []
     copies: list[tuple[PartitionLog, PartitionLog]] = []
-    for number in sorted({directory.offsets_partition for directory in directories.values()}):
-        replicas = [replica for replica, _ in planned if replica.log.offsets_partition == number]
-        chosen = max(replicas, key=lambda replica: (replica.leader_epoch, replica.log.end_offset))
+    for number, replicas in _by_partition(replica for replica, _ in planned).items():
+        chosen = _newest(replicas)
         copies += [(chosen.log, replica.log) for replica in replicas if replica is not chosen]
         partitions.append(chosen.log)
         if chosen.log_dir is not None and number in cleaned_ends[chosen.log_dir.path]:
@@ -234,21 +228,17 @@ def _planned_directories(
 
     listed = side_by_side(listing_of, directories, together)
     to_look_at = [
-        _SegmentEnd(number, place, segment)
-        for number, of_directory in enumerate(listed)
+        (of_directory, place, segment)
+        for of_directory in listed
         for place, segment in _files_to_look_at(of_directory, known_ends.get(of_directory.directory.offsets_partition, 0))
     ]
-    tails = side_by_side(lambda end: tail_from_last_bytes(end.segment, TAIL_BYTES[0], Limits()), to_look_at, together)
-    tails_of: list[dict[int, Tail | None]] = [{} for _ in listed]
-    for end, tail in zip(to_look_at, tails, strict=True):
-        tails_of[end.directory][end.place] = tail
 
-    def planned(number: int) -> tuple[_Replica, str | None]:
-        log_dir = listed[number].directory.log_dir
-        return _plan_believed(listed[number], log_starts[log_dir.path] if log_dir else LogStarts({}), tails_of[number])
+    def look_at_end(of_directory: _Listing, place: int, segment: Segment) -> None:
+        of_directory.tails[place] = tail_from_last_bytes(segment, TAIL_BYTES[0])
 
+    side_by_side(lambda end: look_at_end(*end), to_look_at, together)
     # where a file is damaged, all of it is read here: few at a time, for each takes memory
-    return side_by_side(planned, range(len(listed)), FILES_AT_ONCE)
+    return side_by_side(lambda of_directory: _plan_believed(of_directory, log_starts), listed, FILES_AT_ONCE)
 
 
 def plan_other_topic(topic: str, directories: Iterable[Location]) -> list[PartitionLog]:
@@ -260,12 +250,21 @@ def plan_other_topic(topic: str, directories: Iterable[Location]) -> list[Partit
     partitions = [_Directory(int(location.name.rpartition("-")[2]), location, location.parent()) for location in directories]
     log_dirs = {partition.location.parent().path: partition.location.parent() for partition in partitions}
     log_starts = {path: read_log_starts(log_dir, topic) for path, log_dir in log_dirs.items()}
-    chosen: dict[int, _Replica] = {}
-    for replica, _ in _planned_directories(partitions, {}, log_starts, None):
-        number, rank = replica.log.offsets_partition, (replica.leader_epoch, replica.log.end_offset)
-        if number not in chosen or rank > (chosen[number].leader_epoch, chosen[number].log.end_offset):
-            chosen[number] = replica
-    return [chosen[number].log for number in sorted(chosen)]
+    replicas_of = _by_partition(replica for replica, _ in _planned_directories(partitions, {}, log_starts, None))
+    return [_newest(replicas).log for replicas in replicas_of.values()]
+
+
+def _by_partition(replicas: Iterable[_Replica]) -> dict[int, list[_Replica]]:
+    """The replicas of each partition, by number."""
+    by_partition: dict[int, list[_Replica]] = {}
+    for replica in sorted(replicas, key=lambda replica: replica.log.offsets_partition):
+        by_partition.setdefault(replica.log.offsets_partition, []).append(replica)
+    return by_partition
+
+
+def _newest(replicas: Iterable[_Replica]) -> _Replica:
+    """The replica that is read: the one with the greatest last leader epoch, and of equal ones with the greatest end offset."""
+    return max(replicas, key=lambda replica: (replica.leader_epoch, replica.log.end_offset))
 
 
 def plan_copies(inputs: Sequence[str], *, held: HeldFiles | None = None) -> list[tuple[Location, LogPlan]]:
@@ -469,18 +468,19 @@ def _refuse_other_log(one: PartitionLog, other: PartitionLog) -> None:
         )
 
 
-def _plan_believed(listed: _Listing, starts: LogStarts, tails: Mapping[int, Tail | None]) -> tuple[_Replica, str | None]:
+def _plan_believed(listed: _Listing, log_starts: Mapping[str, LogStarts]) -> tuple[_Replica, str | None]:
     """The log of one partition, and its topic id. Its log start offset is believed only where the log can begin there.
 
-    Records below the log start offset are not read: a wrong one would lose them silently. tails: as ``_plan_partition`` takes them.
+    Records below the log start offset are not read: a wrong one would lose them silently. log_starts: by path of the log directory.
     """
     directory = listed.directory
+    starts = log_starts[directory.log_dir.path] if directory.log_dir else LogStarts({})
     checkpoint, detail = starts.offsets.get(directory.offsets_partition), starts.damage
-    replica, topic_id = _plan_partition(listed, checkpoint, tails)
+    replica, topic_id = _plan_partition(listed, checkpoint)
     end = replica.log.end_offset
     if checkpoint is not None and checkpoint > end and directory.only is None:
         detail = f"{LOG_STARTS} names offset {checkpoint}, and the segments end at {end}: it is of a later moment, and is not used."
-        replica, topic_id = _plan_partition(listed, None, tails)
+        replica, topic_id = _plan_partition(listed, None)
     if detail is not None and directory.log_dir is not None:
         source = directory.log_dir.child(LOG_STARTS).shown
         replica.doubts.append(PlacedDoubt("log_start_not_used", detail, source, directory.offsets_partition, 0, 0, None))
@@ -509,14 +509,9 @@ def _segments_of(listed: _Listing) -> list[Segment]:
     ]
 
 
-def _plan_partition(listed: _Listing, checkpoint: int | None, tails: Mapping[int, Tail | None]) -> tuple[_Replica, str | None]:
-    """The log of one partition, and its topic id.
-
-    checkpoint: the log start offset that the broker wrote down; None: not known. tails: by place of the file, the end of each file that was
-    looked at, None where its last bytes give no sure answer.
-    """
+def _plan_partition(listed: _Listing, checkpoint: int | None) -> tuple[_Replica, str | None]:
+    """The log of one partition, and its topic id. checkpoint: the log start offset that the broker wrote down; None: not known."""
     directory, files = listed.directory, listed.files
-    limits = Limits()
     segments: list[Segment] = []
     reached = 0
     leader_epoch = NO_LEADER_EPOCH
@@ -528,11 +523,11 @@ def _plan_partition(listed: _Listing, checkpoint: int | None, tails: Mapping[int
         segment = replace(whole, skip_below=skip_below, log_start_offset=checkpoint or 0)
         if not segment.size:
             continue
-        if place not in tails:
+        if place not in listed.tails:
             segments.append(segment)
             reached, is_surveyed = max(reached, segment.next_base_offset or 0), False
             continue
-        segment, tail = checked_tail(segment, tails[place], all_segments[place + 1 :], limits)
+        segment, tail = checked_tail(segment, listed.tails[place], all_segments[place + 1 :])
         segments.append(segment)
         if tail.end_offset is not None:
             is_newest = tail.end_offset > reached and tail.position is not None
@@ -540,7 +535,7 @@ def _plan_partition(listed: _Listing, checkpoint: int | None, tails: Mapping[int
             reached = max(reached, tail.end_offset)
             leader_epoch = tail.leader_epoch
     end_offset = max([reached, *(file.base_offset for file in files)])
-    first_offset, first_timestamp_ms = first_entry(segments, limits)
+    first_offset, first_timestamp_ms = first_entry(segments)
     log = PartitionLog(
         directory.offsets_partition,
         directory.location.shown,
@@ -630,7 +625,7 @@ def _end_of(file: _File, number: int) -> int:
     segment = Segment(file.location.uri, file.size, number, file.base_offset, held=file.held)
     if not file.size:
         return file.base_offset
-    _, tail = checked_tail(segment, tail_from_last_bytes(segment, TAIL_BYTES[0], Limits()), [], Limits())
+    _, tail = checked_tail(segment, tail_from_last_bytes(segment, TAIL_BYTES[0]), [])
     return file.base_offset if tail.end_offset is None else tail.end_offset
 
 

@@ -6,10 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from groupcoord_spark.log.damage import CODES, Kind
-from groupcoord_spark.log.decode.compression import Decompressor
-from groupcoord_spark.log.decode.records import correct_offset_ranges
+from groupcoord_spark.log.decode.batches import legacy_timestamp
 from groupcoord_spark.log.limits import Limits
-from groupcoord_spark.log.salvage.finder import EntryFinder, ResyncAbandonedError
+from groupcoord_spark.log.salvage.finder import ResyncAbandonedError
 from groupcoord_spark.log.salvage.order import Borders, is_in_order
 from groupcoord_spark.log.segment import DEFAULT_CHUNK_BYTES, Reading, Segment
 from groupcoord_spark.protocol.record_types import NO_LEADER_EPOCH, NO_TIMESTAMP
@@ -30,44 +29,40 @@ class Tail:
     position: int | None = None
 
 
-def checked_tail(segment: Segment, tail: Tail | None, following: Sequence[Segment], limits: Limits) -> tuple[Segment, Tail]:
+def checked_tail(segment: Segment, tail: Tail | None, following: Sequence[Segment]) -> tuple[Segment, Tail]:
     """The segment and its end. Where the file reaches beyond the base of the next file, the segment names the files that it covers.
 
     tail: what the last bytes of the file say; None where they give no sure answer.
     """
-    tail = tail or tail_from_last_bytes(segment, TAIL_BYTES[1], limits)
+    tail = tail or tail_from_last_bytes(segment, TAIL_BYTES[1])
     if tail is None or (segment.next_base_offset is not None and (tail.end_offset or 0) > segment.next_base_offset):
         covers = tuple(replace(later, next_base_offset=None) for later in following if later.size)
         segment = replace(segment, covers=covers)
-        tail = _tail_from_whole_file(segment, limits)
+        tail = _tail_from_whole_file(segment)
         end = tail.end_offset or 0
         segment = replace(segment, covers=tuple(later for later in covers if later.base_offset < end))
     return segment, tail
 
 
-def tail_from_last_bytes(segment: Segment, tail_bytes: int, limits: Limits) -> Tail | None:
+def tail_from_last_bytes(segment: Segment, tail_bytes: int) -> Tail | None:
     """The end of a file from its last ``tail_bytes``; None where only the whole file gives a sure answer."""
-    is_last = segment.next_base_offset is None
-    with segment.open() as file:
-        finder = EntryFinder(file, segment.base_offset, is_last, limits, tail_bytes)
-        at = max(0, file.size - tail_bytes)
+    with segment.finder(tail_bytes) as finder:
+        at = max(0, segment.size - tail_bytes)
         try:
             at = finder.next_sound(at) if at else 0
         except ResyncAbandonedError:
             return None
-        if at == file.size:
+        if at == segment.size:
             return None
         tail = Tail(None, NO_LEADER_EPOCH)
-        decompressor = Decompressor(limits)
         reached = segment.base_offset
         for section in finder.sections(at):
             if section.damaged:
-                if CODES[section.damaged.code].kind is Kind.INFO and is_last:
+                if CODES[section.damaged.code].kind is Kind.INFO and finder.is_last:
                     continue
                 return None
             entries = section.entries
-            correct_offset_ranges(entries, section.headers, finder.bytes_between, decompressor)
-            if section.repair or not is_in_order(entries, Borders(reached, None, file.size)):
+            if section.repair or not is_in_order(entries, Borders(reached, None, segment.size)):
                 return None
             reached = int(entries.last_offset[-1]) + 1
             epoch = int(section.headers["leader_epoch"][-1]) if entries.magic[-1] == 2 else NO_LEADER_EPOCH
@@ -75,34 +70,25 @@ def tail_from_last_bytes(segment: Segment, tail_bytes: int, limits: Limits) -> T
         return tail
 
 
-def _tail_from_whole_file(segment: Segment, limits: Limits) -> Tail:
+def _tail_from_whole_file(segment: Segment) -> Tail:
     """The end of a file from all its entries in their order."""
     with segment.open() as file:
-        reading = Reading(segment, file, DEFAULT_CHUNK_BYTES, limits)
+        reading = Reading(segment, file, DEFAULT_CHUNK_BYTES, Limits())
         reading.walk()
         return Tail(*reading.end())
 
 
-def first_entry(segments: Sequence[Segment], limits: Limits) -> tuple[int | None, int | None]:
+def first_entry(segments: Sequence[Segment]) -> tuple[int | None, int | None]:
     """The base offset of the first entry of a log, and the max timestamp of the first entry with records; None where there is none."""
     first_offset: int | None = None
-    decompressor = Decompressor(limits)
     for segment in segments:
-        with segment.open() as file:
-            finder = EntryFinder(file, segment.base_offset, segment.next_base_offset is None, limits, TAIL_BYTES[0])
+        with segment.finder(TAIL_BYTES[0]) as finder:
             for section in finder.sections():
-                entries, headers = section.entries, section.headers
-                correct_offset_ranges(entries, headers, finder.bytes_between, decompressor)
-                for i in range(len(entries)):
+                entries = section.entries
+                for i, header in enumerate(section.headers):
                     if first_offset is None:
                         first_offset = int(entries.first_offset[i])
-                    if entries.magic[i] < 2 or headers["count"][i] > 0:
-                        return first_offset, _max_timestamp(finder, int(entries.position[i]), int(entries.magic[i]))
+                    if entries.magic[i] < 2 or header["count"] > 0:
+                        timestamps = NO_TIMESTAMP, legacy_timestamp(header), int(header["max_timestamp"])
+                        return first_offset, timestamps[entries.magic[i]]
     return first_offset, None
-
-
-def _max_timestamp(finder: EntryFinder, position: int, magic: int) -> int:
-    if magic == 0:
-        return NO_TIMESTAMP
-    at = position + (35 if magic == 2 else 18)
-    return int.from_bytes(finder.bytes_between(at, at + 8), "big", signed=True)

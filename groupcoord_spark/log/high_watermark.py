@@ -13,8 +13,6 @@ from groupcoord_spark.log.damage import PlacedDoubt
 from groupcoord_spark.log.directory import LogPlan, PartitionLog
 from groupcoord_spark.log.files.broker_files import HIGH_WATERMARKS, read_log_directory_files
 from groupcoord_spark.log.files.storage import Location
-from groupcoord_spark.log.limits import Limits
-from groupcoord_spark.log.salvage.finder import EntryFinder, ResyncAbandonedError
 from groupcoord_spark.log.segment import DEFAULT_CHUNK_BYTES, Segment
 
 _LEAVE_OUT = "or leave --up-to-high-watermark out"
@@ -94,19 +92,15 @@ def _position_of(segment: Segment, watermark: int, source: str) -> int | None:
     """
     if segment.next_base_offset is not None and segment.next_base_offset <= watermark:
         return None
-    with segment.open() as file:
-        finder = EntryFinder(file, segment.base_offset, segment.next_base_offset is None, Limits(), DEFAULT_CHUNK_BYTES)
-        try:
-            for section in finder.sections(segment.start):
-                entries = section.entries
-                for row in (entries.last_offset >= watermark).nonzero()[0][:1].tolist():
-                    first, last = int(entries.first_offset[row]), int(entries.last_offset[row])
-                    if first < watermark and int(entries.magic[row]) == 2:
-                        raise InputError(
-                            f"{source} has the high watermark {watermark} for partition {segment.offsets_partition}, which lies inside of"
-                            f" the batch from {first} to {last}: it is damaged or of another log. Copy it again, {_LEAVE_OUT}."
-                        )
-                    return int(entries.position[row])
-        except ResyncAbandonedError:
-            return None  # the rest of the file is lost, which the run reports
+    with segment.finder(DEFAULT_CHUNK_BYTES) as finder:
+        for section in finder.sections(segment.start):
+            entries = section.entries
+            for row in (entries.last_offset >= watermark).nonzero()[0][:1].tolist():
+                first, last = int(entries.first_offset[row]), int(entries.last_offset[row])
+                if first < watermark and int(entries.magic[row]) == 2:
+                    raise InputError(
+                        f"{source} has the high watermark {watermark} for partition {segment.offsets_partition}, which lies inside of"
+                        f" the batch from {first} to {last}: it is damaged or of another log. Copy it again, {_LEAVE_OUT}."
+                    )
+                return int(entries.position[row])
     return None

@@ -14,10 +14,8 @@ import numpy as np
 from crc32c import crc32c
 
 from groupcoord_spark.log.decode.batches import CONTROL
-from groupcoord_spark.log.decode.compression import Decompressor
-from groupcoord_spark.log.decode.records import Records, correct_offset_ranges
-from groupcoord_spark.log.limits import Limits
-from groupcoord_spark.log.salvage.finder import EntryFinder, ResyncAbandonedError
+from groupcoord_spark.log.decode.records import Records
+from groupcoord_spark.log.salvage.finder import ResyncAbandonedError
 from groupcoord_spark.log.segment import Segment, read_segment
 from groupcoord_spark.protocol.record_types import NO_TIMESTAMP, NOT_A_CONTROL_RECORD
 
@@ -106,8 +104,7 @@ def _marks_of_batch(segment: Segment, position: int, end: int) -> list[RecordMar
 
 def _data_batches(segment: Segment, begin: int, most_bytes: int) -> Iterator[tuple[int, int]]:
     """Position and end of the batches with data records whose position is among ``most_bytes`` bytes from ``begin`` on."""
-    with segment.open() as file:
-        finder = EntryFinder(file, segment.base_offset, segment.next_base_offset is None, Limits(), _WINDOW_BYTES)
+    with segment.finder(_WINDOW_BYTES) as finder:
         try:
             at = finder.next_sound(begin) if begin else 0
         except ResyncAbandonedError:
@@ -125,34 +122,26 @@ def _data_batches(segment: Segment, begin: int, most_bytes: int) -> Iterator[tup
 
 def _batches_at(segment: Segment, record_offset: int) -> Iterator[tuple[int, int]]:
     """Position and end of the batches whose offsets include ``record_offset``: by bisection, for batches lie in the order of offsets."""
-    decompressor = Decompressor(Limits())
-    with segment.open() as file:
-        low, high = segment.start, file.size
+    with segment.finder(_WINDOW_BYTES) as finder:
+        low, high = segment.start, segment.size
         try:
             while high - low > _WINDOW_BYTES:
                 middle = (low + high) // 2
-                # A finder of its own for each step: the finder bounds the effort of all its searches together.
-                finder = EntryFinder(file, segment.base_offset, segment.next_base_offset is None, Limits(), _WINDOW_BYTES)
-                at = finder.next_sound(middle)
-                section = next(finder.sections(at), None) if at < high else None
-                if section is None or not len(section.entries):
-                    high = middle
-                    continue
-                correct_offset_ranges(section.entries, section.headers, finder.bytes_between, decompressor)
-                if int(section.entries.first_offset[0]) <= record_offset:
+                search = replace(finder)  # a finder bounds the effort of all its searches together
+                at = search.next_sound(middle)
+                section = next(search.sections(at), None) if at < high else None
+                if section is not None and len(section.entries) and int(section.entries.first_offset[0]) <= record_offset:
                     low = at
                 else:
                     high = middle
         except ResyncAbandonedError:
             return
-        finder = EntryFinder(file, segment.base_offset, segment.next_base_offset is None, Limits(), _WINDOW_BYTES)
         for section in finder.sections(low):
             if section.damaged:
                 if section.damaged.position >= high:
                     return
                 continue
             entries = section.entries
-            correct_offset_ranges(entries, section.headers, finder.bytes_between, decompressor)
             for i in range(len(entries)):
                 if entries.first_offset[i] <= record_offset <= entries.last_offset[i]:
                     yield int(entries.position[i]), int(entries.position[i] + entries.size[i])

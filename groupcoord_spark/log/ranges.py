@@ -14,8 +14,7 @@ from itertools import pairwise
 import numpy as np
 
 from groupcoord_spark.log.damage import CODES, Kind
-from groupcoord_spark.log.limits import Limits
-from groupcoord_spark.log.salvage.finder import EntryFinder, ResyncAbandonedError
+from groupcoord_spark.log.salvage.finder import ResyncAbandonedError
 from groupcoord_spark.log.salvage.order import Borders, is_in_order
 from groupcoord_spark.log.segment import DEFAULT_CHUNK_BYTES, Segment
 
@@ -39,8 +38,7 @@ def possible_ranges(segment: Segment, range_bytes: int) -> list[Segment]:
     if segment.bytes < 2 * range_bytes or segment.skip_below > segment.base_offset or segment.covers:
         return [segment]
     borders = [segment.start]
-    with segment.open() as file:
-        finder = EntryFinder(file, segment.base_offset, segment.next_base_offset is None, Limits(), _SEARCH_WINDOW_BYTES)
+    with segment.finder(_SEARCH_WINDOW_BYTES) as finder:
         for at in range(segment.start + range_bytes, segment.size - range_bytes + 1, range_bytes):
             try:
                 border = finder.next_sound(max(at, borders[-1] + 1))
@@ -61,9 +59,8 @@ def check_range(part: Segment, *, ends_file: bool) -> RangeOffsets | None:
     first: int | None = None
     reached = part.base_offset
     at = part.start
-    with part.open() as file:
-        is_last = ends_file and part.next_base_offset is None
-        finder = EntryFinder(file, part.base_offset, is_last, Limits(), DEFAULT_CHUNK_BYTES)
+    with part.finder(DEFAULT_CHUNK_BYTES) as finder:
+        finder.is_last = is_last = ends_file and part.next_base_offset is None
         for section in finder.sections(part.start):
             entries, headers = section.entries, section.headers
             if section.damaged and is_last and CODES[section.damaged.code].kind is Kind.INFO:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -16,7 +17,6 @@ from groupcoord_spark.log.decode.records import (
     Payloads,
     Records,
     StoredRecords,
-    correct_offset_ranges,
     payloads_of,
     read_in_file_order,
     read_in_offset_order,
@@ -84,6 +84,12 @@ class Segment:
     def open(self) -> SegmentFile:
         """The file, up to where reading ends. Raises InputError and InputChangedError as SegmentFile does."""
         return SegmentFile(Location.of(self.uri), self.size, self.file_size, self.held)
+
+    @contextmanager
+    def finder(self, window_bytes: int) -> Iterator[EntryFinder]:
+        """Finds the entries of the file, which is open for the block. Raises as ``open`` does."""
+        with self.open() as file:
+            yield EntryFinder(file, self.base_offset, self.next_base_offset is None, window_bytes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,7 +187,7 @@ class Reading:
         segment, file = self._segment, self._file
         is_one_window = file.size <= CHUNKS_IN_ONE_WINDOW * self._chunk_bytes
         window_bytes = file.size if is_one_window else min(WALKED_AT_ONCE, self._chunk_bytes)
-        finder = EntryFinder(file, segment.base_offset, segment.next_base_offset is None, self._limits, window_bytes)
+        finder = EntryFinder(file, segment.base_offset, segment.next_base_offset is None, window_bytes, self._limits)
         parts: list[Entries] = []
         headers: list[Headers] = []
         damaged: list[DamagedRange] = []
@@ -193,7 +199,6 @@ class Reading:
                 position, size = int(section.entries.position[0]), int(section.entries.size[0])
                 first_offset = int(section.entries.first_offset[0])
                 self._report.doubt("batch_header_repaired", position, size, first_offset, section.repair)
-            correct_offset_ranges(section.entries, section.headers, finder.bytes_between, self._decompressor)
             parts.append(section.entries)
             if is_one_window:
                 headers.append(section.headers)

@@ -95,9 +95,7 @@ class Entries:
 
     def take(self, rows: npt.NDArray[Any] | slice) -> Entries:
         """The entries named by a mask, by indices or by a slice."""
-        return Entries(
-            self.position[rows], self.size[rows], self.magic[rows], self.first_offset[rows], self.last_offset[rows], self.moved_by[rows]
-        )
+        return Entries(*(getattr(self, name)[rows] for name in Entries.__slots__))
 
     @staticmethod
     def concat(parts: list[Entries]) -> Entries:
@@ -107,14 +105,7 @@ class Entries:
             return Entries(nothing, nothing, nothing.astype(np.int8), nothing, nothing, nothing)
         if len(parts) == 1:
             return parts[0]
-        return Entries(
-            np.concatenate([part.position for part in parts]),
-            np.concatenate([part.size for part in parts]),
-            np.concatenate([part.magic for part in parts]),
-            np.concatenate([part.first_offset for part in parts]),
-            np.concatenate([part.last_offset for part in parts]),
-            np.concatenate([part.moved_by for part in parts]),
-        )
+        return Entries(*(np.concatenate([getattr(part, name) for part in parts]) for name in Entries.__slots__))
 
 
 def legacy_timestamp(header: Any) -> int:

@@ -34,6 +34,7 @@ from groupcoord_spark.log.decode.definition import (
     read_records,
 )
 from groupcoord_spark.log.files.storage import PADDING
+from groupcoord_spark.log.limits import Limits
 from groupcoord_spark.protocol.record_types import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NOT_A_CONTROL_RECORD, MarkerType
 from groupcoord_spark.protocol.slices import Bytes, Mask, Positions, Slices
 
@@ -91,17 +92,9 @@ class Records:
 
     def take(self, rows: npt.NDArray[Any]) -> Records:
         """The records that a mask or indices choose; no key or value is copied."""
-        return Records(
-            self.record_offset[rows],
-            self.timestamp_ms[rows],
-            self.key.take(rows),
-            self.value.take(rows),
-            self.producer_id[rows],
-            self.producer_epoch[rows],
-            self.is_transactional[rows],
-            self.control_type[rows],
-            self.position[rows],
-        )
+        columns: list[Any] = [getattr(self, name) for name in Records.__slots__]
+        taken: list[Any] = [column.take(rows) if isinstance(column, Slices) else column[rows] for column in columns]
+        return Records(*taken)
 
 
 @dataclass(slots=True)
@@ -308,9 +301,7 @@ def read_in_offset_order(payloads: Payloads, report: Report, skip_below: int) ->
     return stored, skipped
 
 
-def correct_offset_ranges(
-    entries: Entries, headers: Headers, bytes_between: Callable[[int, int], bytes], decompressor: Decompressor
-) -> None:
+def correct_offset_ranges(entries: Entries, headers: Headers, bytes_between: Callable[[int, int], bytes], limits: Limits) -> None:
     """Sets first_offset and last_offset of the entries whose headers do not have them.
 
     These are compressed old messages, whose offset is that of one message inside, and batches whose last offset delta is impossible.
@@ -321,6 +312,9 @@ def correct_offset_ranges(
     hidden = (last_delta < 0) | (last_delta < headers["count"] - np.int64(1))
     if not is_modern.all():
         hidden = np.where(is_modern, hidden, codecs_of(entries, headers) != 0)
+    if not hidden.any():
+        return
+    decompressor = Decompressor(limits)
     for i in np.flatnonzero(hidden).tolist():
         at = int(entries.position[i])
         inside = _offsets_inside(bytes_between(at, at + int(entries.size[i])), int(entries.magic[i]), headers[i], decompressor)

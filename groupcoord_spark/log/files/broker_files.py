@@ -134,11 +134,9 @@ def read_log_starts(log_dir: Location, topic: str = OFFSETS_TOPIC) -> LogStarts:
 
     Raises InputError where it cannot be read at all.
     """
-    location, damages, no_offsets = log_dir.child(LOG_STARTS), list[str](), dict[int, int]()
-    if location.info().type != pafs.FileType.File:
-        return LogStarts(no_offsets)
-    offsets = _read(location, partial(read_offset_checkpoint, topic=topic), damages, or_empty=no_offsets)
-    return LogStarts(offsets or {}, damages[0] if damages else None)
+    damages: list[str] = []
+    offsets = _read(log_dir.child(LOG_STARTS), partial(read_offset_checkpoint, topic=topic), damages)
+    return LogStarts(offsets or {}, next(iter(damages), None))
 
 
 def read_cleaned_ends(log_dir: Location) -> Mapping[int, int]:
@@ -146,10 +144,7 @@ def read_cleaned_ends(log_dir: Location) -> Mapping[int, int]:
 
     Raises InputError where it cannot be read at all.
     """
-    location, no_offsets = log_dir.child(CLEANER_CHECKPOINT), dict[int, int]()
-    if location.info().type != pafs.FileType.File:
-        return no_offsets
-    return _read(location, read_offset_checkpoint, [], or_empty=no_offsets) or no_offsets
+    return _read(log_dir.child(CLEANER_CHECKPOINT), read_offset_checkpoint, []) or {}
 
 
 def read_log_directory_files(log_dir: Location) -> LogDirectoryFiles:
@@ -234,15 +229,16 @@ def read_whole_checkpoint(location: Location, damages: list[str]) -> pa.Table | 
 
     damages: gets a sentence about a damaged file. Raises InputError where the file cannot be read at all.
     """
-    return _read(location, read_checkpoint, damages)
+    return _parsed(location, _bytes_of(location) or b"", read_checkpoint, damages)
 
 
 Read = TypeVar("Read")
 
 
-def _read(location: Location, parse: Callable[[bytes], Read], damages: list[str], *, or_empty: Read | None = None) -> Read | None:
-    """What ``parse`` makes of the file, as ``_parsed`` says; ``or_empty`` where it is gone."""
-    return _parsed(location, _bytes_of(location) or b"", parse, damages, or_empty=or_empty)
+def _read(location: Location, parse: Callable[[bytes], Read], damages: list[str]) -> Read | None:
+    """What ``parse`` makes of the file, as ``_parsed`` says; None where there is no such file."""
+    data = _bytes_of(location) if location.info().type == pafs.FileType.File else None
+    return _parsed(location, data or b"", parse, damages)
 
 
 def _bytes_of(location: Location) -> bytes | None:

@@ -30,6 +30,7 @@ from groupcoord_spark.log.decode.batches import (
     entry_positions,
     headers_at,
 )
+from groupcoord_spark.log.decode.records import correct_offset_ranges
 from groupcoord_spark.log.files.storage import PADDING, SegmentFile
 from groupcoord_spark.log.limits import MIB, Limits
 from groupcoord_spark.protocol.slices import Bytes, Mask, Positions
@@ -99,8 +100,8 @@ class EntryFinder:
     file: SegmentFile
     file_base: int
     is_last: bool
-    limits: Limits
     window_bytes: int
+    limits: Limits = field(default_factory=Limits)
     _window: Bytes = field(init=False, default_factory=lambda: np.zeros(PADDING, np.uint8))
     _window_start: int = field(init=False, default=0)
     _window_end: int = field(init=False, default=0)
@@ -121,8 +122,7 @@ class EntryFinder:
             sound = count_sound(self._window, positions, headers, self.limits)
             if sound:
                 section = _section_of(positions[:sound] + start, headers[:sound])
-                self._learn_from(section.entries)
-                yield section
+                yield self._corrected(section)
                 at = after + start if sound == len(positions) else int(positions[sound]) + start
                 if sound == len(positions):
                     at_once = min(2 * at_once, _ENTRIES_AT_ONCE)
@@ -136,8 +136,8 @@ class EntryFinder:
             if section.damaged:
                 at = section.damaged.end
             else:
-                self._learn_from(section.entries)
                 at += int(section.entries.size[0])
+                self._corrected(section)
             yield section
 
     def whole_window(self) -> Bytes | None:
@@ -168,13 +168,17 @@ class EntryFinder:
             at = upto
         return size
 
-    def _learn_from(self, entries: Entries) -> None:
+    def _corrected(self, section: FileSection) -> FileSection:
+        """The section with the offsets of entries whose headers do not have them. Its sizes and offsets guide later searches."""
+        entries = section.entries
         self._largest = max(self._largest, int(entries.size.max()) - LOG_OVERHEAD)
         if not self._any_in_range:
             first = entries.first_offset
             if self._first_offset is None:
                 self._first_offset = int(first[0])
             self._any_in_range = bool(((first >= self.file_base) & (first <= self.file_base + MAX_OFFSETS_IN_FILE)).any())
+        correct_offset_ranges(entries, section.headers, self.bytes_between, self.limits)
+        return section
 
     def _bases(self) -> list[int]:
         """The base offset of the file; of a file that may have been renamed also its first offset."""

@@ -16,15 +16,16 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from groupcoord_spark.dump.redaction import HIDDEN_FIELDS, KINDS_BY_NUMBER, NameTable, Redaction
+from groupcoord_spark.dump.redaction import HIDDEN_FIELDS, KINDS_BY_NUMBER, Redaction
 from groupcoord_spark.log import Chunk, Records
 from groupcoord_spark.protocol import DecodeError, Slices, decode_key, decode_value, fast_path, key_json, value_json
 from groupcoord_spark.protocol.json_programs import json_programs
 from groupcoord_spark.protocol.primitives import java_text
 from groupcoord_spark.protocol.record_types import NOT_A_CONTROL_RECORD, MarkerType
-from groupcoord_spark.protocol.slices import Mask
+from groupcoord_spark.protocol.slices import Bytes, Mask
 
 Int32s = npt.NDArray[np.int32]
+Int64s = npt.NDArray[np.int64]
 
 BLOCK_BYTES: Final = 1 << 20
 """About so many bytes of lines are written at once. A longer line is a block of its own."""
@@ -66,6 +67,7 @@ class JsonLines:
     expected_doubts: frozenset[str] = frozenset()
     """Codes of doubts about the log that are none of a log of this topic."""
 
+    _has_loops = True
     _control_names: Mapping[int, str | None] = CONTROL_NAMES
 
     def __init__(
@@ -84,7 +86,6 @@ class JsonLines:
         self._counts = counts
         self._redaction = redaction
         self._with_bytes = with_bytes
-        self._names = NameTable()
         self._open_producers: set[int] = set()
 
     def blocks(self, chunk: Chunk) -> Iterator[memoryview]:
@@ -95,7 +96,7 @@ class JsonLines:
         if self._with_bytes:
             # a chunk has a record offset only once
             leader_epoch = chunk.leader_epochs(np.searchsorted(chunk.records.record_offset, records.record_offset))
-        if fast_path.loops_for(len(records)):
+        if self._has_loops and fast_path.loops_for(len(records)):
             yield from self._written_by_loops(records, leader_epoch)
         else:
             yield from self._written_one_by_one(records, leader_epoch)
@@ -180,30 +181,48 @@ class JsonLines:
         )  # fmt: skip
         texts = data, key.start, key.end, key.is_null, value.start + shift, value.end + shift, value.is_null
         programs = tuple(json_programs(HIDDEN_FIELDS if self._redaction else None))
-        stack, wanted = np.empty(loops.DEEPEST, np.int64), np.empty(3, np.int64)
-        block = np.empty(BLOCK_BYTES, np.uint8)
-        row = to = 0
+        stack = np.empty(loops.DEEPEST, np.int64)
+        block, hidden = _empty_block(BLOCK_BYTES)
+        row = to = count = 0
         why = loops.NO_ROOM
         while why != loops.DONE:
-            names = (self._names.buckets, self._names.names, self._names.name_bytes)
-            row, to, why = loops.write_lines(self._offsets_partition, columns, texts, programs, names, stack, wanted, row, to, block)
-            if why == loops.NAME_WANTED and self._redaction:
-                kind_number, start, end = wanted.tolist()
-                text = data[start:end].tobytes()
-                self._names.add(loops, kind_number, text, self._redaction.name(KINDS_BY_NUMBER[kind_number], java_text(text)[0]))
-                continue
+            row, to, count, why = loops.write_lines(self._offsets_partition, columns, texts, programs, stack, row, to, count, hidden, block)
             line = b""
             if why == loops.NOT_USUAL:
                 line = self.line(records, row, leader_epoch)
                 row += 1
             if why != loops.NOT_USUAL or len(line) > len(block) - to:
                 if to > 0:
-                    yield block[:to].data
+                    yield self._with_names(block[:to], hidden[:count], data)
                 # a line that does not fit into an empty block is tried again with a larger one
                 size = BLOCK_BYTES if to > 0 else 2 * len(block)
-                block, to = np.empty(max(size, len(line)), np.uint8), 0
+                block, hidden = _empty_block(max(size, len(line)))
+                to = count = 0
             block[to : to + len(line)] = np.frombuffer(line, np.uint8)
             to += len(line)
+
+    def _with_names(self, block: Bytes, hidden: Int64s, data: Bytes) -> memoryview:
+        """The lines of a block with a name in place of each hidden text. hidden: see ``json_loops.write_lines``."""
+        if self._redaction is None or not len(hidden):
+            return block.data
+        kind, start, end, place = hidden.T
+        code, texts = Slices(data, start, end, np.zeros(len(hidden), np.bool_)).distinct()
+        # a text gets one name for each kind that it comes as
+        number = code * len(KINDS_BY_NUMBER) + kind
+        is_used = np.bincount(number) > 0
+        names: list[bytes] = []
+        for text, kind_number in zip(*divmod(np.flatnonzero(is_used), len(KINDS_BY_NUMBER)), strict=True):
+            name = self._redaction.name(KINDS_BY_NUMBER[kind_number], java_text(texts[text].as_py())[0])
+            names.append(f'"{name}"'.encode())
+        name_sizes = np.array([len(name) for name in names])
+        name_end = len(block) + np.cumsum(name_sizes)
+        of_text = (np.cumsum(is_used) - 1)[number]
+        # the bytes up to each place, and the name there; at last the bytes after the last place
+        first, last = np.empty((2, 2 * len(hidden) + 1), np.int64)
+        first[0], first[1::2], first[2::2] = 0, (name_end - name_sizes)[of_text], place
+        last[:-1:2], last[1::2], last[-1] = place, name_end[of_text], len(block)
+        pieces = Slices(np.concatenate([block, np.frombuffer(b"".join(names), np.uint8)]), first, last, np.zeros(len(first), np.bool_))
+        return memoryview(pieces.to_arrow().buffers()[2])
 
     def _selected(self, records: Records) -> Records:
         return self._of_groups_and_types(self._in_range(records))
@@ -265,6 +284,11 @@ def without_data(name: str, raw: bytes | None) -> dict[str, Any] | None:
     if raw is None:
         return None
     return {name: int.from_bytes(raw[:2], "big", signed=True) if len(raw) >= 2 else None, "data": None}
+
+
+def _empty_block(size: int) -> tuple[Bytes, Int64s]:
+    """Room for lines, and for the hidden texts in them, which are nearly always fewer than one in so many bytes."""
+    return np.empty(size, np.uint8), np.empty((size // 32, 4), np.int64)
 
 
 def _base64(raw: bytes | None) -> str | None:

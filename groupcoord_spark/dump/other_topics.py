@@ -7,7 +7,6 @@ from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain
 from typing import Any, Final
 
-import numpy as np
 import pyarrow.fs as pafs
 
 from groupcoord_spark.dump.json_lines import Counts, JsonLines, Selection, without_data
@@ -67,6 +66,7 @@ class OtherTopicLines(JsonLines):
     """Makes the lines of a partition of another topic. They have ``topic`` and ``partition`` in place of ``offsets_partition``."""
 
     expected_doubts = frozenset({"control_type_unknown"})
+    _has_loops = False
     _control_names: Mapping[int, str | None] = {
         NOT_A_CONTROL_RECORD: None,
         **{number: name for number, (name, _) in CONTROL_RECORDS.items()},
@@ -76,14 +76,6 @@ class OtherTopicLines(JsonLines):
         super().__init__(partition, selection, counts, with_bytes=with_bytes)
         self._topic = topic
         self._place = {"topic": topic, "partition": partition}
-
-    def blocks(self, chunk: Chunk) -> Iterator[memoryview]:
-        records = self._in_range(chunk.records)
-        self._counts.lines += len(records)
-        leader_epoch = None
-        if self._with_bytes:
-            leader_epoch = chunk.leader_epochs(np.searchsorted(chunk.records.record_offset, records.record_offset))
-        yield from self._written_one_by_one(records, leader_epoch)
 
     def _shown_key(self, key: bytes | None) -> tuple[dict[str, Any] | None, int, DecodeError | None]:
         if self._topic == _METADATA_TOPIC:

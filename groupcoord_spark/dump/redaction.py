@@ -3,12 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import secrets
-from types import ModuleType
 from typing import Any, Final
-
-import numpy as np
 
 from groupcoord_spark.protocol.json_programs import HiddenFields
 
@@ -80,28 +76,3 @@ class Redaction:
         if field in KINDS and isinstance(value, str):
             return self.name(KINDS[field], value)
         return self.hide(value)
-
-
-class NameTable:
-    """The names of hidden texts, in the columns in which the loops look them up; see ``json_loops.put_name``."""
-
-    def __init__(self) -> None:
-        self._count = self._size = 0
-        self.buckets = np.full(_MOST_CACHED_NAMES, -1)
-        self.names = np.empty((_MOST_CACHED_NAMES, 5), np.int64)
-        self.name_bytes = np.empty(1 << 16, np.uint8)
-
-    def add(self, loops: ModuleType, kind_number: int, text: bytes, name: str) -> None:
-        """Adds the name that replaces a text. A full table is emptied first."""
-        if self._count == len(self.names):
-            self._count = self._size = 0
-            self.buckets[:] = -1
-        name_json = json.dumps(name).encode()
-        text_end = self._size + len(text)
-        end = text_end + len(name_json)
-        if end > len(self.name_bytes):
-            self.name_bytes = np.resize(self.name_bytes, 2 * end)
-        self.name_bytes[self._size : end] = np.frombuffer(text + name_json, np.uint8)
-        self.names[self._count, :4] = kind_number, self._size, text_end, end
-        loops.put_name(self.name_bytes, self._count, self.buckets, self.names)
-        self._count, self._size = self._count + 1, end

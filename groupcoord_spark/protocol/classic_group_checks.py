@@ -5,6 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from groupcoord_spark.protocol import fast_path
+from groupcoord_spark.protocol.messages.classic import GROUP_METADATA_VALUE
+from groupcoord_spark.protocol.programs import programs_of_classic_groups
 from groupcoord_spark.protocol.slices import Mask, Slices, words_of
 
 MOST_MEMBERS = 4096
@@ -22,9 +24,10 @@ def surely_loadable(values: Slices, *, checks_subscriptions: bool) -> Mask:
     """
     is_loadable = np.zeros(len(values), np.bool_)
     if loops := fast_path.loops_for(len(values)):
-        member_hashes, instance_hashes = np.empty(MOST_MEMBERS, np.int64), np.empty(MOST_MEMBERS, np.int64)
+        stack, positions = np.empty(loops.DEEPEST, np.int64), np.empty(2 + 3 * MOST_MEMBERS, np.int64)
+        hashes = np.empty((2, MOST_MEMBERS), np.int64)
         loops.check_classic_groups(
-            values.data, words_of(values.data), values.start, values.end,
-            checks_subscriptions, member_hashes, instance_hashes, is_loadable,
+            values.data, words_of(values.data), values.start, values.end, checks_subscriptions,
+            *programs_of_classic_groups(), GROUP_METADATA_VALUE.flexible_from, stack, positions, hashes, is_loadable,
         )  # fmt: skip
     return is_loadable

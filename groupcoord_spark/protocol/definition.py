@@ -239,7 +239,7 @@ class FieldReader:
         return primitives.read_uuid(self.buf, at)
 
     def _read_text(self, kind: Text, at: int, name: str) -> tuple[str | None, int]:
-        raw, after = primitives.read_compact_string(self.buf, at) if self.flexible else primitives.read_string(self.buf, at)
+        raw, after = primitives.read_string(self.buf, at, primitives.COMPACT if self.flexible else 2)
         if raw is None:
             _refuse_null(kind, at)
             return None, after
@@ -249,13 +249,13 @@ class FieldReader:
         return text, after
 
     def _read_blob(self, kind: Blob, at: int, _: str) -> tuple[bytes | None, int]:
-        raw, after = primitives.read_compact_bytes(self.buf, at) if self.flexible else primitives.read_bytes(self.buf, at)
+        raw, after = primitives.read_bytes(self.buf, at, primitives.COMPACT if self.flexible else 4)
         if raw is None:
             _refuse_null(kind, at)
         return raw, after
 
     def _read_array(self, kind: Array, at: int, name: str) -> tuple[list[Any] | None, int]:
-        count, after = primitives.read_compact_count(self.buf, at) if self.flexible else primitives.read_count(self.buf, at)
+        count, after = primitives.read_count(self.buf, at, primitives.COMPACT if self.flexible else 4)
         if count is None:
             _refuse_null(kind, at)
             return None, after
@@ -506,7 +506,7 @@ def _write(kind: FieldType, version: int, flexible: bool, value: Any, name: str)
             return _write_sized(value, flexible, 4)
         case Array():
             count = None if value is None else len(value)
-            head = primitives.write_compact_length(count) if flexible else primitives.write_length(count, 4)
+            head = primitives.write_length(count, primitives.COMPACT if flexible else 4)
             return head + b"".join(_write(kind.element, version, flexible, element, name) for element in value or ())
         case Struct():
             if value is None:
@@ -516,7 +516,7 @@ def _write(kind: FieldType, version: int, flexible: bool, value: Any, name: str)
 
 def _write_sized(raw: bytes | None, flexible: bool, size: int) -> bytes:
     length = None if raw is None else len(raw)
-    head = primitives.write_compact_length(length) if flexible else primitives.write_length(length, size)
+    head = primitives.write_length(length, primitives.COMPACT if flexible else size)
     return head + (raw or b"")
 
 
@@ -602,18 +602,3 @@ def _decode_control(message: Message, data: bytes | None) -> int:
         raise errors.ControlRecordMalformed(fault.sentence(message.name)) from fault
     number: int = fields[field.name]
     return number
-
-
-__all__ = [
-    "UNKNOWN_TAGS",
-    "DecodedKey",
-    "DecodedValue",
-    "decode_control_key",
-    "decode_end_transaction_marker",
-    "decode_key",
-    "decode_value",
-    "encode_key",
-    "encode_value",
-    "key_json",
-    "value_json",
-]

@@ -13,7 +13,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from types import ModuleType
 
-from groupcoord_spark.protocol.loop_cache import used_for_zips
+from groupcoord_spark.protocol.loop_cache import module_in_a_file
 
 ROWS_WORTH_LOADING = 50_000
 """The scalar decoders take 4 us a row, so these rows take about as long as to load the loops. A row counts once in each stage."""
@@ -30,23 +30,16 @@ def load() -> ModuleType | None:
     in about 25 times the time.
     """
     try:
-        with used_for_zips():
-            from groupcoord_spark.protocol import loops
+        return module_in_a_file("groupcoord_spark.protocol.loops")
     except (ImportError, OSError, RuntimeError) as fault:
         _warn(str(fault))
         return None
-    return loops
 
 
 @cache
 def load_json() -> ModuleType | None:
     """The module ``json_loops``; None where ``load`` gives None."""
-    if load() is None:
-        return None
-    with used_for_zips():
-        from groupcoord_spark.protocol import json_loops
-
-    return json_loops
+    return None if load() is None else module_in_a_file("groupcoord_spark.protocol.json_loops")
 
 
 def compiles_first() -> bool:

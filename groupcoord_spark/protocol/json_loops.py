@@ -4,8 +4,7 @@
 The loops write what brokers write. They leave every other key or value to their caller: bytes that do not decode, or are written in a way
 that is legal and rare. Every read is checked against the end of its key or value, and every write against the room that is left.
 
-This file imports nothing of this package: numba compiles a loop again only when the file of the loop changes, and a changed constant or
-function of another file would go unnoticed. That is why the smallest functions of ``loops`` are here a second time.
+This file imports nothing of this package but ``loops``, whose docstring says why.
 
 The words of this file: ``data`` is a buffer of bytes. ``at`` is the position in ``data`` that is read next, ``to`` the position in
 ``out`` that is written next.
@@ -16,12 +15,39 @@ from numba import njit, types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
+from groupcoord_spark.protocol.loops import (
+    BYTES,
+    BYTES_OUT,
+    ELEMENTS,
+    END,
+    FLAGS,
+    FLAGS_OUT,
+    NEXT,
+    NEXT_TAG,
+    NUMBERS,
+    NUMBERS_OUT,
+    PRESENCE_MARK,
+    TABLE,
+    TABLE_OUT,
+    TAG_END,
+    TAGGED,
+    TEXT,
+    VERSIONS,
+    big_endian,
+    byte_at,
+    compiled,
+    inlined,
+    length_at,
+    lies_in,
+    unsigned_varint,
+)
+
 # Copies of numbers that other modules define: a test compares them.
-AS_VARINT, VERSIONS, NOT_A_CONTROL_RECORD, ABORT, COMMIT = 0, 64, -1, 0, 1
-INTEGER, ID, TEXT, NAME, BLOB, HIDDEN, ELEMENTS, NEXT, PRESENCE_MARK, TAGGED, NEXT_TAG, TAG, TAG_END, NOTHING, END = range(15)
+NOT_A_CONTROL_RECORD, ABORT, COMMIT = -1, 0, 1
+INTEGER, ID, NAME, BLOB, HIDDEN, NOTHING = range(12, 18)
 
 # Why a loop stops. No position is negative.
-DONE, NO_ROOM, NOT_USUAL, NAME_WANTED = 0, -1, -2, -3
+DONE, NO_ROOM, NOT_USUAL = 0, -1, -2
 
 DEEPEST = 64
 """How many numbers the stack of ``_write_message`` holds: one for an array, two for a section of tags, two for a tag."""
@@ -38,7 +64,6 @@ HEX = np.frombuffer(b"0123456789abcdef", np.uint8)
 SHORT_ESCAPES = np.frombuffer(bytes({8: b"b", 9: b"t", 10: b"n", 12: b"f", 13: b"r"}.get(byte, b"\0")[0] for byte in range(32)), np.uint8)
 BASE64 = np.frombuffer(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/", np.uint8)
 BASE64_URL = np.frombuffer(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_", np.uint8)
-MIX = np.int64(-7046029254386353131)
 
 # The texts that are the same in all lines of a dump.
 PIECES = (
@@ -58,27 +83,11 @@ PIECES = (
 PIECE_BYTES = np.frombuffer("".join(PIECES).encode() + bytes(BLOCK), np.uint8)
 PIECE_PLACES = np.cumsum([0, *map(len, PIECES)])
 
-BYTES = types.Array(types.uint8, 1, "C", readonly=True)
-BYTES_OUT = types.Array(types.uint8, 1, "C")
-NUMBERS = types.Array(types.int64, 1, "A", readonly=True)
 INT32S = types.Array(types.int32, 1, "A", readonly=True)
 INT16S = types.Array(types.int16, 1, "A", readonly=True)
 INT8S = types.Array(types.int8, 1, "A", readonly=True)
-FLAGS = types.Array(types.boolean, 1, "A", readonly=True)
-FLAGS_OUT = types.Array(types.boolean, 1, "C")
-TABLE = types.Array(types.int64, 2, "C", readonly=True)
-TABLE_OUT = types.Array(types.int64, 2, "C")
-NUMBERS_OUT = types.Array(types.int64, 1, "C")
 
-# The loops create no array, so numba need not count references (_nrt=False).
-inlined = njit(_nrt=False, forceinline=True)
 called = njit(_nrt=False)
-
-
-@inlined
-def _byte_at(data, at):
-    """The byte at ``at``, which must not be negative: numba tests a signed index at each read."""
-    return np.int64(data[np.uint64(at)])
 
 
 @inlined
@@ -86,43 +95,6 @@ def _put(out, to, byte):
     """Writes one byte; the position after it."""
     out[np.uint64(to)] = byte
     return to + 1
-
-
-@inlined
-def _big_endian(data, at, size):
-    """The signed integer in the ``size`` bytes at ``at``: 1, 2, 4 or 8."""
-    number = np.int64(np.int8(_byte_at(data, at)))
-    for i in range(1, size):
-        number = number << 8 | _byte_at(data, at + i)
-    return number
-
-
-@inlined
-def _unsigned_varint(data, at, end):
-    """The unsigned varint at ``at``, and the position after it, which is -1 where there is no varint of at most 31 bits."""
-    bits, shift = np.int64(0), 0
-    while at < end and shift <= 28:
-        byte = _byte_at(data, at)
-        at += 1
-        bits |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            return bits, at if bits >> 31 == 0 else -1
-        shift += 7
-    return bits, -1
-
-
-@inlined
-def _length(data, at, end, width):
-    """The length or count at ``at`` (negative: null), and the position after it, which is -1 where it cannot be read.
-
-    width: bytes of the length, or AS_VARINT for an unsigned varint of n + 1.
-    """
-    if width == AS_VARINT:
-        number, at = _unsigned_varint(data, at, end)
-        return number - 1, at
-    if at + width > end:
-        return np.int64(0), -1
-    return _big_endian(data, at, width), at + width
 
 
 def _place(context, builder, array_type, array, at):
@@ -209,7 +181,7 @@ def _utf8_part(data, at, end):
 
     The first byte is not ASCII. Source: ``primitives.java_text``.
     """
-    first = _byte_at(data, at)
+    first = byte_at(data, at)
     if first < 0xC2 or first > 0xF4:
         return 1, False
     size = 2 if first < 0xE0 else 3 if first < 0xF0 else 4
@@ -218,9 +190,9 @@ def _utf8_part(data, at, end):
     greatest = 0x8F if first == 0xF4 else 0xBF
     is_surrogate = False
     for i in range(1, size):
-        if at + i >= end or _byte_at(data, at + i) < least or _byte_at(data, at + i) > greatest:
+        if at + i >= end or byte_at(data, at + i) < least or byte_at(data, at + i) > greatest:
             return i, False
-        is_surrogate = is_surrogate or (first == 0xED and i == 1 and _byte_at(data, at + 1) >= 0xA0)
+        is_surrogate = is_surrogate or (first == 0xED and i == 1 and byte_at(data, at + 1) >= 0xA0)
         least, greatest = 0x80, 0xBF
     return size, not is_surrogate
 
@@ -229,11 +201,11 @@ def _utf8_part(data, at, end):
 def _write_escaped(data, at, end, out, to):
     """Writes the inside of a JSON string byte by byte; the position after it."""
     while at < end:
-        byte = _byte_at(data, at)
+        byte = byte_at(data, at)
         if byte >= 0x80:
             size, is_character = _utf8_part(data, at, end)
             for i in range(size if is_character else len(REPLACEMENT)):
-                to = _put(out, to, _byte_at(data, at + i) if is_character else np.int64(REPLACEMENT[i]))
+                to = _put(out, to, byte_at(data, at + i) if is_character else np.int64(REPLACEMENT[i]))
             at += size
             continue
         at += 1
@@ -276,7 +248,7 @@ def _write_base64(data, at, end, alphabet, is_padded, out, to):
     """Writes bytes as a JSON string in base64; the position after it."""
     to = _put(out, to, QUOTE)
     while at + 3 <= end:
-        bits = _byte_at(data, at) << 16 | _byte_at(data, at + 1) << 8 | _byte_at(data, at + 2)
+        bits = byte_at(data, at) << 16 | byte_at(data, at + 1) << 8 | byte_at(data, at + 2)
         out[np.uint64(to)] = alphabet[np.uint64(bits >> 18)]
         out[np.uint64(to + 1)] = alphabet[np.uint64(bits >> 12 & 63)]
         out[np.uint64(to + 2)] = alphabet[np.uint64(bits >> 6 & 63)]
@@ -285,9 +257,9 @@ def _write_base64(data, at, end, alphabet, is_padded, out, to):
         to += 4
     left = end - at
     if left > 0:
-        bits = _byte_at(data, at) << 16
+        bits = byte_at(data, at) << 16
         if left == 2:
-            bits |= _byte_at(data, at + 1) << 8
+            bits |= byte_at(data, at + 1) << 8
         for i in range(left + 1):
             to = _put(out, to, alphabet[np.uint64(bits >> (18 - 6 * i) & 63)])
         for _ in range(3 - left if is_padded else 0):
@@ -304,44 +276,6 @@ def _are_equal(data, at, others, other, size):
     return i == size
 
 
-@called
-def _bucket_of(data, at, end, kind, buckets):
-    """The bucket of a hidden text. kind: of the name that replaces the text."""
-    mixed = end - at + kind
-    while at < end:
-        mixed = (mixed ^ np.int64(data[at])) * MIX
-        at += 1
-    return (mixed ^ (mixed >> 32)) & (len(buckets) - 1)
-
-
-@called
-def _name_of(data, at, end, kind, buckets, names, name_bytes):
-    """The number of the name that replaces a text; -1 where the text has none yet."""
-    name = buckets[_bucket_of(data, at, end, kind, buckets)]
-    while name >= 0:
-        first, last = names[name, 1], names[name, 2]
-        if names[name, 0] == kind and last - first == end - at and _are_equal(data, at, name_bytes, first, end - at):
-            return name
-        name = names[name, 4]
-    return name
-
-
-@njit(types.void(BYTES, types.int64, NUMBERS_OUT, TABLE_OUT), cache=True, _nrt=False)
-def put_name(name_bytes, name, buckets, names):
-    """Makes a name known to ``write_lines``. The caller has filled the first four columns of its row.
-
-    Args:
-        name_bytes: all hidden texts and their names.
-        name: the number of the name.
-        buckets: the first name of each bucket, -1 for none; a power of two of buckets.
-        names: for each name its kind, the start and the end of the hidden text, the end of the JSON of the name, which begins where the
-            text ends, and the next name of the bucket.
-    """
-    bucket = _bucket_of(name_bytes, names[name, 1], names[name, 2], names[name, 0], buckets)
-    names[name, 4] = buckets[bucket]
-    buckets[bucket] = name
-
-
 @inlined
 def _write_null(out, to):
     """Writes ``null``; the position after it."""
@@ -350,16 +284,14 @@ def _write_null(out, to):
 
 
 @inlined
-def _write_message(
-    data, at, end, steps, step, literals, buckets, names, name_bytes, stack, wanted, out, to,
-):  # fmt: skip
-    """Writes the JSON of the message at ``at``; the position after it, or NO_ROOM, NOT_USUAL or NAME_WANTED.
+def _write_message(data, at, end, steps, step, literals, stack, hidden, hidden_count, out, to):
+    """Writes the JSON of the message at ``at``; the position after it, or NO_ROOM or NOT_USUAL, and how many hidden texts there are by now.
 
     Args:
-        steps: int64[n, 6], see ``json_programs.JsonAction``. step: where the program of the message begins.
-        buckets, names, name_bytes: as in ``put_name``.
+        steps: int64[n, 6], see ``programs.Action``. step: where the program of the message begins.
         stack: room for DEEPEST numbers: what is left of each array, section of tags and tag, from the outermost to the innermost one.
-        wanted: filled with kind, start and end of a hidden text that has no name yet.
+        hidden: int64[n, 4], filled with each text that is not written, because a name comes in its place: the number of its kind of names,
+            its start and its end in ``data``, and the place of the name in ``out``.
     """
     depth = 0
     while True:
@@ -367,22 +299,22 @@ def _write_message(
         literal, literal_end = steps[step, 4], steps[step, 5]
         step += 1
         if len(out) - to < literal_end - literal + SMALL:
-            return NO_ROOM
+            return NO_ROOM, hidden_count
         to = _copy(literals, literal, literal_end, out, to)
         if action == INTEGER:
             if at + a > end:
-                return NOT_USUAL
-            number = _big_endian(data, at, a)
+                return NOT_USUAL, hidden_count
+            number = big_endian(data, at, a)
             if b:
                 number &= (np.int64(1) << 8 * a) - 1
             to = _write_integer(number, out, to)
             at += a
         elif action in (TEXT, NAME, BLOB, HIDDEN):
-            length, at = _length(data, at, end, a)
+            length, at = length_at(data, at, end, a)
             if at < 0 or length > end - at or (length < 0 and not b & 1) or length > c:
-                return NOT_USUAL
+                return NOT_USUAL, hidden_count
             if len(out) - to < 6 * length + SMALL:
-                return NO_ROOM
+                return NO_ROOM, hidden_count
             if length < 0 or action == HIDDEN:
                 to = _write_null(out, to)
             elif action == TEXT or length == 0:
@@ -390,22 +322,21 @@ def _write_message(
             elif action == BLOB:
                 to = _write_base64(data, at, at + length, BASE64, True, out, to)
             else:
-                kind = b >> 1
-                name = _name_of(data, at, at + length, kind, buckets, names, name_bytes)
-                if name < 0:
-                    wanted[0], wanted[1], wanted[2] = kind, at, at + length
-                    return NAME_WANTED
-                to = _copy(name_bytes, names[name, 2], names[name, 3], out, to)
+                if hidden_count == len(hidden):
+                    return NO_ROOM, hidden_count
+                hidden[hidden_count, 0], hidden[hidden_count, 1] = b >> 1, at
+                hidden[hidden_count, 2], hidden[hidden_count, 3] = at + length, to
+                hidden_count += 1
             at += max(length, 0)
         elif action == ID:
             if at + 16 > end:
-                return NOT_USUAL
+                return NOT_USUAL, hidden_count
             to = _write_base64(data, at, at + 16, BASE64_URL, False, out, to)
             at += 16
         elif action == ELEMENTS:
-            count, at = _length(data, at, end, a)
+            count, at = length_at(data, at, end, a)
             if at < 0 or (count < 0 and not b) or count > end - at or depth == DEEPEST:
-                return NOT_USUAL
+                return NOT_USUAL, hidden_count
             if count < 0:
                 to = _write_null(out, to)
                 step = c
@@ -426,16 +357,16 @@ def _write_message(
                 to = _put(out, to, CLOSE)
                 depth -= 1
         elif action == PRESENCE_MARK:
-            mark, at = _length(data, at, end, a)
+            mark, at = length_at(data, at, end, a)
             if at < 0:
-                return NOT_USUAL
+                return NOT_USUAL, hidden_count
             if mark < 0:
                 to = _write_null(out, to)
                 step = c
         elif action == TAGGED:
-            count, at = _unsigned_varint(data, at, end)
+            count, at = unsigned_varint(data, at, end)
             if at < 0 or depth + 2 > DEEPEST:
-                return NOT_USUAL
+                return NOT_USUAL, hidden_count
             stack[depth], stack[depth + 1] = count, -1
             depth += 2
         elif action == NEXT_TAG:
@@ -444,14 +375,14 @@ def _write_message(
                 step = c
                 continue
             stack[depth - 2] -= 1
-            tag, at = _unsigned_varint(data, at, end)
+            tag, at = unsigned_varint(data, at, end)
             # brokers write tags in ascending order, and each of them once
             if at < 0 or tag <= stack[depth - 1] or depth + 2 > DEEPEST:
-                return NOT_USUAL
+                return NOT_USUAL, hidden_count
             stack[depth - 1] = tag
-            size, at = _unsigned_varint(data, at, end)
+            size, at = unsigned_varint(data, at, end)
             if at < 0 or size > end - at:
-                return NOT_USUAL
+                return NOT_USUAL, hidden_count
             known = step
             while known < step + a and steps[known, 1] != tag:
                 known += 1
@@ -460,7 +391,7 @@ def _write_message(
                 depth += 2
                 step = steps[known, 3]
             elif b:
-                return NOT_USUAL
+                return NOT_USUAL, hidden_count
             else:
                 at += size
                 step -= 1
@@ -471,29 +402,18 @@ def _write_message(
             if to - begin == c - b and _are_equal(out, begin, literals, b, c - b):
                 to = begin
             if at != stack[depth]:
-                return NOT_USUAL
+                return NOT_USUAL, hidden_count
             step = a
         elif action == END:
-            return to if at == end else NOT_USUAL
+            return to if at == end else np.int64(NOT_USUAL), hidden_count
 
 
-@inlined
-def _lies_in(data, start, end):
-    """True where ``start`` to ``end`` is a part of the buffer."""
-    return start >= 0 and start <= end and end <= len(data)
-
-
-@njit(
+@compiled(
     types.UniTuple(types.int64, 2)(
-        BYTES, NUMBERS, NUMBERS, NUMBERS, BYTES, TABLE, NUMBERS, TABLE, BYTES, NUMBERS_OUT, NUMBERS_OUT,
-        types.int64, BYTES_OUT, NUMBERS_OUT, FLAGS_OUT,
-    ),
-    cache=True,
-    _nrt=False,
+        BYTES, NUMBERS, NUMBERS, NUMBERS, BYTES, TABLE, NUMBERS_OUT, TABLE_OUT, types.int64, BYTES_OUT, NUMBERS_OUT, FLAGS_OUT,
+    )
 )  # fmt: skip
-def write_messages(
-    data, start, end, program, literals, steps, buckets, names, name_bytes, stack, wanted, row, out, text_end, is_written,
-):  # fmt: skip
+def write_messages(data, start, end, program, literals, steps, stack, hidden, row, out, text_end, is_written):
     """Writes the JSON of the messages from ``row`` on one behind another, until ``out`` is full.
 
     Returns:
@@ -502,16 +422,14 @@ def write_messages(
     Args:
         data, start, end: the messages, as in ``Slices``. program: the first step of each message's program; -1 for rows without a text.
         literals, steps: of ``json_programs.json_programs()``, which hides nothing.
-        buckets, names, name_bytes, stack, wanted: as in ``_write_message``.
+        stack, hidden: as in ``_write_message``.
         text_end: filled with the end of each row's text. is_written: filled with whether the row has a text.
     """
     to = np.int64(0)
     while row < len(start):
         is_written[row] = False
-        if program[row] >= 0 and start[row] + 2 <= end[row] and _lies_in(data, start[row], end[row]):
-            after = _write_message(
-                data, start[row] + 2, end[row], steps, program[row], literals, buckets, names, name_bytes, stack, wanted, out, to
-            )
+        if program[row] >= 0 and start[row] + 2 <= end[row] and lies_in(data, start[row], end[row]):
+            after, _ = _write_message(data, start[row] + 2, end[row], steps, program[row], literals, stack, hidden, 0, out, to)
             if after == NO_ROOM:
                 return row, to
             if after >= 0:
@@ -534,39 +452,36 @@ def _write_base64_or_null(data, start, end, is_null, out, to):
     return _write_null(out, to) if is_null else _write_base64(data, start, end, BASE64, True, out, to)
 
 
-@njit(
-    types.UniTuple(types.int64, 3)(
+@compiled(
+    types.UniTuple(types.int64, 4)(
         types.int64,
         types.Tuple((NUMBERS, NUMBERS, NUMBERS, INT16S, FLAGS, INT8S, INT32S)),
         types.Tuple((BYTES, NUMBERS, NUMBERS, FLAGS, NUMBERS, NUMBERS, FLAGS)),
         types.Tuple((BYTES, TABLE, NUMBERS, NUMBERS)),
-        types.Tuple((NUMBERS, TABLE, BYTES)),
-        NUMBERS_OUT, NUMBERS_OUT, types.int64, types.int64, BYTES_OUT,
-    ),
-    cache=True,
-    _nrt=False,
+        NUMBERS_OUT, types.int64, types.int64, types.int64, TABLE_OUT, BYTES_OUT,
+    )
 )  # fmt: skip
-def write_lines(offsets_partition, columns, texts, programs, names_of_texts, stack, wanted, row, to, out):
+def write_lines(offsets_partition, columns, texts, programs, stack, row, to, hidden_count, hidden, out):
     """Writes the lines of the records from ``row`` on into ``out`` from ``to`` on, until a line cannot be written.
 
     Returns:
-        The row whose line comes next, the end of the last line in ``out``, and why the loop stopped: DONE, all lines are written; NO_ROOM,
-        the line does not fit into ``out``; NOT_USUAL, the caller must write the line; NAME_WANTED, a hidden text has no name yet.
+        The row whose line comes next, the end of the last line in ``out``, how many hidden texts these lines have, and why the loop
+        stopped: DONE, all lines are written; NO_ROOM, the line does not fit into ``out`` or ``hidden``; NOT_USUAL, the caller must write
+        the line.
 
     Args:
         columns: record_offset to control_type of ``log.Records``, and the leader epoch of each record's batch; empty: lines without bytes.
         texts: the buffer of all keys and values, then start, end and is_null of the keys and of the values, as in ``Slices``.
         programs: literals, steps, key_begin and value_begin of ``json_programs.JsonPrograms``.
-        names_of_texts: buckets, names and name_bytes as in ``_write_message``, as are stack and wanted.
+        stack, hidden: as in ``_write_message``.
     """
     record_offset, timestamp_ms, producer_id, producer_epoch, is_transactional, control_type, leader_epoch = columns
     data, key_start, key_end, key_is_null, value_start, value_end, value_is_null = texts
     literals, steps, key_begin, value_begin = programs
-    buckets, names, name_bytes = names_of_texts
     while row < len(record_offset):
-        line = to
+        line, hidden_before = to, hidden_count
         if len(out) - to < SMALL:
-            return row, line, NO_ROOM
+            return row, line, hidden_before, NO_ROOM
         to = _write_piece(HEAD, out, to)
         to = _write_integer(offsets_partition, out, to)
         to = _write_piece(RECORD_OFFSET, out, to)
@@ -575,18 +490,18 @@ def write_lines(offsets_partition, columns, texts, programs, names_of_texts, sta
         to = _write_integer(timestamp_ms[row], out, to)
         control = np.int64(control_type[row])
         key, key_finish, value, value_finish = key_start[row], key_end[row], value_start[row], value_end[row]
-        if not _lies_in(data, key, key_finish) or not _lies_in(data, value, value_finish):
-            return row, line, NOT_USUAL
+        if not lies_in(data, key, key_finish) or not lies_in(data, value, value_finish):
+            return row, line, hidden_before, NOT_USUAL
         if control not in (NOT_A_CONTROL_RECORD, ABORT, COMMIT):
-            return row, line, NOT_USUAL
+            return row, line, hidden_before, NOT_USUAL
         if control != NOT_A_CONTROL_RECORD:
             to = _write_piece(NO_KEY_NO_VALUE, out, to)
         else:
             if key_is_null[row] or key_finish - key < 2:
-                return row, line, NOT_USUAL
-            key_type = _big_endian(data, key, 2)
+                return row, line, hidden_before, NOT_USUAL
+            key_type = big_endian(data, key, 2)
             if key_type < 0 or key_type >= len(key_begin):
-                return row, line, NOT_USUAL
+                return row, line, hidden_before, NOT_USUAL
             to = _write_piece(KEY_TYPE, out, to)
             to = _write_integer(key_type, out, to)
             at, end, program = key + 2, key_finish, key_begin[key_type]
@@ -594,24 +509,24 @@ def write_lines(offsets_partition, columns, texts, programs, names_of_texts, sta
             # numba would compile _write_message twice if it were called in two places
             while end >= 0:
                 if program < 0:
-                    return row, line, NOT_USUAL
+                    return row, line, hidden_before, NOT_USUAL
                 to = _write_piece(FIELDS, out, to)
-                to = _write_message(data, at, end, steps, program, literals, buckets, names, name_bytes, stack, wanted, out, to)
+                to, hidden_count = _write_message(data, at, end, steps, program, literals, stack, hidden, hidden_count, out, to)
                 if to < 0:
-                    return row, line, to
+                    return row, line, hidden_before, to
                 end = np.int64(-1)
                 to = _write_piece(VALUE, out, to) if is_key else _put(out, to, CLOSE_BRACE)
                 if is_key and value_is_null[row]:
                     to = _write_null(out, to)
                 elif is_key:
-                    version = _big_endian(data, value, 2) if value_finish - value >= 2 else np.int64(-1)
+                    version = big_endian(data, value, 2) if value_finish - value >= 2 else np.int64(-1)
                     at, end = value + 2, value_finish
                     program = value_begin[key_type * VERSIONS + version] if 0 <= version < VERSIONS else np.int64(-1)
                     to = _write_piece(VALUE_VERSION, out, to)
                     to = _write_integer(version, out, to)
                 is_key = False
         if len(out) - to < 2 * (key_finish - key + value_finish - value) + SMALL:
-            return row, line, NO_ROOM
+            return row, line, hidden_before, NO_ROOM
         to = _write_piece(PRODUCER_ID, out, to)
         to = _write_integer(producer_id[row], out, to)
         to = _write_piece(PRODUCER_EPOCH, out, to)
@@ -627,4 +542,4 @@ def write_lines(offsets_partition, columns, texts, programs, names_of_texts, sta
             to = _write_base64_or_null(data, value, value_finish, value_is_null[row], out, to)
         to = _write_piece(LINE_END, out, to)
         row += 1
-    return row, to, DONE
+    return row, to, hidden_count, DONE

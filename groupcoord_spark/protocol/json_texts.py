@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from functools import partial
+from functools import cache
 from itertools import pairwise
 from typing import Any, Final
 
@@ -28,16 +28,14 @@ from .slices import Mask, Slices
 PIECE_BYTES: Final = 1 << 20
 """Bytes of texts in one piece of a column, about: so few that the loop writes into the processor's cache."""
 
-_NO_NAMES: Final = (np.full(1, -1), np.empty((0, 5), np.int64), np.empty(0, np.uint8))
-"""The names of hidden texts, of which there are none here: see ``json_loops.put_name``."""
-
 Int64s = npt.NDArray[np.int64]
 
 
 def key_json_column(keys: Slices) -> pa.ChunkedArray:
     """The JSON text of each key; null where the key is null or does not decode."""
     program = _program(json_programs().key_begin, leading_int16(keys).astype(np.int64))
-    return _column(keys, program, lambda _, rows: _each_distinct(rows, _key_text))
+    text_of = cache(_key_text)
+    return _column(keys, program, lambda _, rows: [text_of(key) for key in rows.to_arrow().to_pylist()])
 
 
 def value_json_column(key_type: npt.NDArray[np.int16], values: Slices) -> pa.ChunkedArray:
@@ -45,15 +43,10 @@ def value_json_column(key_type: npt.NDArray[np.int16], values: Slices) -> pa.Chu
     version = leading_int16(values)
     has_program = (key_type >= 0) & (version >= 0) & (version < VERSIONS)
     place = np.where(has_program, key_type.astype(np.int64) * VERSIONS + version, -1)
+    text_of = cache(_value_text)
 
     def decoded_one_by_one(at: Int64s, rows: Slices) -> list[str | None]:
-        texts: list[str | None] = [None] * len(rows)
-        for each_type in np.unique(key_type[at]).tolist():
-            of_type = np.flatnonzero(key_type[at] == each_type)
-            each_text = _each_distinct(rows.take(of_type), partial(_value_text, each_type))
-            for row, text in zip(of_type.tolist(), each_text, strict=True):
-                texts[row] = text
-        return texts
+        return [text_of(*typed) for typed in zip(key_type[at].tolist(), rows.to_arrow().to_pylist(), strict=True)]
 
     return _column(values, _program(json_programs().value_begin, place), decoded_one_by_one)
 
@@ -89,10 +82,10 @@ def _written_pieces(rows: Slices, program: Int64s, text_end: Int64s, is_written:
     assert loops is not None
     programs, out = json_programs(), np.empty(PIECE_BYTES, np.uint8)
     messages = (rows.data, rows.start, rows.end, program, programs.literals, programs.steps)
-    stack, wanted = np.empty(loops.DEEPEST, np.int64), np.empty(3, np.int64)
+    stack, nothing_hidden = np.empty(loops.DEEPEST, np.int64), np.empty((0, 4), np.int64)
     pieces, borders = [], [0]
     while borders[-1] < len(rows):
-        row, size = loops.write_messages(*messages, *_NO_NAMES, stack, wanted, borders[-1], out, text_end, is_written)
+        row, size = loops.write_messages(*messages, stack, nothing_hidden, borders[-1], out, text_end, is_written)
         if row == borders[-1]:
             out = np.empty(2 * len(out), np.uint8)  # a single text is larger than a piece
             continue
@@ -105,21 +98,14 @@ def _validity(is_valid: Mask) -> pa.Buffer | None:
     return None if is_valid.all() else pa.array(is_valid).buffers()[1]
 
 
-def _each_distinct(rows: Slices, text_of: Callable[[bytes], str | None]) -> list[str | None]:
-    """The text of each row; null rows have none. ``text_of`` is called once for equal rows."""
-    code, distinct = rows.distinct()
-    texts = [*map(text_of, distinct.to_pylist()), None]
-    return [texts[each] for each in code.tolist()]
-
-
-def _key_text(key: bytes) -> str | None:
+def _key_text(key: bytes | None) -> str | None:
     try:
         return _compact(definition.key_json(decode_key(key)))
     except DecodeError:
         return None
 
 
-def _value_text(key_type: int, value: bytes) -> str | None:
+def _value_text(key_type: int, value: bytes | None) -> str | None:
     try:
         decoded = decode_value(key_type, value)
     except DecodeError:

@@ -1,62 +1,50 @@
-"""Where numba keeps the compiled loops of a package that lies in a zip, as ``spark-submit --py-files`` sends it.
+"""Loads modules with loops from files, also where the package lies in a zip, as ``spark-submit --py-files`` sends it.
 
-numba names its own directory after the path of the zip. Each executor of each application has the zip at another path, so each would
-compile the loops again, which takes some twenty seconds of CPU. The directory here is named after the text of the loops, so that a host
-compiles them once.
+numba keeps compiled code in a directory that it names after the path of the module. Each executor of each application has the zip at
+another path, so each would compile the loops again, which takes some twenty seconds of CPU. A copy of the module in a file of the user,
+in a directory that is named after its text, is the same for all of them, so that a host compiles the loops once.
 """
 
 from __future__ import annotations
 
 import hashlib
+import importlib.util
 import os
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
-LOCATOR = f"{__name__}.LoopCache"
 
+def module_in_a_file(name: str) -> ModuleType:
+    """The module of this name, loaded from a file: from its own, or from a copy where the package is in a zip.
 
-class LoopCache:
-    """The place of one compiled function, with the methods by which numba asks for it."""
-
-    def __init__(self, function: Callable[..., Any], source: bytes, directory: Path) -> None:
-        self._line = function.__code__.co_firstlineno
-        self._stamp = hashlib.sha256(source).digest()
-        self._directory = directory / self._stamp.hex()[:16]
-
-    @classmethod
-    def from_function(cls, function: Callable[..., Any], file: str) -> LoopCache | None:
-        """The place for a function of a file in a zip; None where there is none, or no directory can be written."""
-        loader: Any = getattr(sys.modules.get(function.__module__), "__loader__", None)
-        directory = writable_directory()
-        if directory is None or not hasattr(loader, "get_data"):
-            return None
-        found = cls(function, loader.get_data(file), directory)
-        found.ensure_cache_path()
-        return found
-
-    def ensure_cache_path(self) -> None:
-        """Make the directory."""
-        self._directory.mkdir(mode=0o700, exist_ok=True)
-
-    def get_cache_path(self) -> str:
-        """The directory."""
-        return str(self._directory)
-
-    def get_source_stamp(self) -> bytes:
-        """What changes with the file of the function."""
-        return self._stamp
-
-    def get_disambiguator(self) -> str:
-        """What tells functions of one name apart."""
-        return str(self._line)
+    One process of a host loads a copy at a time: the first process compiles the loops, the others then find them compiled. The module is
+    loaded from the zip where no copy can be written.
+    """
+    spec: Any = importlib.util.find_spec(name)
+    directory = None if Path(spec.origin).exists() else writable_directory()
+    if directory is None:
+        return importlib.import_module(name)
+    source = spec.loader.get_data(spec.origin)
+    copy = directory / hashlib.sha256(source).hexdigest()[:16] / Path(spec.origin).name
+    with _locked(directory / "lock"):
+        if not copy.exists():
+            copy.parent.mkdir(mode=0o700, exist_ok=True)
+            unfinished = copy.with_suffix(".part")
+            unfinished.write_bytes(source)
+            unfinished.replace(copy)
+        spec = importlib.util.spec_from_file_location(name, copy)
+        module = sys.modules[name] = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(module)
+    return module
 
 
 def writable_directory() -> Path | None:
-    """The directory of all such places, which this process can write; None: there is none.
+    """The directory of all copies, which this process can write; None: there is none.
 
     In NUMBA_CACHE_DIR, else in the user's cache, else in the directory for temporary files: containers of a cluster often have no home.
     """
@@ -73,27 +61,6 @@ def writable_directory() -> Path | None:
         except OSError:
             continue
     return None
-
-
-@contextmanager
-def used_for_zips() -> Iterator[None]:
-    """A block in which modules with loops are loaded. Where they are in a zip, one process of a host loads them at a time.
-
-    The first process compiles them; the others then find them. A list of places that the user gives to numba is left as it is.
-    """
-    import numba
-
-    config: Any = numba.config
-    directory = None if Path(__file__).exists() or getattr(config, "CACHE_LOCATOR_CLASSES", None) != "" else writable_directory()
-    if directory is None:
-        yield
-        return
-    config.CACHE_LOCATOR_CLASSES = LOCATOR
-    try:
-        with _locked(directory / "lock"):
-            yield
-    finally:
-        config.CACHE_LOCATOR_CLASSES = ""
 
 
 @contextmanager

@@ -3,12 +3,16 @@
 Every row is checked against the end of its buffer, and every read against the end of its row. The loops leave a row to the scalar decoder
 where its bytes end too early, or where it is written in a way that is legal and rare. No loop says why a row is wrong.
 
-All loops are in this one file, and it imports nothing of this package. numba compiles a loop again only when the file of the loop
-changes: a changed constant or function of another file would go unnoticed.
+This file imports nothing of this package, and other files with loops (``json_loops``) nothing but this one. numba compiles a loop again
+only when the file of the loop changes: a changed constant or function of another file would go unnoticed. So the name under which numba
+keeps a loop has the hash of this file in it.
 
 The words of this file: a row is one key, value, batch or message; ``data`` is the buffer that holds all rows; row i is
 ``data[start[i]:end[i]]``; ``at`` is the position that is read next. Arguments that a loop fills are the last ones.
 """
+
+import hashlib
+from pathlib import Path
 
 import numpy as np
 from numba import njit, types
@@ -16,9 +20,8 @@ from numba import njit, types
 # Copies of numbers that other modules define: a test compares them.
 LOG_OVERHEAD, MIN_ENTRY, MIN_RECORD, NO_TIMESTAMP = 12, 26, 7, -1
 CONSUMER_GROUP_CURRENT_MEMBER_ASSIGNMENT, OFFSET_COMMIT = 8, 1
-NEWEST_CLASSIC_GROUP_VERSION = 4
 MOST_ELEMENTS, MOST_TAGS = 1_000_000, 10_000
-AS_VARINT, VERSIONS, UUID_BYTES = 0, 64, 16
+COMPACT, VERSIONS, UUID_BYTES = 0, 64, 16
 SKIP, TEXT, NUMBERS_STEP, ELEMENTS, NEXT, PRESENCE_MARK, TAGGED, NEXT_TAG, TAG, TAG_END, MARK, END = range(12)
 MIX_HIGH, MIX_LOW, MIX_GROUP = (np.int64(odd) for odd in (-7046029254386353131, -4417276706812531889, 1609587929392839161))
 
@@ -42,9 +45,17 @@ FLAGS_OUT = types.Array(types.boolean, 1, "C")
 # The loops create no array, so numba need not count references (_nrt=False): the counting takes longer than many functions below.
 
 
+_STAMP = hashlib.sha256(Path(__file__).read_bytes()).hexdigest()[:16]
+
+
 def compiled(signature):
     """Decorator of a loop that Python calls. The caller has created all arrays, those that the loop fills too."""
-    return njit(signature, cache=True, _nrt=False)
+
+    def decorate(loop):
+        loop.__qualname__ += f"_{_STAMP}"
+        return njit(signature, cache=True, _nrt=False)(loop)
+
+    return decorate
 
 
 inlined = njit(_nrt=False, forceinline=True)
@@ -110,12 +121,12 @@ def big_endian(data, at, size):
 
 
 @inlined
-def _length(data, at, end, width):
+def length_at(data, at, end, width):
     """The length or count at ``at`` (negative: null), and the position after it, which is -1 where it cannot be read.
 
-    width: bytes of the length, or AS_VARINT for an unsigned varint of n + 1.
+    width: bytes of the length, or COMPACT for an unsigned varint of n + 1.
     """
-    if width == AS_VARINT:
+    if width == COMPACT:
         number, at = unsigned_varint(data, at, end)
         return number - 1, at
     if at + width > end:
@@ -162,7 +173,7 @@ def walk_value(data, at, end, steps, step, stack, positions, shape, to_shape, ke
             is_marked = False
             at += a
         elif action in (TEXT, NUMBERS_STEP):
-            length, at = _length(data, at, end, a)
+            length, at = length_at(data, at, end, a)
             if at < 0 or (length < 0 and not b):
                 return -1, position_count
             if action == NUMBERS_STEP:
@@ -177,7 +188,7 @@ def walk_value(data, at, end, steps, step, stack, positions, shape, to_shape, ke
             is_marked = False
             at = finish
         elif action == ELEMENTS:
-            count, at = _length(data, at, end, a)
+            count, at = length_at(data, at, end, a)
             if at < 0 or (count < 0 and not b) or count > min(end - at, MOST_ELEMENTS) or depth == DEEPEST:
                 return -1, position_count
             is_marked = False
@@ -193,7 +204,7 @@ def walk_value(data, at, end, steps, step, stack, positions, shape, to_shape, ke
             else:
                 depth -= 1
         elif action == PRESENCE_MARK:
-            mark, at = _length(data, at, end, a)
+            mark, at = length_at(data, at, end, a)
             if at < 0:
                 return -1, position_count
             if mark < 0:
@@ -309,7 +320,7 @@ def read_flat(data, start, end, is_null, steps, begin, fields, stack, positions,
         for field in range(position_count):
             column, width, is_text, at = fields[program, field, 0], fields[program, field, 1], fields[program, field, 2], positions[field]
             if is_text:
-                length, text = _length(data, at, end[row], width)
+                length, text = length_at(data, at, end[row], width)
                 columns[column, row], columns[column + 1, row] = text, text + length
             elif width == UUID_BYTES:
                 columns[column, row], columns[column + 1, row] = big_endian(data, at, 8), big_endian(data, at + 8, 8)
@@ -610,12 +621,12 @@ def claim_partitions(
 
 
 @inlined
-def _is_new(number, numbers, count):
-    """True where ``number`` is none of the first ``count`` numbers."""
+def _is_new(numbers, row, place):
+    """True where the number at ``place`` of a row is none of those before it."""
     i = 0
-    while i < count and numbers[i] != number:
+    while numbers[row, i] != numbers[row, place]:
         i += 1
-    return i == count
+    return i == place
 
 
 @inlined
@@ -637,95 +648,67 @@ def _is_subscription_loadable(data, at, end):
 
 
 @inlined
-def _text_end(data, at, end, width, is_nullable):
-    """Where the text or the bytes behind the length at ``at`` begin and end, and whether they are null.
+def _is_group_loadable(data, words, end, version, widths, positions, position_count, checks_subscriptions, hashes):
+    """True where the value of a classic group names no member and no instance twice, and the load survives its subscriptions.
 
-    The end is -1 where they cannot be read, or are null and may not be.
+    positions: of the protocol type, the protocol, and of each member's id, instance id (from version 3 on) and subscription.
     """
-    length, at = _length(data, at, end, width)
-    if at < 0 or length > end - at or (length < 0 and not is_nullable):
-        return at, -1, False
-    return at, at + max(length, 0), length < 0
-
-
-@inlined
-def _is_group_loadable(data, words, at, end, checks_subscriptions, member_hashes, instance_hashes):
-    """True where a value of a classic group is whole, names no member and no instance twice, and the load survives its subscriptions."""
-    if at + 2 > end:
-        return False
-    version, at = big_endian(data, at, 2), at + 2
-    if version < 0 or version > NEWEST_CLASSIC_GROUP_VERSION:
-        return False
-    is_flexible = version == NEWEST_CLASSIC_GROUP_VERSION
-    text_width, bytes_width = (AS_VARINT, AS_VARINT) if is_flexible else (2, 4)
-    begin, at, _ = _text_end(data, at, end, text_width, False)  # protocol type
-    if at < 0:
-        return False
-    is_consumer = at - begin == len(CONSUMER)
+    length, at = length_at(data, positions[0], end, widths[0])
+    reads_subscriptions = checks_subscriptions and length == len(CONSUMER)
     for place in range(len(CONSUMER)):
-        is_consumer = is_consumer and data[begin + place] == CONSUMER[place]
-    _, at, has_no_protocol = _text_end(data, at + 4, end, text_width, True)  # behind the generation
-    if at < 0:
-        return False
-    _, at, _ = _text_end(data, at, end, text_width, True)  # leader
-    if at < 0:
-        return False
-    if version >= 2:
-        at += 8
-    count, at = _length(data, at, end, bytes_width)
-    if at < 0 or count < 0 or count > len(member_hashes):
+        reads_subscriptions = reads_subscriptions and data[at + place] == CONSUMER[place]
+    length, _ = length_at(data, positions[1], end, widths[0])
+    reads_subscriptions = reads_subscriptions and length >= 0
+    fields = 3 if version >= 3 else 2
+    members = (position_count - 2) // fields
+    if members > hashes.shape[1]:
         return False
     instances = 0
-    for member in range(count):
-        begin, at, _ = _text_end(data, at, end, text_width, False)
-        if at < 0:
+    for member in range(members):
+        mark = 2 + fields * member
+        length, at = length_at(data, positions[mark], end, widths[0])
+        hashes[0, member] = _hash(data, words, at, at + length)
+        if not _is_new(hashes, 0, member):
             return False
-        number = _hash(data, words, begin, at)
-        if not _is_new(number, member_hashes, member):
-            return False
-        member_hashes[member] = number
-        if version >= 3:
-            begin, at, is_dynamic = _text_end(data, at, end, text_width, True)
-            if at < 0:
+        length, at = length_at(data, positions[mark + 1], end, widths[0])
+        if fields == 3 and length >= 0:
+            hashes[1, instances] = _hash(data, words, at, at + length)
+            if not _is_new(hashes, 1, instances):
                 return False
-            if not is_dynamic:
-                number = _hash(data, words, begin, at)
-                if not _is_new(number, instance_hashes, instances):
-                    return False
-                instance_hashes[instances] = number
-                instances += 1
-        for _ in range(2):  # client id and host
-            begin, at, _ = _text_end(data, at, end, text_width, False)
-            if at < 0:
-                return False
-        at += 8 if version >= 1 else 4  # timeouts
-        begin, at, _ = _text_end(data, at, end, bytes_width, False)
-        if at < 0:
+            instances += 1
+        length, at = length_at(data, positions[mark + fields - 1], end, widths[1])
+        if reads_subscriptions and not _is_subscription_loadable(data, at, at + length):
             return False
-        if checks_subscriptions and is_consumer and not has_no_protocol and not _is_subscription_loadable(data, begin, at):
-            return False
-        begin, at, _ = _text_end(data, at, end, bytes_width, False)  # assignment
-        if at < 0:
-            return False
-        if is_flexible:
-            if at >= end or data[at] != 0:
-                return False
-            at += 1
-    if is_flexible:
-        return at == end - 1 and data[at] == 0
-    return at == end
+    return True
 
 
-@compiled(types.void(BYTES, WORDS, NUMBERS, NUMBERS, types.boolean, NUMBERS_OUT, NUMBERS_OUT, FLAGS_OUT))
-def check_classic_groups(data, words, start, end, checks_subscriptions, member_hashes, instance_hashes, is_loadable):
-    """Fills ``is_loadable`` as ``classic_group_checks.surely_loadable`` says.
+@compiled(
+    types.void(
+        BYTES, WORDS, NUMBERS, NUMBERS, types.boolean, TABLE, NUMBERS, types.int64, NUMBERS_OUT, NUMBERS_OUT, TABLE_OUT, FLAGS_OUT,
+    )
+)  # fmt: skip
+def check_classic_groups(
+    data, words, start, end, checks_subscriptions, steps, begin, flexible_from, stack, positions, hashes, is_loadable,
+):  # fmt: skip
+    """Sets ``is_loadable`` as ``classic_group_checks.surely_loadable`` says.
 
-    words: the eight bytes at each position of ``data`` as one number. member_hashes, instance_hashes: room for one value's.
+    Args:
+        words: the eight bytes at each position of ``data`` as one number.
+        steps, begin: of ``programs.programs_of_classic_groups``. flexible_from: the first version with compact lengths.
+        stack, positions: as in ``walk_value``. hashes: two rows, with room for one value's members.
     """
     for row in range(len(start)):
-        is_loadable[row] = _is_group_loadable(
-            data, words, start[row], end[row], checks_subscriptions, member_hashes, instance_hashes
-        )
+        version = np.int64(-1)
+        if lies_in(data, start[row], end[row]) and end[row] - start[row] >= 2:
+            version = big_endian(data, start[row], 2)
+        if version < 0 or version >= len(begin):
+            continue
+        finish, position_count = walk_value(data, start[row] + 2, end[row], steps, begin[version], stack, positions, None, 0, False)
+        if finish == end[row] and position_count <= len(positions):
+            widths = (COMPACT, COMPACT) if version >= flexible_from else (2, 4)
+            is_loadable[row] = _is_group_loadable(
+                data, words, end[row], version, widths, positions, position_count, checks_subscriptions, hashes
+            )
 
 
 @compiled(

@@ -15,6 +15,9 @@ from functools import lru_cache
 from .errors import LengthBeyondEnd, TextTooLong, Underflow, VarintTooLong
 from .fields import ZERO_UUID, Integer
 
+COMPACT = 0
+"""In place of the bytes of a length: the length is an unsigned varint of n + 1, as in flexible versions."""
+
 LONGEST_COMPACT_TEXT = 0x7FFF
 """Kafka's readers refuse a compact string of more bytes than this."""
 
@@ -85,64 +88,41 @@ def read_uuid(buf: bytes, at: int) -> tuple[str, int]:
 
 
 def read_length(buf: bytes, at: int, size: int) -> tuple[int | None, int]:
-    """The length or count of ``size`` bytes at ``at`` (None for any negative one), and the position after it."""
-    kind_struct = _INTEGERS[size, True]
+    """The length or count at ``at`` (None for any negative one), and the position after it. size: its bytes, or COMPACT."""
+    if size == COMPACT:
+        stored, at = read_uvarint(buf, at)
+        # -2**31 - 1 wraps around to the largest int in Java, which then lies beyond any end
+        length = 0x7FFFFFFF if stored == -0x80000000 else stored - 1
+        return (None if length < 0 else length), at
     if len(buf) - at < size:
         raise Underflow(f"takes a length of {size} bytes at position {at}, {_count(len(buf) - at)}")
-    length: int = kind_struct.unpack_from(buf, at)[0]
+    length = _INTEGERS[size, True].unpack_from(buf, at)[0]
     return (None if length < 0 else length), at + size
 
 
-def read_compact_length(buf: bytes, at: int) -> tuple[int | None, int]:
-    """The length or count of a flexible version, stored as n + 1 (None for 0), and the position after it."""
-    stored, at = read_uvarint(buf, at)
-    # -2**31 - 1 wraps around to the largest int in Java, which then lies beyond any end
-    length = 0x7FFFFFFF if stored == -0x80000000 else stored - 1
-    return (None if length < 0 else length), at
+def read_string(buf: bytes, at: int, size: int = 2) -> tuple[bytes | None, int]:
+    """The bytes of a text behind its length, or None for null, and the position after them. size: as in ``read_length``.
 
-
-def read_string(buf: bytes, at: int) -> tuple[bytes | None, int]:
-    """The bytes of a text behind an int16 length, or None for null, and the position after them."""
-    length, at = read_length(buf, at, 2)
-    return _take(buf, at, length)
-
-
-def read_compact_string(buf: bytes, at: int) -> tuple[bytes | None, int]:
-    """The bytes of a text behind a varint of n + 1, or None for null, and the position after them.
-
-    Raises TextTooLong where the length is above 32767, even if so many bytes follow.
+    Raises TextTooLong where a compact length is above 32767, even if so many bytes follow.
     """
-    length, after = read_compact_length(buf, at)
+    length, after = read_length(buf, at, size)
     if length is not None and length > LONGEST_COMPACT_TEXT:
         raise TextTooLong(f"declares {length} bytes of text at position {at}, more than Kafka reads ({LONGEST_COMPACT_TEXT})")
     return _take(buf, after, length)
 
 
-def read_bytes(buf: bytes, at: int) -> tuple[bytes | None, int]:
-    """The bytes behind an int32 length, or None for null, and the position after them."""
-    length, at = read_length(buf, at, 4)
+def read_bytes(buf: bytes, at: int, size: int = 4) -> tuple[bytes | None, int]:
+    """The bytes behind their length, or None for null, and the position after them. size: as in ``read_length``."""
+    length, at = read_length(buf, at, size)
     return _take(buf, at, length)
 
 
-def read_compact_bytes(buf: bytes, at: int) -> tuple[bytes | None, int]:
-    """The bytes behind a varint of n + 1, or None for null, and the position after them."""
-    length, at = read_compact_length(buf, at)
-    return _take(buf, at, length)
-
-
-def read_count(buf: bytes, at: int) -> tuple[int | None, int]:
-    """The int32 count of an array, or None for null, and the position after it. A count above the bytes left is refused."""
-    count, at = read_length(buf, at, 4)
-    return _checked_count(buf, at, count), at
-
-
-def read_compact_count(buf: bytes, at: int) -> tuple[int | None, int]:
-    """The varint count of an array, stored as n + 1, or None for null, and the position after it.
-
-    A count above the bytes left is refused.
-    """
-    count, at = read_compact_length(buf, at)
-    return _checked_count(buf, at, count), at
+def read_count(buf: bytes, at: int, size: int = 4) -> tuple[int | None, int]:
+    """The count of an array, or None for null, and the position after it. A count above the bytes left is refused."""
+    count, at = read_length(buf, at, size)
+    if count is not None and count > len(buf) - at:
+        raise LengthBeyondEnd(f"declares {count} elements at position {at}, {_count(len(buf) - at, 'bytes ')}")
+    return count, at
 
 
 def _take(buf: bytes, at: int, length: int | None) -> tuple[bytes | None, int]:
@@ -151,12 +131,6 @@ def _take(buf: bytes, at: int, length: int | None) -> tuple[bytes | None, int]:
     if length > len(buf) - at:
         raise LengthBeyondEnd(f"declares {length} bytes at position {at}, {_count(len(buf) - at)}")
     return buf[at : at + length], at + length
-
-
-def _checked_count(buf: bytes, at: int, count: int | None) -> int | None:
-    if count is not None and count > len(buf) - at:
-        raise LengthBeyondEnd(f"declares {count} elements at position {at}, {_count(len(buf) - at, 'bytes ')}")
-    return count
 
 
 def _count(remaining: int, unit: str = "") -> str:
@@ -219,12 +193,9 @@ def write_uvarint(value: int) -> bytes:
 
 
 def write_length(length: int | None, size: int) -> bytes:
-    """A length or count of ``size`` bytes; None: -1. Raises ValueError where it does not fit."""
+    """A length or count; None: null. size: its bytes, or COMPACT. Raises ValueError where it does not fit."""
+    if size == COMPACT:
+        return write_uvarint(0 if length is None else length + 1)
     if length is not None and length >= 1 << (8 * size - 1):
         raise ValueError(f"a length of {length} does not fit into {size} bytes")
     return _INTEGERS[size, True].pack(-1 if length is None else length)
-
-
-def write_compact_length(length: int | None) -> bytes:
-    """A length or count of a flexible version: n + 1 as a varint; None: 0."""
-    return write_uvarint(0 if length is None else length + 1)

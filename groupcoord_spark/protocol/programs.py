@@ -1,7 +1,7 @@
 """The tables of ``messages/`` as programs: lists of steps by which ``loops.walk_value`` goes from field to field of a key or a value.
 
 numba cannot walk the tables themselves, which are Python objects. Each version of each message becomes one program, and all programs of a
-kind lie in one array of steps.
+kind lie in one array of steps. ``json_programs`` makes those that write JSON.
 """
 
 from __future__ import annotations
@@ -15,17 +15,15 @@ import numpy.typing as npt
 
 from groupcoord_spark.protocol.fields import Array, Blob, Field, Integer, Message, Struct, Text, Type, UuidBytes
 from groupcoord_spark.protocol.messages import RECORD_TYPES
+from groupcoord_spark.protocol.messages.classic import GROUP_METADATA_VALUE
 from groupcoord_spark.protocol.messages.offsets import OFFSET_COMMIT_VALUE
-from groupcoord_spark.protocol.primitives import LONGEST_COMPACT_TEXT
+from groupcoord_spark.protocol.primitives import COMPACT, LONGEST_COMPACT_TEXT
 
 VERSIONS = 64
 """More versions than any message has."""
 
 MARKED_FIELDS = frozenset({"topic_id", "partitions"})
 """Fields whose positions in a value ``loops.walk_value`` reports, in the order of the bytes."""
-
-AS_VARINT = 0
-"""In place of the width of a length: the length is an unsigned varint of n + 1."""
 
 UUID_BYTES = 16
 LONGEST_BLOB = 2**31 - 1
@@ -34,7 +32,7 @@ LONGEST_BLOB = 2**31 - 1
 class Action(IntEnum):
     """What a step does. A step is an action and three numbers, a, b and c, which the comments explain; - means not used.
 
-    width: bytes of a length or count, or AS_VARINT.
+    width: bytes of a length or count, or COMPACT.
     """
 
     SKIP = 0  # a: how many bytes
@@ -42,21 +40,28 @@ class Action(IntEnum):
     NUMBERS = 2  # an array of numbers or ids. a: width; b: 1 where it may be null; c: bytes of an element
     ELEMENTS = 3  # begins an array of anything else. a: width; b: 1 where it may be null; c: the step after NEXT
     NEXT = 4  # ends an element. a: the step that begins the next element
-    PRESENCE_MARK = 5  # of a nullable struct. a: width of the mark, int8 or AS_VARINT; b: -; c: the step after the struct
+    PRESENCE_MARK = 5  # of a nullable struct. a: width of the mark, int8 or COMPACT; b: -; c: the step after the struct
     TAGGED = 6  # begins a tagged section: reads how many tags there are
-    NEXT_TAG = 7  # reads a tag and its size. a: how many tags are known, whose TAG steps follow; b: -; c: the step after the section
+    NEXT_TAG = 7  # reads a tag and its size. a: how many tags are known, whose TAG steps follow; b: 1 inside a tag; c: the step after
     TAG = 8  # reads nothing. a: the number of a known tag; b: -; c: the step that reads its field
-    TAG_END = 9  # checks the size of the tag. a: the NEXT_TAG to go back to
+    TAG_END = 9  # checks the size of the tag. a: the NEXT_TAG to go back to; b, c: start and end of the JSON of the field's default
     MARK = 10  # reads nothing: the position of the next field is reported
     END = 11
+    # in programs that write JSON, instead of SKIP and NUMBERS
+    INTEGER = 12  # a: how many bytes; b: 1 for an unsigned integer
+    ID = 13  # a topic id
+    NAME = 14  # a text in place of which a name is written. As TEXT; b: also twice the number of the kind of name
+    BLOB = 15  # bytes. As TEXT
+    HIDDEN = 16  # a text or bytes in place of which null is written. As TEXT
+    NOTHING = 17
 
 
 class Programs(NamedTuple):
-    """The programs of all values.
+    """The programs of values.
 
     Attributes:
         steps: int64[n, 4]: action, a, b, c.
-        begin: int64, the first step of the program of ``key_type * VERSIONS + version``; -1 where there is no program.
+        begin: int64, the first step of each program, by version or by ``key_type * VERSIONS + version``; -1 where there is no program.
     """
 
     steps: npt.NDArray[np.int64]
@@ -112,7 +117,7 @@ def _flat_programs(messages: dict[int, tuple[Message, int]]) -> FlatPrograms:
         # tagged fields lie after all others, wherever the table lists them
         fields_of_version = sorted(message.fields_of(version), key=lambda field: field.tag is not None)
         all_fields = frozenset(field.name for field in fields_of_version)
-        _Program(steps, message, version, all_fields).fields(tuple(fields_of_version))
+        _Walk(steps, message, version, all_fields).fields(tuple(fields_of_version))
         steps.append([Action.END, 0, 0, 0])
         for place, field in enumerate(fields_of_version):
             if field.name not in columns:
@@ -121,7 +126,7 @@ def _flat_programs(messages: dict[int, tuple[Message, int]]) -> FlatPrograms:
             if isinstance(field.type, Integer | UuidBytes):
                 fields[first_int16, place] = columns[field.name], _size(field.type), False
             elif isinstance(field.type, Text) and not field.type.nullable:
-                fields[first_int16, place] = columns[field.name], AS_VARINT if message.is_flexible(version) else 2, True
+                fields[first_int16, place] = columns[field.name], COMPACT if message.is_flexible(version) else 2, True
             else:
                 raise TypeError(f"{message.name}: {field.name!r} is no number, id or text")
     return FlatPrograms(np.array(steps, np.int64), begin, fields, columns, np.array(absent, np.int64))
@@ -130,34 +135,114 @@ def _flat_programs(messages: dict[int, tuple[Message, int]]) -> FlatPrograms:
 @cache
 def programs_of_values() -> Programs:
     """The programs of every version of every record type's value. A program begins after the two bytes of the version."""
+    return _programs({key_type * VERSIONS: record_type.value for key_type, record_type in RECORD_TYPES.items()}, MARKED_FIELDS)
+
+
+@cache
+def programs_of_classic_groups() -> Programs:
+    """The programs of every version of the values of classic groups, by version, with what ``classic_group_checks`` looks at."""
+    return _programs({0: GROUP_METADATA_VALUE}, frozenset({"protocol_type", "protocol", "member_id", "group_instance_id", "subscription"}))
+
+
+def _programs(messages: dict[int, Message], marked_fields: frozenset[str]) -> Programs:
+    """messages: by the place in ``begin`` of their version 0."""
     steps: list[list[int]] = []
-    begin = np.full((max(RECORD_TYPES) + 1) * VERSIONS, -1, np.int64)
-    for key_type, record_type in RECORD_TYPES.items():
-        message = record_type.value
+    begin = np.full(max(place + message.versions[1] for place, message in messages.items()) + 1, -1, np.int64)
+    for place, message in messages.items():
         for version in range(message.versions[0], message.versions[1] + 1):
-            begin[key_type * VERSIONS + version] = len(steps)
-            _Program(steps, message, version, MARKED_FIELDS).fields(message.fields_of(version))
+            begin[place + version] = len(steps)
+            _Walk(steps, message, version, marked_fields).fields(message.fields_of(version))
             steps.append([Action.END, 0, 0, 0])
     return Programs(np.array(steps, np.int64), begin)
 
 
-class _Program:
-    """Appends the program of one version of a message to a list of steps."""
+class Program:
+    """Appends the program of one version of a message to a list of steps: what all programs have in common."""
+
+    def __init__(self, steps: list[list[int]], message: Message, version: int) -> None:
+        self.steps = steps
+        self.version = version
+        self.is_flexible = message.is_flexible(version)
+        self._is_in_tag = False
+
+    def add(self, action: Action, a: int = 0, b: int = 0, c: int = 0) -> list[int]:
+        """Appends one step."""
+        self.steps.append([int(action), a, b, c])
+        return self.steps[-1]
+
+    def fields(self, fields: tuple[Field, ...]) -> None:
+        """Appends the steps of a struct. fields: those of this version."""
+        raise NotImplementedError
+
+    def field(self, field: Field) -> None:
+        """Appends the steps of one field."""
+        self.value(field.type)
+
+    def value(self, kind: Type) -> None:
+        """Appends the steps of a value. Numbers, ids, texts and bytes are left to the two kinds of programs."""
+        match kind:
+            case Array(element=element, nullable=nullable):
+                elements = self.add(Action.ELEMENTS, self.width(kind), nullable)
+                begin = len(self.steps)
+                self.value(element)
+                self.add(Action.NEXT, begin)
+                elements[3] = len(self.steps)
+            case Struct(nullable=False):
+                self.fields(tuple(field for field in kind.fields if field.is_in(self.version)))
+            case Struct():
+                self._optional(kind, 1)
+
+    def sized(self, action: Action, kind: Text | Blob, kind_of_name: int = 0) -> None:
+        """Appends the step of a text or of bytes."""
+        longest = LONGEST_COMPACT_TEXT if isinstance(kind, Text) else LONGEST_BLOB
+        self.add(action, self.width(kind), kind.nullable | kind_of_name << 1, longest)
+
+    def width(self, kind: Type) -> int:
+        """Bytes of a length or count, or COMPACT."""
+        return COMPACT if self.is_flexible else 2 if isinstance(kind, Text) else 4
+
+    def tagged(self, known: list[Field]) -> None:
+        """Appends the steps of a tagged section."""
+        self.add(Action.TAGGED)
+        next_tag = len(self.steps)
+        section = self.add(Action.NEXT_TAG, len(known), self._is_in_tag)
+        tags = [self.add(Action.TAG, field.tag or 0) for field in known]
+        self._is_in_tag, was_in_tag = True, self._is_in_tag
+        for field, tag in zip(known, tags, strict=True):
+            tag[3] = len(self.steps)
+            default = self.tag(field)
+            self.add(Action.TAG_END, next_tag, *default)
+        self._is_in_tag = was_in_tag
+        section[3] = len(self.steps)
+
+    def tag(self, field: Field) -> tuple[int, int]:
+        """Appends the steps of a tagged field; the start and the end of its default in the JSON literals."""
+        if isinstance(field.type, Struct) and field.type.nullable:
+            self._optional(field.type, COMPACT)
+        else:
+            self.field(field)
+        return 0, 0
+
+    def _optional(self, kind: Struct, width: int) -> None:
+        presence_mark = self.add(Action.PRESENCE_MARK, width)
+        self.value(Struct(kind.fields))
+        self.end_of_optional()
+        presence_mark[3] = len(self.steps)
+
+    def end_of_optional(self) -> None:
+        """Appends what ends a nullable struct that is there."""
+
+
+class _Walk(Program):
+    """A program that skips fields, but for the marked ones, whose positions it reports."""
 
     def __init__(self, steps: list[list[int]], message: Message, version: int, marked_fields: frozenset[str]) -> None:
-        self._steps = steps
+        super().__init__(steps, message, version)
         self._marked_fields = marked_fields
-        self._version = version
-        self._is_flexible = message.is_flexible(version)
-
-    def _add(self, action: Action, a: int = 0, b: int = 0, c: int = 0) -> list[int]:
-        step = [int(action), a, b, c]
-        self._steps.append(step)
-        return step
 
     def _skip(self, size: int) -> None:
         if size:
-            self._add(Action.SKIP, size)
+            self.add(Action.SKIP, size)
 
     def fields(self, fields: tuple[Field, ...]) -> None:
         fixed = 0
@@ -170,56 +255,26 @@ class _Program:
             # one step skips all fields of fixed size that lie side by side
             self._skip(fixed)
             fixed = 0
-            self._field(field)
+            self.field(field)
         self._skip(fixed)
-        if self._is_flexible:
-            self._tagged([field for field in fields if field.tag is not None])
+        if self.is_flexible:
+            self.tagged([field for field in fields if field.tag is not None])
 
-    def _field(self, field: Field) -> None:
+    def field(self, field: Field) -> None:
         if field.name in self._marked_fields:
-            self._add(Action.MARK)
+            self.add(Action.MARK)
         self.value(field.type)
 
     def value(self, kind: Type) -> None:
-        width = AS_VARINT if self._is_flexible else 2 if isinstance(kind, Text) else 4
         match kind:
             case Integer() | UuidBytes():
                 self._skip(_size(kind))
-            case Text(nullable=nullable):
-                self._add(Action.TEXT, width, nullable, LONGEST_COMPACT_TEXT)
-            case Blob(nullable=nullable):
-                self._add(Action.TEXT, width, nullable, LONGEST_BLOB)
+            case Text() | Blob():
+                self.sized(Action.TEXT, kind)
             case Array(element=Integer() | UuidBytes() as element, nullable=nullable):
-                self._add(Action.NUMBERS, width, nullable, _size(element))
-            case Array(element=element, nullable=nullable):
-                elements = self._add(Action.ELEMENTS, width, nullable)
-                begin = len(self._steps)
-                self.value(element)
-                self._add(Action.NEXT, begin)
-                elements[3] = len(self._steps)
-            case Struct(nullable=False):
-                self.fields(tuple(field for field in kind.fields if field.is_in(self._version)))
-            case Struct():
-                self._optional(kind, 1)
-
-    def _optional(self, kind: Struct, width: int) -> None:
-        presence_mark = self._add(Action.PRESENCE_MARK, width)
-        self.value(Struct(kind.fields))
-        presence_mark[3] = len(self._steps)
-
-    def _tagged(self, known: list[Field]) -> None:
-        self._add(Action.TAGGED)
-        next_tag = len(self._steps)
-        section = self._add(Action.NEXT_TAG, len(known))
-        tags = [self._add(Action.TAG, field.tag or 0) for field in known]
-        for field, tag in zip(known, tags, strict=True):
-            tag[3] = len(self._steps)
-            if isinstance(field.type, Struct) and field.type.nullable:
-                self._optional(field.type, AS_VARINT)
-            else:
-                self._field(field)
-            self._add(Action.TAG_END, next_tag)
-        section[3] = len(self._steps)
+                self.add(Action.NUMBERS, self.width(kind), nullable, _size(element))
+            case _:
+                super().value(kind)
 
 
 def _size(kind: Integer | UuidBytes) -> int:

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from groupcoord_spark.protocol.definition import FieldReader
-from groupcoord_spark.protocol.errors import UnknownKeyType, UnknownValueVersion
-from groupcoord_spark.protocol.fields import Int16, Message
-from groupcoord_spark.protocol.messages.transaction_state import TRANSACTION_LOG_KEY, TRANSACTION_LOG_VALUE
-from groupcoord_spark.protocol.primitives import read_integer
+from groupcoord_spark.protocol.definition import decode_key, decode_value
+from groupcoord_spark.protocol.messages.transaction_state import RECORD_TYPES
 
 STATES = (
     "Empty", "Ongoing", "PrepareCommit", "PrepareAbort", "CompleteCommit", "CompleteAbort", "Dead", "PrepareEpochFence",
@@ -38,11 +35,12 @@ def decode_transaction_state(key: bytes, value: bytes | None) -> tuple[str, Tran
 
     Raises DecodeError where key or value do not decode.
     """
-    transactional_id = _fields(TRANSACTION_LOG_KEY, key)["transactional_id"]
-    if value is None:
+    decoded_key = decode_key(key, record_types=RECORD_TYPES)
+    transactional_id = decoded_key.fields["transactional_id"]
+    decoded = decode_value(decoded_key.key_type, value, record_types=RECORD_TYPES)
+    if decoded is None:
         return transactional_id, None
-    fields = _fields(TRANSACTION_LOG_VALUE, value)
-    status = fields["status"]
+    fields, status = decoded.fields, decoded.fields["status"]
     return transactional_id, TransactionState(
         transactional_id,
         fields["producer_id"],
@@ -53,12 +51,3 @@ def decode_transaction_state(key: bytes, value: bytes | None) -> tuple[str, Tran
         fields["last_update_timestamp_ms"],
         fields["start_timestamp_ms"],
     )
-
-
-def _fields(message: Message, data: bytes) -> dict[str, Any]:
-    version, at = read_integer(data, 0, Int16)
-    lowest, highest = message.versions
-    if not lowest <= version <= highest:
-        error = UnknownKeyType if message is TRANSACTION_LOG_KEY else UnknownValueVersion
-        raise error(f"{message.name} has version {version}; versions {lowest} to {highest} are known.")
-    return FieldReader(data, message, version).read_struct(message.fields, at)[0]

@@ -20,7 +20,6 @@ from groupcoord_spark.log.decode.columnar import Rows
 from groupcoord_spark.pipeline.replay import redundant_assignments
 from groupcoord_spark.protocol import fast_path, primitives, programs, record_types
 from groupcoord_spark.protocol.classic_group_checks import surely_loadable
-from groupcoord_spark.protocol.messages.classic import GROUP_METADATA_VALUE
 from groupcoord_spark.protocol.shapes import shapes_of_values
 from groupcoord_spark.protocol.slices import Slices
 from groupcoord_spark.protocol.value_checks import check_values
@@ -97,8 +96,7 @@ def test_the_numbers_that_loops_repeat_are_those_of_their_definitions() -> None:
     defined = {name: number for room in rooms for name, number in vars(room).items()}
     defined |= {key_type.name: int(key_type) for key_type in record_types.KeyType}
     defined |= {"NUMBERS_STEP" if step is programs.Action.NUMBERS else step.name: int(step) for step in programs.Action}
-    defined |= {"DEEPEST": loops.DEEPEST, "NEWEST_CLASSIC_GROUP_VERSION": GROUP_METADATA_VALUE.versions[1]}
-    assert GROUP_METADATA_VALUE.flexible_from == loops.NEWEST_CLASSIC_GROUP_VERSION
+    defined |= {"DEEPEST": loops.DEEPEST}
     assert repeated == {name: defined[name] for name in repeated}
 
 

@@ -1,18 +1,17 @@
-"""Compiled loops of a package in a zip: one place for a host, wherever the zip lies."""
+"""Compiled loops of a package in a zip: one place for a host, wherever the zip lies. A changed loop is compiled again."""
 
 from __future__ import annotations
 
-import importlib
+import os
+import subprocess
 import sys
 import zipfile
 from pathlib import Path
-from typing import Any
 
 import pytest
-from numba import config
 
-from groupcoord_spark.protocol import loop_cache
-from groupcoord_spark.protocol.loop_cache import used_for_zips, writable_directory
+from groupcoord_spark.protocol import loop_cache, loops
+from groupcoord_spark.protocol.loop_cache import writable_directory
 
 ONE_LOOP = """
 from numba import njit, types
@@ -22,44 +21,37 @@ def doubled(number):
     return 2 * number
 """
 
-
-@pytest.fixture
-def in_a_zip(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The place of compiled code, for a package that is not in files."""
-    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path / "cache"))
-    monkeypatch.setattr(loop_cache, "__file__", str(tmp_path / "package.zip" / "loop_cache.py"))
-    return tmp_path / "cache"
+OF_A_FILE = """
+from groupcoord_spark.protocol.loop_cache import module_in_a_file
+loop = module_in_a_file("one_loop").doubled
+print(loop(4), sum(loop.stats.cache_hits.values()), loop.py_func.__code__.co_filename)
+"""
 
 
-def loop_of_zip(place: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
-    """The loop, loaded from a zip in that directory."""
+def loaded_in_a_process(place: Path, cache: Path) -> list[str]:
+    """What a process says that loads the loop from a zip in that directory: a result, how often compiled code was there, and the file."""
     place.mkdir()
     with zipfile.ZipFile(place / "package.zip", "w") as archive:
         archive.writestr("one_loop.py", ONE_LOOP)
-    monkeypatch.setattr(sys, "path", [str(place / "package.zip"), *sys.path])
-    monkeypatch.delitem(sys.modules, "one_loop", raising=False)
-    with used_for_zips():
-        return importlib.import_module("one_loop").doubled
+    path = os.pathsep.join([str(place / "package.zip"), *filter(None, sys.path)])
+    environment = {**os.environ, "PYTHONPATH": path, "NUMBA_CACHE_DIR": str(cache)}
+    return subprocess.run([sys.executable, "-c", OF_A_FILE], env=environment, capture_output=True, text=True, check=True).stdout.split()
 
 
-def test_executors_of_one_host_compile_a_loop_once(in_a_zip: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    first = loop_of_zip(tmp_path / "app-1", monkeypatch)
-    second = loop_of_zip(tmp_path / "app-2", monkeypatch)
-    assert (sum(first.stats.cache_hits.values()), sum(second.stats.cache_hits.values())) == (0, 1)
-    assert first(4) == second(4) == 8
-    assert len(list(in_a_zip.rglob("*.nbi"))) == 1
-    assert config.CACHE_LOCATOR_CLASSES == ""
+def test_executors_of_one_host_compile_a_loop_once(tmp_path: Path) -> None:
+    cache = tmp_path / "cache"
+    first, second = (loaded_in_a_process(tmp_path / app, cache) for app in ("app-1", "app-2"))
+    assert (first[:2], second[:2]) == (["8", "0"], ["8", "1"])
+    assert first[2] == second[2] and Path(first[2]).is_relative_to(cache)
+    assert len(list(cache.rglob("*.nbi"))) == 1
 
 
-def test_a_package_in_files_keeps_its_cache_beside_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    with used_for_zips():
-        assert config.CACHE_LOCATOR_CLASSES == ""
+def test_a_package_in_files_is_loaded_as_it_lies() -> None:
+    assert loop_cache.module_in_a_file(loops.__name__) is loops
 
 
-def test_places_that_the_user_names_for_numba_stay(in_a_zip: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(config, "CACHE_LOCATOR_CLASSES", "InTreeCacheLocator")
-    with used_for_zips():
-        assert config.CACHE_LOCATOR_CLASSES == "InTreeCacheLocator"
+def test_the_name_of_compiled_code_changes_with_the_file_whose_functions_other_files_use() -> None:
+    assert loops.read_flat.py_func.__qualname__ == f"read_flat_{loops._STAMP}"
 
 
 def test_a_container_without_a_home_uses_the_directory_for_temporary_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from groupcoord_spark.protocol import primitives
 from groupcoord_spark.protocol.errors import LengthBeyondEnd, TextTooLong, VarintTooLong
 from groupcoord_spark.protocol.fields import ZERO_UUID, Int8, Int16, Int32, Int64, Integer, Uint16
+from groupcoord_spark.protocol.primitives import COMPACT
 from tests.examples import examples
 
 from .reader_contract import NullableContract, ReaderContract
@@ -78,19 +79,19 @@ class TestString(NullableContract):
 
 
 class TestCompactString(NullableContract):
-    reader = staticmethod(primitives.read_compact_string)
+    reader = staticmethod(partial(primitives.read_string, size=COMPACT))
     valid, decoded = b"\x06hello", b"hello"
     nulls, empty = (b"\x00", b"\x80\x00"), b"\x01"
 
     def test_length_is_a_varint_so_200_bytes_are_read_whole(self) -> None:
-        text, at = primitives.read_compact_string(b"\xc9\x01" + b"x" * 200, 0)
+        text, at = primitives.read_string(b"\xc9\x01" + b"x" * 200, 0, COMPACT)
         assert (text, at) == (b"x" * 200, 202)
 
     def test_kafka_reads_at_most_32767_bytes(self) -> None:
-        text, _ = primitives.read_compact_string(primitives.write_compact_length(32767) + b"x" * 32767, 0)
+        text, _ = primitives.read_string(primitives.write_length(32767, COMPACT) + b"x" * 32767, 0, COMPACT)
         assert text is not None and len(text) == 32767
         with pytest.raises(TextTooLong):
-            primitives.read_compact_string(primitives.write_compact_length(32768) + b"x" * 32768, 0)
+            primitives.read_string(primitives.write_length(32768, COMPACT) + b"x" * 32768, 0, COMPACT)
 
 
 class TestBytes(NullableContract):
@@ -100,28 +101,28 @@ class TestBytes(NullableContract):
 
 
 class TestCompactBytes(NullableContract):
-    reader = staticmethod(primitives.read_compact_bytes)
+    reader = staticmethod(partial(primitives.read_bytes, size=COMPACT))
     valid, decoded = b"\x03\x01\x02", b"\x01\x02"
     nulls, empty = (b"\x00", b"\xff\xff\xff\xff\x0f"), b"\x01"
 
     def test_a_length_that_java_wraps_around_lies_beyond_the_end(self) -> None:
         with pytest.raises(LengthBeyondEnd):
-            primitives.read_compact_bytes(b"\x80\x80\x80\x80\x08" + bytes(100), 0)
+            primitives.read_bytes(b"\x80\x80\x80\x80\x08" + bytes(100), 0, COMPACT)
 
 
 class TestCounts:
     def test_null_is_told_from_none(self) -> None:
         assert primitives.read_count(b"\xff\xff\xff\xff", 0) == (None, 4)
         assert primitives.read_count(b"\x00\x00\x00\x00", 0) == (0, 4)
-        assert primitives.read_compact_count(b"\x00", 0) == (None, 1)
-        assert primitives.read_compact_count(b"\x01", 0) == (0, 1)
+        assert primitives.read_count(b"\x00", 0, COMPACT) == (None, 1)
+        assert primitives.read_count(b"\x01", 0, COMPACT) == (0, 1)
 
     def test_a_count_above_the_bytes_left_is_refused_before_anything_is_made(self) -> None:
         with pytest.raises(LengthBeyondEnd, match="declares 2147483647 elements at position 4, 3 bytes remain"):
             primitives.read_count(b"\x7f\xff\xff\xff" + bytes(3), 0)
         with pytest.raises(LengthBeyondEnd):
-            primitives.read_compact_count(b"\x05" + bytes(3), 0)
-        assert primitives.read_compact_count(b"\x04" + bytes(3), 0) == (3, 1)
+            primitives.read_count(b"\x05" + bytes(3), 0, COMPACT)
+        assert primitives.read_count(b"\x04" + bytes(3), 0, COMPACT) == (3, 1)
 
 
 @pytest.mark.parametrize("kind", INTEGERS, ids=lambda kind: kind.name)

@@ -48,5 +48,5 @@ def test_each_cut_value_is_refused(value: bytes) -> None:
 
 @pytest.mark.parametrize(("key", "value"), [(b"\0\1\0\1a", VERSION_0), (KEY, b"\0\2" + VERSION_0[2:])])
 def test_unknown_versions_are_refused(key: bytes, value: bytes) -> None:
-    with pytest.raises(DecodeError, match="are known"):
+    with pytest.raises(DecodeError, match="is not known to this release"):
         decode_transaction_state(key, value)

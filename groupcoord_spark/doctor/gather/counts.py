@@ -19,7 +19,7 @@ from groupcoord_spark.doctor.gather.record_loop import GROUP, TOTALS, add_record
 from groupcoord_spark.log import Chunk, Records
 from groupcoord_spark.protocol import DecodeError, decode_value, fast_path
 from groupcoord_spark.protocol.columnar import KeyColumns, decode_key_columns
-from groupcoord_spark.protocol.loop_cache import used_for_zips
+from groupcoord_spark.protocol.loop_cache import module_in_a_file
 from groupcoord_spark.protocol.slices import Slices
 
 _NOTHING = np.zeros(0, np.int64)
@@ -117,6 +117,5 @@ def _compiled(loops: ModuleType) -> Callable[..., None]:
         loops.BYTES, numbers, numbers, flags, numbers, loops.SHORTS, numbers, numbers, loops.types.boolean, flags, numbers, numbers,
         numbers, numbers, numbers, numbers, loops.types.boolean, filled, table, table, filled, filled,
     )  # fmt: skip
-    with used_for_zips():
-        compiled: Callable[..., None] = loops.compiled(signature)(add_records)
+    compiled: Callable[..., None] = loops.compiled(signature)(module_in_a_file(add_records.__module__).add_records)
     return compiled

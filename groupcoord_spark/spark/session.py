@@ -182,6 +182,15 @@ def _do_not_print_the_end_of_java(spark: SparkSession) -> None:
         server.handle_error = lambda request, client_address: None
 
 
+def _say_nothing_more_to_java() -> None:
+    """py4j has a thread that tells Java which objects Python has dropped, and that prints a traceback where Java is gone meanwhile."""
+    from pyspark import SparkContext
+
+    client = getattr(SparkContext._gateway, "_gateway_client", None)
+    if client is not None:
+        client.is_connected = False
+
+
 def end_session() -> None:
     """End the session that ``session`` has started, with its Java and its workers. A session that others started is left alone.
 
@@ -193,6 +202,7 @@ def end_session() -> None:
     directory = own_directory()
     if directory is None:
         return
+    _say_nothing_more_to_java()
     directory.end_processes()
     directory.remove()
     SparkContext._active_spark_context = SparkContext._gateway = SparkContext._jvm = None

@@ -170,9 +170,9 @@ def _partitions(inputs: tuple[str, ...], remarks: _Remarks) -> Iterator[tuple[in
                 yield partition.offsets_partition, chain.from_iterable(map(read_segment, partition.segments))
         return
     from groupcoord_spark.log.files.storage import shown as without_secrets
-    from groupcoord_spark.pipeline.read.rows import CHUNK_ROWS, chunks_by_partition, plan_files, sorted_table
+    from groupcoord_spark.pipeline.read.rows import CHUNK_ROWS, chunks_by_partition, row_files, sorted_table
 
-    table = sorted_table(plan_files(kind, inputs), MOST_SORTED_BYTES)
+    table = sorted_table(row_files(kind, inputs), MOST_SORTED_BYTES)
     if table is None:
         raise UsageError(
             f"{', '.join(map(without_secrets, inputs))}: rows have to be put in order first, and these have more than"

@@ -12,10 +12,11 @@ from groupcoord_spark.pipeline.exchange.kept_records import SHUFFLED
 from groupcoord_spark.pipeline.extents import Until
 from groupcoord_spark.pipeline.night import replay
 from groupcoord_spark.pipeline.read.reader import ReadJob
-from groupcoord_spark.pipeline.read.rows import packed_rows
+from groupcoord_spark.pipeline.read.rows import FrameRows, packed_rows
 from groupcoord_spark.pipeline.rebalances import RebalanceJob
 from groupcoord_spark.pipeline.replay.partition import ReplayJob
-from groupcoord_spark.sources.frames import SOURCE, raw_rows
+from groupcoord_spark.sources.frames import SOURCE
+from groupcoord_spark.sources.rows import EVERY_ROW
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -33,7 +34,7 @@ def replayed_frame(records: DataFrame, semantics: Semantics, *, until: Until | N
     rebalances = RebalanceJob("", "", {}, None)
     read = ReadJob("", None, "", "", semantics, False, {}, rebalances if with_rebalances else None, until=until)
     job = ReplayJob(semantics, None, 1, rebalances, read, SOURCE, writes_latest=False)
-    packed = raw_rows(records).mapInArrow(packed_rows(None), SHUFFLED)
+    packed = FrameRows(records).mapped(EVERY_ROW, packed_rows(None), SHUFFLED)
     return replay(packed, job, tasks_of(records.sparkSession))
 
 

@@ -82,7 +82,7 @@ def run_nightly(request: RunRequest, log: LogPlan, spark: SparkSession, progress
                 progress.follow(ProgressOfJob(spark, tasks.expected))
                 reports = write(replayed, job, planned.request, tasks.writers)
             if planned.rows is not None:
-                planned.rows.release()
+                planned.rows.source.release()
             planned = replace(planned, verdict=judge_what_was_read(planned.night, planned.verdict, reports))
     progress.end(rows=sum(report.counts.records for report in reports), bytes=sum(report.counts.bytes for report in reports))
     progress.begin("commit")
@@ -95,7 +95,7 @@ def plan(
     request: RunRequest, log: LogPlan, rows: RowPlan | None, start: RunStart, spark: SparkSession
 ) -> tuple[NightPlan, BesideTheOffsets]:
     """What the run reads and what it takes over from the last night, and what stands in the input beside the offsets topic."""
-    beside = read_beside_the_offsets(request, InputKind.SEGMENTS if rows is None else rows.kind, start.run_id)
+    beside = read_beside_the_offsets(request, InputKind.SEGMENTS if rows is None else rows.source.kind, start.run_id)
     request = replace(request, topic_names=beside.topic_names, transactional_ids=beside.transactional_ids)
     return plan_night(request, replace(log, doubts=(*log.doubts, *beside.doubts)), rows, start, spark), beside
 

@@ -282,7 +282,7 @@ def summary_of(planned: NightPlan, reports: Sequence[PartitionReport], run_id: s
         broker_version=request.semantics.broker_version,
         surviving_share=surviving_share(plan, reports, points_in_time, carry_over),
         reading=_reading(carry_over, reports),
-        input_kind=InputKind.SEGMENTS if rows is None else rows.kind,
+        input_kind=InputKind.SEGMENTS if rows is None else rows.source.kind,
         lacks=() if rows is None else rows.lacks,
         point_in_time=None
         if request.until is None

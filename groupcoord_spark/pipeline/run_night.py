@@ -30,19 +30,19 @@ from groupcoord_spark.pipeline.plan.carry_over import ends_of_last_night
 from groupcoord_spark.pipeline.plan.earlier_runs import last_night_of, remembered_offsets
 from groupcoord_spark.pipeline.plan.evidence import evidence_of_segments
 from groupcoord_spark.pipeline.plan.guards import belongs_to
-from groupcoord_spark.pipeline.plan.input_rows import RowPlan, plan_file_rows, plan_frame_rows
-from groupcoord_spark.pipeline.plan.live_rows import plan_live_rows
+from groupcoord_spark.pipeline.plan.input_rows import RowPlan, plan_rows
+from groupcoord_spark.pipeline.plan.live_rows import LiveRows
 from groupcoord_spark.pipeline.progress import Progress, Stage
-from groupcoord_spark.pipeline.read.rows import plan_files
+from groupcoord_spark.pipeline.read.rows import FileRows, FrameRows, RowSource, row_files
 from groupcoord_spark.pipeline.run import DEFAULT_CLUSTER, RunRequest, Summary
 from groupcoord_spark.properties import read_properties
 from groupcoord_spark.protocol import fast_path
 from groupcoord_spark.sources.end_offsets import EndOffsets, changed_at_ms, read_end_offsets
 from groupcoord_spark.sources.frames import SOURCE, frame_of_delta, readable
 from groupcoord_spark.sources.inputs import kind_of
-from groupcoord_spark.sources.live import FALLBACK_VERSION, KAFKA_CONNECTOR, live_topic, log_extents_of
-from groupcoord_spark.sources.rows import InputKind
-from groupcoord_spark.sources.tables import needs_sparks_reader
+from groupcoord_spark.sources.live import FALLBACK_VERSION, KAFKA_CONNECTOR, extent_of, live_topic, log_extents_of
+from groupcoord_spark.sources.parquet import is_told_by_its_files
+from groupcoord_spark.sources.rows import EVERY_ROW, InputKind
 from groupcoord_spark.spark.failures import own_errors
 from groupcoord_spark.spark.session import PACKAGES, delta_settings, metastore_settings, session, session_ends_with_block
 from groupcoord_spark.spark.stage_names import describe_job
@@ -114,7 +114,8 @@ def run_night(
         history: write the history tables too.
         accept: words of ACCEPTED_WORDS: what may be done although the input looks like a bad copy.
         upkeep: each tenth night join and delete files, for some seconds.
-        publish: a database of Spark's metastore in which views of every table and view are made, pinned to the night.
+        publish: a database of Spark's metastore, or ``catalog.schema``, in which views of every table and view are made, pinned to the
+            night.
         spark: the session to use; None: the active session, else a new one that ends with the night.
         progress: is called with each stage that has ended (``print`` will do).
         show_output: what Java prints while a new session runs goes to stdout and stderr.
@@ -243,42 +244,48 @@ class _Night:
 
     def _planned(self, held: HeldFiles) -> tuple[SparkSession, LogPlan, RowPlan | None]:
         """Spark, and what there is to read. held: holds local segments open."""
-        inputs, warehouse, progress = self.request.inputs, self.request.warehouse, self.progress
-        goes_on = not self.request.full and self.request.until is None  # the run may go on from the last night
-        if self.kind is InputKind.KAFKA:
-            topic = live_topic(inputs, self.client)
-            spark = self._session_with_connector()
-            progress.begin("read the topic")
-            with describe_job(spark, "nightly", "read the topic"):
-                rows = plan_live_rows(spark, topic, warehouse, cluster=self.cluster, goes_on=goes_on)
-            progress.end(rows=rows.rows)
-            return spark, rows.log, rows
-        accept_empty = EMPTY in self.request.accepted
-        if self.frame is not None or (self.kind is InputKind.DELTA and needs_sparks_reader(inputs)):
-            spark = self.session(with_delta=True)
-            progress.begin("look at the rows")
-            with describe_job(spark, "nightly", "look at the rows"):
-                frame = frame_of_delta(spark, inputs) if self.frame is None else self.frame
-                rows = plan_frame_rows(frame, warehouse, cluster=self.cluster, accept_empty=accept_empty, kind=self.kind, inputs=inputs)
-            progress.end(rows=rows.rows)
-            return spark, rows.log, rows
-        progress.begin("plan")
+        inputs, progress = self.request.inputs, self.progress
         if self.kind is InputKind.SEGMENTS:
-            known_ends = self._known_ends if goes_on and not self.up_to_high_watermark else no_ends
+            progress.begin("plan")
+            known_ends = self._known_ends if self._goes_on and not self.up_to_high_watermark else no_ends
             plan = plan_logs(inputs, known_ends, held=held)
             if self.up_to_high_watermark:
                 plan = cut_at_high_watermarks(plan)
             progress.end(bytes=sum(partition.bytes for partition in plan.partitions))
             self._cluster_of(plan, None)  # so that a missing --cluster is reported before Spark starts
             return self.session(), plan, None
-        files = plan_files(self.kind, inputs)
-        progress.end(bytes=files.bytes)
-        spark = self.session()
-        progress.begin("look at the rows")
-        with describe_job(spark, "nightly", "look at the rows"):
-            rows = plan_file_rows(spark, files, warehouse, cluster=self.cluster, goes_on=goes_on, accept_empty=accept_empty)
+        spark, source = self._source_of_rows()
+        if self.kind is InputKind.KAFKA:
+            progress.begin("read the topic")
+        else:
+            progress.begin("look at the rows")
+        with describe_job(spark, "nightly", str(progress.stage)):
+            accept_empty = EMPTY in self.request.accepted
+            rows = plan_rows(source, self.request.warehouse, cluster=self.cluster, goes_on=self._goes_on, accept_empty=accept_empty)
         progress.end(rows=rows.rows)
         return spark, rows.log, rows
+
+    def _source_of_rows(self) -> tuple[SparkSession, RowSource]:
+        inputs = self.request.inputs
+        if self.kind is InputKind.KAFKA:
+            topic = live_topic(inputs, self.client)
+            spark = self._session_with_connector()
+            return spark, LiveRows(spark, topic, extent_of(spark, topic))
+        if self.frame is not None:
+            return self.session(), FrameRows(self.frame)
+        if self.kind is InputKind.DELTA and not is_told_by_its_files(inputs):
+            spark = self.session(with_delta=True)
+            return spark, FrameRows(frame_of_delta(spark, inputs), self.kind, inputs)
+        self.progress.begin("plan")
+        files = row_files(self.kind, inputs)
+        self.progress.end(bytes=sum(piece.end - piece.start for piece in files.pieces(EVERY_ROW)))
+        spark = self.session()
+        return spark, FileRows(spark, files.kind, files.inputs, files.pieces)
+
+    @property
+    def _goes_on(self) -> bool:
+        """The run may go on from the last night."""
+        return not self.request.full and self.request.until is None
 
     def session(self, *, packages: str | None = None, is_older: bool = False, with_delta: bool = False) -> SparkSession:
         """The session of the user, else a new one, which ends with the night."""

@@ -34,7 +34,7 @@ from groupcoord_spark.errors import InputError, UsageError
 from groupcoord_spark.log.files.broker_files import OFFSETS_TOPIC
 from groupcoord_spark.log.files.storage import first_line, shown
 from groupcoord_spark.protocol.record_types import NO_LEADER_EPOCH, NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_TIMESTAMP, MarkerType
-from groupcoord_spark.sources.rows import ROW_SCHEMA, UNKNOWN_PARTITION
+from groupcoord_spark.sources.rows import EVERY_ROW, LACKING, ROW_SCHEMA, UNKNOWN_PARTITION, Wanted, wanted_records
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, SparkSession
@@ -126,8 +126,8 @@ def of_the_offsets_topic(frame: DataFrame) -> DataFrame:
     return frame
 
 
-def raw_rows(frame: DataFrame) -> DataFrame:
-    """The records as a frame with the columns of ROW_SCHEMA, as the nightly reads them.
+def raw_rows(frame: DataFrame, wanted: Wanted = EVERY_ROW, *, with_bytes: bool = True) -> DataFrame:
+    """The wanted records as a frame with the columns of ROW_SCHEMA, as the nightly reads them. with_bytes: with keys and values.
 
     Raises UsageError for a stream, and where the frame does not tell the partition and the offset of a record.
     """
@@ -145,7 +145,12 @@ def raw_rows(frame: DataFrame) -> DataFrame:
             " __consumer_offsets, because later records replace earlier ones. Only `decode` does without. Spark's Kafka source gives both"
             " columns: keep them where the table is written. If the frame has them under other names, rename them with withColumnRenamed."
         )
-    rows = of_the_offsets_topic(frame).select(*raw_columns(frame).values())
+    columns, rows = raw_columns(frame), of_the_offsets_topic(frame)
+    if wanted:
+        rows = rows.where(wanted_records(wanted, columns["offsets_partition"], columns["record_offset"], F.isnull))
+    if not with_bytes:
+        columns |= {name: F.lit(None).cast(BinaryType()).alias(name) for name in ("key", "value")}
+    rows = rows.select(*columns.values())
     has_partition = F.coalesce(F.col("offsets_partition") >= 0, F.lit(False))
     has_offset = F.coalesce(F.col("record_offset") >= 0, F.lit(False))
     nothing = F.lit(None).cast(StringType())
@@ -173,6 +178,13 @@ def frame_of_delta(spark: SparkSession, inputs: Sequence[str]) -> DataFrame:
             f" and this session cannot read it: {first_line(error)} Give it Delta's package, as conf/spark-local.conf shows."
         ) from error
     return reduce(lambda one, other: one.unionByName(other, allowMissingColumns=True), frames)
+
+
+def lacks_of(frame: DataFrame) -> frozenset[str]:
+    """What rows of the frame do not tell, of LACKING."""
+    columns = {name.lower() for name in frame.columns}
+    tells = (tells_transactions(frame), columns & {"timestamp", "record_timestamp_ms"}, "leader_epoch" in columns)
+    return frozenset(word for word, is_told in zip(LACKING, tells, strict=True) if not is_told)
 
 
 def tells_transactions(frame: DataFrame) -> bool:

@@ -130,28 +130,28 @@ def _some_files(location: Location) -> Iterator[Location]:
                     waiting.append(directory.child(name))
 
 
-def data_files(location: Location) -> list[Location]:
-    """The files in and below a directory that may have rows, by path: only those with a Parquet suffix if there are any.
+def data_files(location: Location) -> list[tuple[str, int]]:
+    """(path below the location, bytes) of the files that may have rows, by path: only those with a Parquet suffix if there are any.
 
     Names that begin with ``_`` or ``.`` are what writers keep for themselves. Raises InputError where the directory cannot be read.
     """
     info = location.info()
     if info.type == pafs.FileType.File:
-        return [location]
+        return [("", info.size)]
     try:
         infos = location.filesystem.get_file_info(pafs.FileSelector(location.path, recursive=True))
     except (OSError, pa.ArrowException) as error:
         raise InputError(f"{location.shown}: the directory cannot be read: {first_line(error)}. Check its permissions.") from error
     top = location.path.rstrip("/") + "/"
-    paths = sorted(str(info.path).removeprefix(top) for info in infos if info.type == pafs.FileType.File and info.size)
-    paths = [path for path in paths if not any(part.startswith(_KEPT_BY_WRITERS) for part in path.split("/"))]
+    sizes = {str(info.path).removeprefix(top): info.size for info in infos if info.type == pafs.FileType.File and info.size}
+    paths = [path for path in sorted(sizes) if not any(part.startswith(_KEPT_BY_WRITERS) for part in path.split("/"))]
     called_so = [path for path in paths if path.endswith(_TABLE_SUFFIXES)]
-    return [below(location, path) for path in called_so or paths]
+    return [(path, sizes[path]) for path in called_so or paths]
 
 
 def below(location: Location, path: str) -> Location:
     """The location of a relative path below a directory."""
-    for part in path.split("/"):
+    for part in filter(None, path.split("/")):
         location = location.child(part)
     return location
 

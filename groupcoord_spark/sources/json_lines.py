@@ -19,25 +19,25 @@ encoded again. A whole line may have Connect's envelope too. Files may be packed
 from __future__ import annotations
 
 import binascii
+import io
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from itertools import chain
 from typing import Any, Final
 
 import pyarrow as pa
 
 from groupcoord_spark.errors import InputError
 from groupcoord_spark.log.files.broker_files import OFFSETS_TOPIC
-from groupcoord_spark.log.files.object_store import at_once
-from groupcoord_spark.log.files.storage import Location, first_line, shown, side_by_side
+from groupcoord_spark.log.files.storage import Location, first_line
 from groupcoord_spark.protocol import DecodeError, EncodeError, encode_key_json, encode_value_json
 from groupcoord_spark.protocol.record_types import NO_LEADER_EPOCH, NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_TIMESTAMP
-from groupcoord_spark.sources.inputs import data_files, is_gzip, is_zstd
-from groupcoord_spark.sources.rows import LACKING, ROW_SCHEMA, UNKNOWN_PARTITION, RowBatch, row_batch
+from groupcoord_spark.sources.inputs import is_gzip, is_zstd
+from groupcoord_spark.sources.rows import LACKING, ROW_SCHEMA, UNKNOWN_PARTITION, FilePiece, RowBatch, row_batch
 
-PIECE_BYTES: Final = 32 << 20
+LINES_BYTES: Final = 32 << 20
+"""Bytes of a file that one task reads at least, where the file has as many."""
 LONGEST_LINE: Final = 64 << 20
 """Bytes of the longest line that is read. The records of this topic are much smaller."""
 ROWS_A_BATCH: Final = 20_000
@@ -55,42 +55,11 @@ _VALUE: Final = ("value_base64", "value", "payload")
 _CONTROL: Final = ("control", "control_type")
 
 
-@dataclass(frozen=True, slots=True)
-class LinesPiece:
-    """The lines of a file that begin at ``start`` or later and before ``end``. A compressed file is one piece; positions are unpacked."""
+def read_lines(piece: FilePiece) -> Iterator[RowBatch]:
+    """The rows of a piece, some ten thousand at a time. A compressed file is one piece, and its positions are those of the text in it.
 
-    uri: str
-    start: int
-    end: int
-
-    @property
-    def source(self) -> str:
-        """The name of the file for output and tables, without secrets."""
-        return shown(self.uri)
-
-    @property
-    def size(self) -> int:
-        """Bytes of the file that the piece takes."""
-        return self.end - self.start
-
-
-def plan_lines(inputs: Sequence[str]) -> list[LinesPiece]:
-    """The pieces of files, and of directories of them. Raises InputError where one cannot be opened."""
-    files = [file for given in inputs for file in data_files(Location.of(given))]
-    together = max((at_once(file.filesystem) for file in files), default=1)
-    return list(chain.from_iterable(side_by_side(_pieces_of, files, together)))
-
-
-def _pieces_of(file: Location) -> list[LinesPiece]:
-    with _opened(file) as stream:
-        size = int(stream.size())
-        is_packed = _packing(stream.read(4)) is not None
-    step = size if is_packed else PIECE_BYTES
-    return [LinesPiece(file.uri, start, min(start + step, size)) for start in range(0, size, max(step, 1))]
-
-
-def read_lines(piece: LinesPiece) -> Iterator[RowBatch]:
-    """The rows of a piece, some ten thousand at a time. Raises InputError where the file cannot be read."""
+    Raises InputError where the file cannot be read.
+    """
     rows = _Rows(piece.source)
     for position, line in _lines_of(piece):
         rows.add(position, line)
@@ -99,75 +68,44 @@ def read_lines(piece: LinesPiece) -> Iterator[RowBatch]:
     yield rows.taken()
 
 
-def _opened(file: Location) -> Any:
-    try:
-        return file.filesystem.open_input_file(file.path)
-    except (OSError, pa.ArrowException) as error:
-        raise InputError(f"{file.shown}: the file cannot be opened: {first_line(error)}.") from error
-
-
-def _packing(head: bytes) -> str | None:
-    return "gzip" if is_gzip(head) else "zstd" if is_zstd(head) else None
-
-
-def _lines_of(piece: LinesPiece) -> Iterator[tuple[int, bytes | None]]:
+def _lines_of(piece: FilePiece) -> Iterator[tuple[int, bytes | None]]:
     """(position, bytes) of each line that is not empty; the bytes are None for a line that is too long."""
-    with _opened(Location.of(piece.uri)) as file:
-        packing = _packing(file.read(4)) if piece.start == 0 else None
-        file.seek(0)
-        try:
-            if packing is not None:
-                yield from _lines(pa.CompressedInputStream(file, packing), 0, None)
-                return
-            at = piece.start
-            if at > 0:
-                # A line that began earlier belongs to the previous piece; the byte before ``start`` shows whether there is one.
-                file.seek(at - 1)
-                at = _after_newline(file, at - 1)
-            if at < piece.end:
-                file.seek(at)
-                yield from _lines(file, at, piece.end)
-        except (OSError, EOFError, pa.ArrowException) as error:
-            raise InputError(f"{piece.source}: the file cannot be read: {first_line(error)}.") from error
+    location = Location.of(piece.uri)
+    try:
+        with location.filesystem.open_input_file(location.path) as file:
+            head = file.read(4)
+            packing = "gzip" if is_gzip(head) else "zstd" if is_zstd(head) else None
+            file.seek(0)
+            if packing is None:
+                yield from _lines(io.BufferedReader(file, _READ_BYTES), piece.start, piece.end)
+            elif piece.start == 0:
+                yield from _lines(io.BufferedReader(pa.CompressedInputStream(file, packing), _READ_BYTES), 0, None)
+    except (OSError, EOFError, pa.ArrowException) as error:
+        raise InputError(f"{piece.source}: the file cannot be read: {first_line(error)}.") from error
 
 
-def _after_newline(file: Any, at: int) -> int:
-    """The position after the first newline from ``at`` on; the end of the file if there is none."""
-    while block := bytes(file.read(_READ_BYTES)):
-        newline = block.find(b"\n")
-        if newline >= 0:
-            return at + newline + 1
-        at += len(block)
-    return at
+def _lines(stream: io.BufferedReader, start: int, end: int | None) -> Iterator[tuple[int, bytes | None]]:
+    """The lines that begin at ``start`` or later and before ``end``; None: at the end of the stream."""
+    at = start
+    if start:
+        # A line that began earlier belongs to the previous piece; the byte before ``start`` shows whether there is one.
+        stream.seek(start - 1)
+        at += _rest_of_line(stream) - 1
+    while (end is None or at < end) and (line := stream.readline(LONGEST_LINE + 1)):
+        is_too_long = len(line.removesuffix(b"\n")) > LONGEST_LINE
+        if is_too_long or line.strip():
+            yield at, None if is_too_long else line.removesuffix(b"\n")
+        at += len(line) + (_rest_of_line(stream) if is_too_long else 0)
 
 
-def _lines(stream: Any, at: int, end: int | None) -> Iterator[tuple[int, bytes | None]]:
-    """Lines that begin before ``end``. at: the position of the stream."""
-    rest = b""
-    too_long_at: int | None = None
-    while end is None or at < end:
-        block = bytes(stream.read(_READ_BYTES))
-        *whole, rest = (rest + block).split(b"\n")
-        if not block:
-            whole, rest = [rest], b""
-        for line in whole:
-            if too_long_at is not None:
-                yield too_long_at, None
-                too_long_at = None
-            elif end is not None and at >= end:
-                return
-            elif len(line) > LONGEST_LINE:
-                yield at, None
-            elif line.strip():
-                yield at, line
-            at += len(line) + 1
-        if not block:
-            return
-        if too_long_at is not None or len(rest) > LONGEST_LINE:
-            too_long_at = at if too_long_at is None else too_long_at
-            at, rest = at + len(rest), b""
-    if too_long_at is not None:
-        yield too_long_at, None
+def _rest_of_line(stream: io.BufferedReader) -> int:
+    """Bytes up to the end of the line, which are read and left out."""
+    size = 0
+    while part := stream.readline(_READ_BYTES):
+        size += len(part)
+        if part.endswith(b"\n"):
+            break
+    return size
 
 
 class _BadLineError(ValueError):

@@ -17,9 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from groupcoord_spark.errors import GroupcoordError, InputError, UsageError
 from groupcoord_spark.log.files.broker_files import OFFSETS_TOPIC
-from groupcoord_spark.protocol.record_types import NO_LEADER_EPOCH, NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 from groupcoord_spark.sources.inputs import KAFKA_SCHEME
-from groupcoord_spark.sources.rows import ROW_SCHEMA
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -179,7 +177,7 @@ def _said(error: Any) -> str:
 
 
 def live_frame(spark: SparkSession, topic: LiveTopic, extent: TopicExtent) -> DataFrame:
-    """A frame of the records from ``extent.first`` up to, not including, ``extent.end``, with ROW_COLUMNS."""
+    """A frame of the records from ``extent.first`` up to, not including, ``extent.end``, with the columns of Spark's Kafka source."""
     from pyspark.sql import functions as f
 
     def offsets(of: Mapping[int, int]) -> str:
@@ -198,22 +196,4 @@ def live_frame(spark: SparkSession, topic: LiveTopic, extent: TopicExtent) -> Da
         .option("endingOffsets", offsets(extent.end))
         .load()
     )
-    absent = f.lit(None)
-    columns = {
-        "cluster": absent.cast("string"),
-        "offsets_partition": f.col("partition"),
-        "record_offset": f.col("offset"),
-        "record_timestamp_ms": f.unix_millis("timestamp"),
-        "key": f.col("key"),
-        "value": f.col("value"),
-        "producer_id": f.lit(NO_PRODUCER_ID).cast("bigint"),
-        "producer_epoch": f.lit(NO_PRODUCER_EPOCH).cast("smallint"),
-        "is_transactional": f.lit(False),
-        "control_type": absent.cast("string"),
-        "source": f.lit(topic.uri),
-        "position": absent.cast("bigint"),
-        "leader_epoch": f.lit(NO_LEADER_EPOCH).cast("int"),
-        "fault": absent.cast("string"),
-        "detail": absent.cast("string"),
-    }
-    return rows.select(*(columns[name].alias(name) for name in ROW_SCHEMA.names))
+    return rows.select("key", "value", "partition", "offset", "timestamp", f.lit(topic.uri).alias("source"))

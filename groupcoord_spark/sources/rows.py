@@ -6,15 +6,18 @@ quarantined like a damaged batch of a segment, never dropped.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from enum import StrEnum
+from functools import reduce
+from operator import and_, methodcaller, or_
 from typing import Any, Final
 
-import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from groupcoord_spark.log import Code, Kind
+from groupcoord_spark.log.files.storage import shown
 from groupcoord_spark.protocol.record_types import MarkerType
 
 RAW_COLUMNS = (
@@ -92,99 +95,82 @@ class InputKind(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Extent:
-    """Rows of one offsets partition: their number, and the record offsets from ``first_offset`` up to, not including, ``end_offset``.
+class FilePiece:
+    """The part of a file that one task reads: the lines, or the share of the row groups, from the byte ``start`` on up to ``end``.
 
-    cluster: the name in the rows; None: they name none.
+    size: bytes of the whole file. constants: columns whose value is in the path of the file or in the Delta log, as text.
     """
 
-    cluster: str | None
-    offsets_partition: int
-    first_offset: int
-    end_offset: int
-    rows: int
+    uri: str
+    start: int
+    end: int
+    size: int
+    constants: tuple[tuple[str, str | None], ...] = ()
+
+    @property
+    def source(self) -> str:
+        """The name of the file for output and tables, without secrets."""
+        return shown(self.uri)
+
+
+def cut(uri: str, size: int, piece_bytes: int, constants: tuple[tuple[str, str | None], ...] = ()) -> list[FilePiece]:
+    """The pieces of a file of ``size`` bytes."""
+    return [FilePiece(uri, start, min(start + piece_bytes, size), size, constants) for start in range(0, size, piece_bytes)]
 
 
 @dataclass(frozen=True, slots=True)
 class RowBatch:
-    """A batch of rows of the offsets topic, and counts of what the input does not contain.
+    """A batch of rows of the offsets topic, and what the input does not contain.
 
     rows: of ROW_SCHEMA. other_topics: rows left out because they are of other topics. lacks: what some of the rows do not tell, of LACKING.
-    left_out: the rows that a RowFilter left out.
     """
 
     rows: pa.RecordBatch
     other_topics: int = 0
     lacks: frozenset[str] = frozenset()
-    left_out: tuple[Extent, ...] = ()
+
+    def wanted(self, wanted: Wanted) -> RowBatch:
+        """The batch without the records that are not wanted."""
+        of_batch = {number: wanted[number] for number in pc.unique(self.rows["offsets_partition"]).to_pylist() if number in wanted}
+        if not of_batch:
+            return self
+        is_wanted = wanted_records(of_batch, pc.field("offsets_partition"), pc.field("record_offset"), methodcaller("is_null"))
+        # Rows that are no records are read every night: nothing tells whether an earlier night has seen them.
+        return replace(self, rows=self.rows.filter(is_wanted | pc.field("fault").is_valid()))
 
 
-@dataclass(frozen=True, slots=True)
-class RowFilter:
-    """Which rows are wanted: the new ones, with all that are no records, and those at some record offsets.
+Wanted = Mapping[int, Sequence[tuple[int, int]]]
+"""Offsets partition -> the ranges of record offsets, from the first up to, not including, the end, whose records are wanted. Of an offsets
+partition that is not among them all records are."""
 
-    ends: offsets partition -> record offset from which rows are new; of a partition that is not there every row is new. takes_new: False:
-    only the rows at ``offsets`` are wanted. offsets: offsets partition -> record offsets.
+EVERY_ROW: Final[Wanted] = {}
+NO_END: Final = 2**63 - 1
+
+
+def from_offsets(offsets: Mapping[int, int]) -> Wanted:
+    """The records from an offset on. offsets: by offsets partition."""
+    return {number: ((offset, NO_END),) for number, offset in offsets.items()}
+
+
+def wanted_records(wanted: Wanted, partition: Any, offset: Any, is_null: Callable[[Any], Any]) -> Any:
+    """The condition for rows that are wanted, or have no place, as an expression of Arrow or a column of Spark.
+
+    It is made of comparisons alone, so that readers of Parquet and Delta skip files and row groups by their statistics.
+
+    Args:
+        wanted: of one offsets partition at least.
+        partition, offset: the columns of the place. is_null: whether a column has no value.
     """
-
-    ends: Mapping[int, int] = field(default_factory=dict)
-    offsets: Mapping[int, Collection[int]] = field(default_factory=dict)
-    takes_new: bool = True
-
-    @property
-    def takes_every_row(self) -> bool:
-        """Nothing is left out."""
-        return self.takes_new and not self.ends
-
-    def wants_of(self, extent: Extent) -> bool:
-        """Whether a row of the extent may be wanted."""
-        is_new = self.takes_new and extent.end_offset > self.ends.get(extent.offsets_partition, 0)
-        wanted = self.offsets.get(extent.offsets_partition, ())
-        return is_new or any(extent.first_offset <= offset < extent.end_offset for offset in wanted)
-
-    def filtered(self, batch: RowBatch) -> RowBatch:
-        """The wanted rows of the batch; the others are in ``left_out``."""
-        rows = batch.rows
-        if self.takes_every_row or not rows.num_rows:
-            return batch
-        is_record = rows.column("fault").is_null().to_numpy(zero_copy_only=False)
-        offsets = rows.column("record_offset").fill_null(-1).to_numpy(zero_copy_only=False)
-        numbers, number = np.unique(rows.column("offsets_partition").to_numpy(zero_copy_only=False), return_inverse=True)
-        is_wanted = np.zeros(rows.num_rows, np.bool_)
-        if self.takes_new:
-            ends = np.array([self.ends.get(int(each), 0) for each in numbers], np.int64)
-            # Rows that are no records are read every night: nothing tells whether an earlier night has seen them.
-            is_wanted = ~is_record | (offsets >= ends[number])
-        for place, each in enumerate(numbers.tolist()):
-            if each in self.offsets:
-                is_wanted |= (number == place) & np.isin(offsets, np.array(list(self.offsets[each]), np.int64))
-        if is_wanted.all():
-            return batch
-        left_out = extents_of(rows.filter(pa.array(is_record & ~is_wanted)))
-        return replace(batch, rows=rows.filter(pa.array(is_wanted)), left_out=(*batch.left_out, *left_out))
-
-
-EVERY_ROW: Final = RowFilter()
-
-
-def extents_of(rows: pa.RecordBatch) -> tuple[Extent, ...]:
-    """The extent of the rows of each cluster and offsets partition. rows: records, of ROW_SCHEMA."""
-    by_place = pa.Table.from_batches([rows.select(["cluster", "offsets_partition", "record_offset"])]).group_by(
-        ["cluster", "offsets_partition"]
-    )
-    extents = by_place.aggregate([("record_offset", "min"), ("record_offset", "max"), ("record_offset", "count")])
-    return tuple(
-        Extent(row["cluster"], row["offsets_partition"], row["record_offset_min"], row["record_offset_max"] + 1, row["record_offset_count"])
-        for row in extents.to_pylist()
-    )
+    not_wanted = [
+        reduce(and_, ((offset < first) | (offset >= end) for first, end in ranges), partition == number)
+        for number, ranges in wanted.items()
+    ]
+    return ~reduce(or_, not_wanted) | is_null(partition) | is_null(offset) | (offset < 0)
 
 
 def row_batch(columns: dict[str, Any]) -> pa.RecordBatch:
     """Columns of ROW_SCHEMA as a batch."""
     return pa.RecordBatch.from_arrays([pa.array(columns[field.name], field.type) for field in ROW_SCHEMA], schema=ROW_SCHEMA)
-
-
-NO_ROWS: Final = row_batch({name: [] for name in ROW_SCHEMA.names})
 
 
 def control_type_name(control_type: int) -> str | None:

@@ -13,23 +13,32 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable, write_deltalake
+from pyspark.sql.functions import lit
 
-from groupcoord_spark.pipeline.read.rows import pieces_with
-from groupcoord_spark.sources.rows import RowFilter
-from groupcoord_spark.sources.tables import TablePiece, plan_delta, plan_parquet, read_table
+from groupcoord_spark.coordinator.semantics import JAVA
+from groupcoord_spark.pipeline.night import run_nightly
+from groupcoord_spark.pipeline.plan import live_rows
+from groupcoord_spark.pipeline.plan.input_rows import plan_rows
+from groupcoord_spark.pipeline.plan.live_rows import LiveRows
+from groupcoord_spark.pipeline.progress import Progress
+from groupcoord_spark.pipeline.read.rows import row_files
+from groupcoord_spark.pipeline.run import RunRequest
+from groupcoord_spark.sources import parquet
+from groupcoord_spark.sources.live import LiveTopic, TopicExtent
+from groupcoord_spark.sources.rows import InputKind, Wanted, from_offsets
 from groupcoord_spark.warehouse import TABLES
 from groupcoord_spark.warehouse.declaration import WriteMode
 from tests.cli.warehouse import groupcoord
-from tests.conftest import GOLDEN
+from tests.conftest import DAY_MS, GOLDEN
 from tests.examples import TIMES_AS_MANY
 from tests.pipeline.segment_files import write_log
 from tests.pipeline.test_nightly import commits
 from tests.pipeline.test_rows import night_over
-from tests.running import rows_of, tables_of
+from tests.running import AS_OF_MS, rows_of, run, tables_of
 from tests.sources.exports import of_sparks_kafka_source, raw_rows
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
     from tests.local_session import LocalSession
 
@@ -152,10 +161,58 @@ def test_files_of_a_delta_table_below_the_ends_of_the_last_night_are_not_opened(
     assert (summary.records_read, summary.reading.new_records, summary.reading.whole) == (20, 20, {})
 
 
-class TestPieces:
-    """Which row groups are opened. Of each offsets partition there are the record offsets 0 to 99."""
+def test_rows_that_are_put_before_those_of_the_last_night_are_read(local: LocalSession, tmp_path: Path) -> None:
+    """A stream into a lake begins with the newest records, and the older ones are added later."""
+    write_log(tmp_path / "logs", commits(0, 40))
+    raw = raw_rows(tmp_path / "logs")
+    table = append_to_table(tmp_path / "in", raw.slice(20))
+    night_over(local, tmp_path / "w", table)
+    append_to_table(tmp_path / "in", raw)
+    assert night_over(local, tmp_path / "w", table).records_read == 40
+    night_over(local, tmp_path / "whole", table)
+    assert state_of(tmp_path / "w") == state_of(tmp_path / "whole")
 
-    ENDS: ClassVar = {0: 100, 1: 70}
+
+def test_lines_that_are_no_records_do_not_outweigh_the_rows_that_an_earlier_night_has_read(local: LocalSession, tmp_path: Path) -> None:
+    write_log(tmp_path / "logs", commits(0, 40))
+    good = groupcoord("dump", str(tmp_path / "logs"), "--quiet", "--bytes").stdout
+    (tmp_path / "in.jsonl").write_text(good + "{oops\n" * 10)
+    quarantined = [night_over(local, tmp_path / "w", tmp_path / "in.jsonl").records_quarantined for _ in range(2)]
+    assert quarantined == [10, 10]
+
+
+def test_of_a_topic_only_the_newest_records_are_fetched_and_each_record_once(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_log(tmp_path / "logs", commits(0, 40))
+    rows = spark.createDataFrame(of_sparks_kafka_source(raw_rows(tmp_path / "logs")))
+    fetched: list[dict[int, tuple[int, int]]] = []
+
+    def frame_of_topic(_: SparkSession, topic: LiveTopic, extent: TopicExtent) -> DataFrame:
+        fetched.append({number: (extent.first[number], end) for number, end in extent.end.items()})
+        of_extent = [f"partition = {number} AND offset >= {first} AND offset < {end}" for number, (first, end) in fetched[-1].items()]
+        return rows.where(" OR ".join(f"({part})" for part in of_extent)).withColumn("source", lit(topic.uri))
+
+    monkeypatch.setattr(live_rows, "live_frame", frame_of_topic)
+    for end in (25, 40):
+        source = LiveRows(spark, LiveTopic("kafka://a:9092", "a:9092", "t", {}), TopicExtent("id", {0: 0, 7: 3}, {0: end, 7: 3}))
+        planned = plan_rows(source, str(tmp_path / "w"), cluster="sample", goes_on=True)
+        request = RunRequest(("kafka://a:9092",), str(tmp_path / "w"), "sample", AS_OF_MS, 7 * DAY_MS, JAVA)
+        summary = run_nightly(request, planned.log, spark, Progress(), planned)
+        assert (summary.input_kind, summary.lacks) == ("kafka", ("transactions", "leader_epochs"))
+    assert fetched == [{0: (0, 25), 7: (3, 3)}, {0: (24, 40), 7: (3, 3)}]
+    assert summary.reading.new_records == 15 and 0 not in summary.reading.whole
+    run(spark, tmp_path / "segments", tmp_path / "logs")
+    names = ("committed_offsets", "groups")
+    of_topic, of_segments = ([tables_of(tmp_path / place)[name] for name in names] for place in ("w", "segments"))
+    # A consumer is not told the epoch of the producer.
+    assert of_topic == [[row.replace("'producer_epoch': 0", "'producer_epoch': None") for row in rows] for rows in of_segments]
+
+
+class TestWhatIsRead:
+    """Which row groups are read. Of each offsets partition there are the record offsets 0 to 99."""
+
+    ENDS: ClassVar = from_offsets({0: 100, 1: 70})
 
     def write(self, place: Path, *, is_mixed: bool, **columns: Any) -> Path:
         rows = [(number, offset) for number in (0, 1, 2) for offset in range(100)]
@@ -167,63 +224,61 @@ class TestPieces:
         pq.write_table(pa.table(of_all), place / "a.parquet", row_group_size=10)
         return place
 
-    def row_groups(self, place: Path, wanted: RowFilter) -> list[int]:
-        pieces = pieces_with(plan_parquet([str(place)]), wanted)
-        return [group for piece in pieces if isinstance(piece, TablePiece) for group in piece.row_groups or ()]
+    def rows_and_groups(self, place: Path, wanted: Wanted, patch: pytest.MonkeyPatch) -> tuple[list[tuple[int, int]], list[int]]:
+        """(offsets partition and record offset of each row, the row groups that are read)"""
+        groups: list[int] = []
+        rows_of_batch = parquet._rows
 
-    def wanted_rows(self, place: Path, wanted: RowFilter) -> list[tuple[int, int]]:
-        batches = [batch for piece in pieces_with(plan_parquet([str(place)]), wanted) for batch in read_table(piece, wanted)]  # type: ignore[arg-type]
-        return [(row["offsets_partition"], row["record_offset"]) for batch in batches for row in batch.rows.to_pylist()]
+        def noted(columns: Any, source: str, first_row: int, n: int) -> Any:
+            groups.append(first_row // 10)
+            return rows_of_batch(columns, source, first_row, n)
 
-    def test_with_new_rows_alone_are_opened(self, tmp_path: Path) -> None:
-        place = self.write(tmp_path / "in", is_mixed=False, topic="__consumer_offsets", cluster="c")
-        assert self.row_groups(place, RowFilter(self.ENDS)) == [*range(17, 20), *range(20, 30)]
-        assert self.row_groups(place, RowFilter({0: 100, 1: 100, 2: 95}, {0: {12}, 1: {99}})) == [1, 19, 29]
-        assert self.row_groups(place, RowFilter({}, {0: {12}}, takes_new=False)) == [1]
+        patch.setattr(parquet, "_rows", noted)
+        pieces = row_files(InputKind.PARQUET, [str(place)]).pieces(wanted)
+        rows = [row for piece in pieces for batch in parquet.read_parquet(piece, wanted) for row in batch.rows.to_pylist()]
+        return [(row["offsets_partition"], row["record_offset"]) for row in rows], groups
 
-    def test_of_other_topics_are_not_opened(self, tmp_path: Path) -> None:
-        assert self.row_groups(self.write(tmp_path / "in", is_mixed=False, topic="orders"), RowFilter(self.ENDS)) == []
+    @pytest.mark.parametrize("topic", [None, "__consumer_offsets"])
+    def test_are_row_groups_with_wanted_rows_alone(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, topic: str | None) -> None:
+        place = self.write(tmp_path / "in", is_mixed=False, cluster="c", **({} if topic is None else {"topic": topic}))
+        assert self.rows_and_groups(place, self.ENDS, monkeypatch)[1] == [*range(17, 20), *range(20, 30)]
+        wanted = {0: ((12, 13),), 1: ((99, 100),), 2: ((0, 3), (95, 2**63 - 1))}
+        rows, groups = self.rows_and_groups(place, wanted, monkeypatch)
+        assert groups == [1, 19, 20, 29]
+        assert rows == [(0, 12), (1, 99), (2, 0), (2, 1), (2, 2), *((2, offset) for offset in range(95, 100))]
+        assert self.rows_and_groups(place, {0: (), 1: (), 2: ()}, monkeypatch) == ([], [])
 
-    def test_with_rows_of_several_partitions_are_opened_for_their_places(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_are_no_row_groups_of_other_topics(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        place = self.write(tmp_path / "in", is_mixed=False, topic="orders")
+        assert self.rows_and_groups(place, {}, monkeypatch) == ([], [])
+
+    def test_are_places_alone_where_rows_of_partitions_are_mixed(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         place = self.write(tmp_path / "in", is_mixed=True)
-        wanted = RowFilter({0: 100, 1: 70, 2: 100})
-        assert self.row_groups(place, wanted) == list(range(30))
-        read: list[tuple[int, tuple[str, ...]]] = []
-        iter_batches = pq.ParquetFile.iter_batches
+        rows, groups = self.rows_and_groups(place, from_offsets({0: 100, 1: 70, 2: 100}), monkeypatch)
+        assert rows == [(1, offset) for offset in range(70, 100)]
+        assert groups == list(range(21, 30))
 
-        def noted(file: Any, *args: Any, row_groups: list[int], columns: list[str]) -> Any:
-            read.extend((group, tuple(columns)) for group in row_groups)
-            return iter_batches(file, *args, row_groups=row_groups, columns=columns)
-
-        monkeypatch.setattr(pq.ParquetFile, "iter_batches", noted)
-        assert self.wanted_rows(place, wanted) == [(1, offset) for offset in range(70, 100)]
-        assert [group for group, columns in read if "value" in columns] == list(range(21, 30))
-
-    @pytest.mark.parametrize("is_mixed", [False, True])
-    def test_rows_that_are_left_out_are_counted(self, tmp_path: Path, is_mixed: bool) -> None:
-        place = self.write(tmp_path / "in", is_mixed=is_mixed, cluster="c")
-        wanted = RowFilter(self.ENDS)
-        left_out = [extent for piece in plan_parquet([str(place)]) for batch in read_table(piece, wanted) for extent in batch.left_out]
-        assert {extent.cluster for extent in left_out} == {"c"}
-        counts = [sum(extent.rows for extent in left_out if extent.offsets_partition == number) for number in (0, 1, 2)]
-        assert counts == [100, 70, 0]
-
-    def test_rows_without_a_place_are_always_read(self, tmp_path: Path) -> None:
+    def test_are_rows_without_a_place_always(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         (tmp_path / "in").mkdir()
-        rows = {"key": [b"k"] * 3, "value": [b"v"] * 3, "partition": [0, 0, 0], "offset": [1, None, -2]}
+        rows = {"key": [b"k"] * 4, "value": [b"v"] * 4, "partition": [0, 0, 0, None], "offset": [1, None, -2, 1]}
         pq.write_table(pa.table(rows), tmp_path / "in" / "a.parquet")
-        assert self.wanted_rows(tmp_path / "in", RowFilter({0: 100})) == [(0, None), (0, None)]
+        assert self.rows_and_groups(tmp_path / "in", from_offsets({0: 100}), monkeypatch)[0] == [(0, None), (0, None), (-1, 1)]
 
-    def test_offsets_that_are_text_are_not_compared_as_texts(self, tmp_path: Path) -> None:
+    def test_are_offsets_that_are_text_by_their_number(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         (tmp_path / "in").mkdir()
         rows = {"key": [b"k"] * 3, "value": [b"v"] * 3, "partition": ["0"] * 3, "offset": ["8", "9", "10"]}
         pq.write_table(pa.table(rows), tmp_path / "in" / "a.parquet")
-        assert self.wanted_rows(tmp_path / "in", RowFilter({0: 10})) == [(0, 10)]
+        assert self.rows_and_groups(tmp_path / "in", from_offsets({0: 10}), monkeypatch)[0] == [(0, 10)]
 
-    def test_of_a_delta_table_are_its_files_where_the_log_tells_their_extent(self, tmp_path: Path) -> None:
-        table = FORMS["delta"](tmp_path / "in", 1)
-        for file in table.rglob("*.parquet"):
-            file.unlink()
-        pieces = plan_delta([str(table)])
-        assert {piece.extent.offsets_partition for piece in pieces if piece.extent is not None} == {0, 1, 2, 3}
-        assert [piece.row_groups for piece in pieces] == [None] * 4
+    @pytest.mark.parametrize("partition_by", [None, ["offsets_partition"]])
+    def test_are_files_of_a_delta_table_with_wanted_rows_by_its_log(self, tmp_path: Path, partition_by: list[str] | None) -> None:
+        for first in (0, 100):
+            for number in (0, 1):
+                offsets = pa.array(range(first, first + 100), pa.int64())
+                rows = {"key": [b"k"] * 100, "value": [b"v"] * 100, "record_offset": offsets, "offsets_partition": [number] * 100}
+                write_deltalake(str(tmp_path / "a b"), pa.table(rows), mode="append", partition_by=partition_by)
+        for file in (tmp_path / "a b").rglob("*.parquet"):
+            file.unlink()  # no file is opened
+        pieces = row_files(InputKind.DELTA, [str(tmp_path / "a b")]).pieces
+        wanted: list[Wanted] = [{}, {0: ()}, from_offsets({0: 100, 1: 200}), from_offsets({0: 99, 1: 150})]
+        assert [len(pieces(of_test)) for of_test in wanted] == [4, 2, 1, 3]

@@ -18,10 +18,10 @@ from groupcoord_spark.pipeline.exchange.kept_records import KEPT, SHUFFLED, kept
 from groupcoord_spark.pipeline.extents import Until
 from groupcoord_spark.pipeline.night import run_nightly
 from groupcoord_spark.pipeline.plan.evidence import Evidence
-from groupcoord_spark.pipeline.plan.input_rows import plan_file_rows, row_plan
+from groupcoord_spark.pipeline.plan.input_rows import plan_rows, row_plan
 from groupcoord_spark.pipeline.plan.row_overview import RowOverview
 from groupcoord_spark.pipeline.read import rows as pipeline_rows
-from groupcoord_spark.pipeline.read.rows import FileRows, chunks_by_partition, packed_rows, plan_files, rows_in_order, sorted_table
+from groupcoord_spark.pipeline.read.rows import FileRows, chunks_by_partition, packed_rows, row_files, rows_in_order, sorted_table
 from groupcoord_spark.pipeline.run import RunRequest, Summary
 from groupcoord_spark.sources.inputs import kind_of
 from groupcoord_spark.sources.rows import ROW_SCHEMA, InputKind, RowBatch
@@ -56,7 +56,7 @@ def chunks_of(rows: pa.Table, batch_rows: int) -> dict[int, list[Chunk]]:
 
 
 def in_order(directory: Path) -> pa.Table:
-    found = sorted_table(plan_files(kind_of([str(directory)]), [str(directory)]), 1 << 30)
+    found = sorted_table(row_files(kind_of([str(directory)]), [str(directory)]), 1 << 30)
     assert found is not None
     return found
 
@@ -115,14 +115,14 @@ class TestChunks:
 def test_rows_of_many_tasks_in_any_order_are_merged_in_the_order_of_their_offsets(monkeypatch, seed):
     """Pieces overlap, rows are there twice, and the merge holds more than it gives: small limits make it cut everywhere."""
     numbers = random.Random(seed)
-    for limit in ("HELD_BYTES", "PIECE_BYTES", "CHUNK_BYTES"):
+    for limit in ("HELD_BYTES", "PACKED_BYTES", "CHUNK_BYTES"):
         monkeypatch.setattr(pipeline_rows, limit, numbers.randrange(200, 6_000))
     every = [row(offset, b"v%d" % offset, partition=offset % 3, cluster="ab"[offset % 2]) for offset in range(400)]
     every += [*numbers.sample(every, 30), row(None, b"line", -1, fault="row_malformed", detail="why", cluster="a")]
     if seed:  # the first one: as a log is written
         numbers.shuffle(every)
     tasks = [table(*every[begin : begin + 150]) for begin in range(0, len(every), 150)]
-    packed = [batch for task in tasks for batch in packed_rows(None)(task.to_batches(max_chunksize=20))]
+    packed = [batch for task in tasks for batch in packed_rows(None)(map(RowBatch, task.to_batches(max_chunksize=20)))]
     found = []
     for place, pieces in pa.Table.from_batches(packed).sort_by("first_offset").to_pandas().groupby(["cluster", "offsets_partition"]):
         in_order = list(rows_in_order(zip(pieces["first_offset"], pieces["payload"], strict=True)))
@@ -158,7 +158,8 @@ class TestRowOverview:
         return overview
 
     def planned(self, overview: RowOverview, cluster: str | None = None) -> Any:
-        return row_plan(InputKind.JSON, ["in"], overview, None, cluster=cluster)  # type: ignore[arg-type]
+        source = FileRows(None, InputKind.JSON, ["in"], lambda wanted: [])  # type: ignore[arg-type]
+        return row_plan(source, overview, cluster=cluster)
 
     def test_tell_where_partitions_begin_and_end(self):
         plan = self.planned(self.looked(row(7, record_timestamp_ms=9), row(3, record_timestamp_ms=8), row(2, partition=5)))
@@ -200,9 +201,10 @@ def night_over(
 ) -> Summary:
     """As ``groupcoord nightly`` does it."""
     paths = tuple(map(str, inputs))
-    files: FileRows = plan_files(kind_of(paths), paths)
+    files = row_files(kind_of(paths), paths)
     goes_on = not changed.get("full") and changed.get("until") is None
-    rows = plan_file_rows(spark, files, str(warehouse), cluster=cluster, goes_on=goes_on)
+    source = FileRows(spark, files.kind, files.inputs, files.pieces)
+    rows = plan_rows(source, str(warehouse), cluster=cluster, goes_on=goes_on)
     usual = {"cluster": cluster or "sample", "as_of_ms": AS_OF_MS, "retention_ms": 7 * DAY_MS, "semantics": JAVA}
     night = RunRequest(inputs=paths, warehouse=str(warehouse), **{**usual, **changed})
     return run_nightly(night, rows.log, spark, StageLines(quiet=True), rows)

@@ -12,10 +12,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from groupcoord_spark.pipeline.read.rows import row_files
 from groupcoord_spark.protocol import encode_key, encode_value
 from groupcoord_spark.sources import json_lines
-from groupcoord_spark.sources.json_lines import LinesPiece, plan_lines, read_lines
-from groupcoord_spark.sources.rows import ROW_SCHEMA
+from groupcoord_spark.sources.json_lines import read_lines
+from groupcoord_spark.sources.rows import EVERY_ROW, ROW_SCHEMA, FilePiece, InputKind
 from tests.conftest import GOLDEN
 from tests.examples import examples
 from tests.sources.exports import kcat_lines, lines, raw_rows, text64
@@ -25,8 +26,12 @@ VALUE = encode_value(1, 3, {"committed_offset": 200, "leader_epoch": -1, "metada
 PLACE = {"topic": "__consumer_offsets", "partition": 4, "offset": 12}
 
 
+def pieces_of(*paths: Path) -> list[FilePiece]:
+    return row_files(InputKind.JSON, list(map(str, paths))).pieces(EVERY_ROW)
+
+
 def rows_of(*paths: Path) -> pa.Table:
-    batches = [batch.rows for piece in plan_lines(list(map(str, paths))) for batch in read_lines(piece)]
+    batches = [batch.rows for piece in pieces_of(*paths) for batch in read_lines(piece)]
     return pa.Table.from_batches(batches, ROW_SCHEMA)
 
 
@@ -109,7 +114,7 @@ def test_rows_of_other_topics_are_counted_and_left_out(tmp_path):
     (tmp_path / "in").write_bytes(
         lines([{**PLACE, "topic": "orders", "key": None, "value": "no base64"}, {**PLACE, "key": "AAA=", "value": None}])
     )
-    (piece,) = plan_lines([str(tmp_path / "in")])
+    (piece,) = pieces_of(tmp_path / "in")
     (batch,) = read_lines(piece)
     assert (batch.rows.num_rows, batch.other_topics, batch.lacks) == (1, 1, {"transactions", "timestamps", "leader_epochs"})
 
@@ -144,7 +149,7 @@ def test_every_line_is_in_one_piece_wherever_pieces_begin(tmp_path_factory, text
     path = tmp_path_factory.mktemp("lines") / "in"
     data = b"\n".join(texts) + (b"\n" if ends_in_newline else b"")
     path.write_bytes(data)
-    pieces = [LinesPiece(str(path), at, min(at + step, len(data))) for at in range(0, len(data), step)]
+    pieces = [FilePiece(str(path), at, min(at + step, len(data)), len(data)) for at in range(0, len(data), step)]
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(json_lines, "_READ_BYTES", block)
         found = [line for piece in pieces for line in json_lines._lines_of(piece)]

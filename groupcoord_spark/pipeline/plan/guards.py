@@ -86,7 +86,8 @@ class Night:
         last_night: what the last night knows of each offsets partition; {} for the first night.
         evidence: the records that the dump shows, by offsets partition.
         placed_groups: (hash of the group id, offsets partition of the group) of some groups of the dump.
-        rows: the number of rows of an input other than segments. faults: how many of these rows are no records.
+        rows: the number of rows of an input other than segments, with those that the last night has read. faults: how many of these rows
+            are no records.
         last_cluster_id, last_partition_count: what earlier nights of the cluster recorded; None where they did not know.
         last_as_of_ms: as_of of the last night; None for the first night.
         last_kind: of the input of the cluster's last run; None for the first run.

@@ -1,10 +1,13 @@
-"""The plan of a run that reads rows of files, tables or a topic instead of segments."""
+"""The plan of a run that reads rows of files, of a DataFrame or of a topic instead of segments.
+
+A run that goes on from the last night looks only at the rows that this night cannot have read: those before its first record, and those
+from its newest record on. The newest record shows that the log is the same.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from functools import partial
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
@@ -18,19 +21,12 @@ from groupcoord_spark.pipeline.exchange.kept_records import SHUFFLED
 from groupcoord_spark.pipeline.plan.carry_over import ends_of_last_night
 from groupcoord_spark.pipeline.plan.earlier_runs import PartitionHistory, last_nights, remembered_offsets
 from groupcoord_spark.pipeline.plan.evidence import Evidence
-from groupcoord_spark.pipeline.plan.row_overview import (
-    PartitionOverview,
-    RowOverview,
-    overview_of_files,
-    overview_of_frame,
-    records_in_files,
-)
-from groupcoord_spark.pipeline.read.rows import FileRows, file_frame
-from groupcoord_spark.sources.frames import SOURCE, raw_rows, tells_transactions
-from groupcoord_spark.sources.rows import LACKING, TRANSACTIONS, InputKind, RowFilter
+from groupcoord_spark.pipeline.plan.row_overview import PartitionOverview, RowOverview, overview_of
+from groupcoord_spark.pipeline.read.rows import OfBatches, RowSource
+from groupcoord_spark.sources.rows import EVERY_ROW, LACKING, NO_END, TRANSACTIONS, RowBatch, Wanted, from_offsets
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import DataFrame
 
 
 TRANSACTIONS_UNKNOWN: Final = (
@@ -40,11 +36,7 @@ TRANSACTIONS_UNKNOWN: Final = (
 _NO_NAME: Final = "default"
 """The cluster in the rows of our own source where nobody has named one."""
 
-FrameFrom = Callable[[Mapping[int, int]], "DataFrame"]
-"""By offsets partition the record offset up to which an earlier run has read it -> a frame of the rows past that, with ROW_COLUMNS."""
-
-Pack = Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
-"""Batches of ROW_SCHEMA -> batches of SHUFFLED."""
+_PLACES: Final = "offsets_partition INT, record_offset BIGINT"
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,188 +44,160 @@ class RowPlan:
     """The plan of a run that reads rows.
 
     Attributes:
+        source: of the rows.
         log: as in a plan of segments.
         lacks: what the input does not contain.
-        rows, faults: number of rows, and of rows that are no records.
-        frame_from: the rows of the cluster that an earlier run has not read, unsorted.
-        packed_from: the same rows as a frame of SHUFFLED, packed by the function where they are read.
-        places_from: the same rows; other columns than those of the place need not be filled.
+        rows, faults: number of rows that were looked at, and of rows that are no records. read_before: number of record offsets that were
+            not looked at, because the last night has read them.
+        cluster: the cluster whose rows are read; None: the rows of all clusters are.
         evidence: some records of each offsets partition.
         placed_groups: (hash of the group id, offsets partition of the group) of some groups.
-        look_at_whole: the plan in which these offsets partitions are looked at from their beginning; None: all of them are.
-        release: to be called when the rows are no longer needed.
     """
 
-    kind: InputKind
+    source: RowSource
     log: LogPlan
     lacks: tuple[str, ...]
     partition_count: int
     rows: int
-    frame_from: FrameFrom
-    packed_from: Callable[[Mapping[int, int], Pack], DataFrame]
-    places_from: FrameFrom
+    faults: int = 0
+    read_before: int = 0
+    cluster: str | None = None
     evidence: Mapping[int, Evidence] = field(default_factory=dict)
     placed_groups: Sequence[tuple[int, int]] = ()
-    faults: int = 0
-    look_at_whole: Callable[[Collection[int]], RowPlan] | None = None
-    release: Callable[[], object] = lambda: None
+
+    def packed_from(self, offsets: Mapping[int, int], pack: OfBatches) -> DataFrame:
+        """The rows from these record offsets on as a frame of SHUFFLED. offsets: by offsets partition; of any other all rows are read."""
+        return self._mapped(from_offsets(offsets), pack, SHUFFLED)
 
     def complete_from(self, offsets: Mapping[int, int]) -> set[int]:
         """The offsets partitions of which the input has a row for each record offset from the given one to the end of the log."""
         if not offsets:
             return set()
-        places = self.places_from(offsets).where("record_offset IS NOT NULL").select("offsets_partition", "record_offset").distinct()
-        counts: dict[int, int] = dict(places.groupBy("offsets_partition").count().collect())
+        others = {log.offsets_partition: () for log in self.log.partitions if log.offsets_partition not in offsets}
+        places = self._mapped({**others, **from_offsets(offsets)}, _places, _PLACES, with_bytes=False)
+        counts: dict[int, int] = dict(places.distinct().groupBy("offsets_partition").count().collect())
         ends = {log.offsets_partition: log.end_offset for log in self.log.partitions}
         return {number for number, offset in offsets.items() if counts.get(number, 0) == ends[number] - offset}
 
+    def first_later_than(self, time_ms: int) -> dict[int, int]:
+        """Offsets partition -> record offset of its first row later than ``time_ms``; absent if there is none."""
 
-def plan_file_rows(
-    spark: SparkSession, files: FileRows, warehouse: str, *, cluster: str | None, goes_on: bool, accept_empty: bool = False
-) -> RowPlan:
-    """The plan of a run that reads files of rows. Raises as ``row_plan`` does.
+        def later(batches: Iterable[RowBatch]) -> Iterator[pa.RecordBatch]:
+            is_later = pc.field("record_timestamp_ms") > time_ms
+            return _places(replace(batch, rows=batch.rows.filter(is_later)) for batch in batches)
+
+        return dict(self._mapped(EVERY_ROW, later, _PLACES, with_bytes=False).groupBy("offsets_partition").min("record_offset").collect())
+
+    def _mapped(self, wanted: Wanted, function: OfBatches, columns: str, *, with_bytes: bool = True) -> DataFrame:
+        if (cluster := self.cluster) is None:
+            return self.source.mapped(wanted, function, columns, with_bytes=with_bytes)
+        is_wanted = (pc.field("cluster") == cluster) | pc.field("fault").is_valid()
+
+        def of_cluster(batches: Iterator[RowBatch]) -> Iterator[pa.RecordBatch]:
+            return function(replace(batch, rows=batch.rows.filter(is_wanted)) for batch in batches)
+
+        return self.source.mapped(wanted, of_cluster, columns, with_bytes=with_bytes)
+
+
+def _places(batches: Iterable[RowBatch]) -> Iterator[pa.RecordBatch]:
+    """The offsets partition and the record offset of the rows that are records."""
+    for batch in batches:
+        yield batch.rows.filter(pc.field("fault").is_null()).select(["offsets_partition", "record_offset"])
+
+
+def plan_rows(source: RowSource, warehouse: str, *, cluster: str | None, goes_on: bool, accept_empty: bool = False) -> RowPlan:
+    """The plan of a run that reads rows. Raises as ``row_plan`` does.
 
     Args:
         warehouse: whose last nights tell which records to look for, and up to where they have read.
         cluster: the name from the user.
-        goes_on: the run may go on from the last night. Row groups of tables that have only rows below the ends of that night are then not
-            opened, apart from those with the records that tell whether the dump is of the same log.
+        goes_on: the run may go on from the last night.
+        accept_empty: without any row the plan is one without partitions.
     """
     nights = last_nights(warehouse)
-    ends: Mapping[int, int] = {}
-    if goes_on and files.kind is not InputKind.JSON:  # lines have no statistics: each line is parsed to know its place
-        night_of = cluster or _only_cluster(files) or next(iter(nights if len(nights) == 1 else ()), None)
-        ends = ends_of_last_night(warehouse, night_of) if night_of is not None else {}
-    overview = None
-    if ends and night_of is not None:
-        overview = _overview_past(spark, files, ends, nights[night_of])
-        names = overview.clusters()
-        if cluster is None and len(names) == 1 and names != [night_of]:
-            overview = None  # rows of another cluster than the one that the warehouse has
-    if overview is None:
-        overview = overview_of_files(spark, files, RowFilter(offsets=remembered_offsets(nights.values())))
-
-    def files_from(offsets: Mapping[int, int], pack: Pack | None = None, *, only_places: bool = False) -> DataFrame:
-        return file_frame(spark, files, offsets, pack, only_places=only_places)
-
-    return row_plan(files.kind, files.inputs, overview, files_from, cluster=cluster, accept_empty=accept_empty, is_of_files=True)
+    named = cluster or (None if source.extent is None else source.extent.cluster_id)
+    night_of = named or next(iter(nights if len(nights) == 1 else ()), None)
+    night = nights.get(night_of or "", {})
+    ends = ends_of_last_night(warehouse, night_of) if goes_on and night_of is not None else {}
+    remembered = remembered_offsets(nights.values())
+    read = {number: night[number] for number in ends if night[number].newest_record is not None and night[number].first_offset is not None}
+    overview = overview_of(source, _unread(read), remembered)
+    if unsure := _unsure(overview, read, night_of if named is None else None):
+        read = {number: history for number, history in read.items() if number not in unsure}
+        overview = overview_of(source, _unread(read), remembered)
+    for (_, number), rows in overview.partitions.items():
+        if number in read:  # the rows after its first record were not looked at
+            rows.first_offset, rows.evidence = read[number].first_offset, replace(rows.evidence, first_record=None)
+    before = sum(history.newest_record.record_offset - (history.first_offset or 0) for history in read.values() if history.newest_record)
+    return replace(row_plan(source, overview, cluster=cluster, accept_empty=accept_empty), read_before=before)
 
 
-def plan_frame_rows(
-    frame: DataFrame,
-    warehouse: str,
-    *,
-    cluster: str | None,
-    accept_empty: bool = False,
-    kind: InputKind = InputKind.DATAFRAME,
-    inputs: Sequence[str] = (SOURCE,),
-) -> RowPlan:
-    """The plan of a run that reads a DataFrame. Raises as ``row_plan`` does, and UsageError as ``raw_rows`` does.
+def _unread(read: Mapping[int, PartitionHistory]) -> Wanted:
+    """The records that a night cannot have read, and its newest ones. read: by offsets partition, what the night knows."""
+    ranges = {}
+    for number, history in read.items():
+        assert history.newest_record is not None, "a night without a newest record tells nothing of the log"
+        newest = (history.newest_record.record_offset, NO_END)
+        ranges[number] = ((0, history.first_offset), newest) if history.first_offset else (newest,)
+    return ranges
 
-    Args:
-        frame: with the columns of Spark's Kafka source, or those of the source ``consumer_offsets``.
-        warehouse: whose last nights tell which records to look for.
-        cluster: the name from the user.
-        accept_empty: without any row the plan is one without partitions.
-        kind, inputs: what the frame was read from; a DataFrame of the user.
+
+def _unsure(overview: RowOverview, read: Mapping[int, PartitionHistory], assumed_cluster: str | None) -> set[int]:
+    """The offsets partitions of which the rows do not show that the log is still the one that the night has read.
+
+    assumed_cluster: the cluster of the night, where neither the user nor the input names one.
     """
-    rows = raw_rows(frame)
-    remembered = remembered_offsets(last_nights(warehouse).values())
-    overview = overview_of_frame(rows, remembered)
-    columns = {name.lower() for name in frame.columns}
-    told = (tells_transactions(frame), columns & {"timestamp", "record_timestamp_ms"}, "leader_epoch" in columns)
-    if overview.lacks:  # there are rows
-        overview.lacks = frozenset(word for word, is_told in zip(LACKING, told, strict=True) if not is_told)
-    return row_plan(kind, inputs, overview, partial(rows_from, rows), cluster=cluster, accept_empty=accept_empty)
+    names = overview.clusters()
+    if assumed_cluster is not None and len(names) == 1 and names != [assumed_cluster]:
+        return set(read)
+    rows = overview.of_clusters()
+    return {
+        number
+        for number, history in read.items()
+        if number not in rows
+        or not _has_record(rows[number].evidence, history.newest_record)
+        or (rows[number].first_offset or 0) < (history.first_offset or 0)
+    }
 
 
-def rows_from(frame: DataFrame, end_offsets: Mapping[int, int]) -> DataFrame:
-    """The rows that an earlier run has not read. end_offsets: offsets partition -> record offset up to which it has read the partition."""
-    from pyspark.sql import functions as f
-
-    if not end_offsets:
-        return frame
-    ends = f.create_map(*(f.lit(number) for pair in end_offsets.items() for number in pair))
-    is_new = f.col("record_offset") >= f.coalesce(f.try_element_at(ends, f.col("offsets_partition")), f.lit(0))
-    return frame.where(is_new | f.col("fault").isNotNull())
-
-
-def _only_cluster(files: FileRows) -> str | None:
-    """The cluster that the rows name, where their statistics tell it; None also for the name that exports have where nobody gave one."""
-    names = files.clusters()
-    return names[0] if len(names) == 1 and names[0] != _NO_NAME else None
-
-
-def _overview_past(spark: SparkSession, files: FileRows, ends: Mapping[int, int], night: Mapping[int, PartitionHistory]) -> RowOverview:
-    """The overview of the rows past the ends of a night, with what shows that the others are of the same log.
-
-    Usually that is the newest record of the night. Of a partition without this record, or whose first record is another one now, the first
-    and the last record are looked at, too.
-    """
-    newest = {number: {before.newest_record.record_offset} for number, before in night.items() if before.newest_record is not None}
-    overview = overview_of_files(spark, files, RowFilter(ends, newest))
-    others: dict[int, set[int]] = {}
-    for number, rows in overview.of_clusters().items():
-        before = night.get(number, PartitionHistory())
-        first = None if before.first_record is None else before.first_record.record_offset
-        is_sure = has_record(rows.evidence, before.newest_record) and rows.first_offset in (first, before.first_offset)
-        if not rows.is_whole and not is_sure:
-            others[number] = {offset for offset in (first, rows.first_offset, rows.end_offset - 1) if offset is not None}
-    if others:
-        for place, found in records_in_files(spark, files, others).partitions.items():
-            overview.partitions[place].evidence = overview.partitions[place].evidence.merged(found.evidence)
-    return overview
-
-
-def has_record(evidence: Evidence, mark: RecordMark | None) -> bool:
+def _has_record(evidence: Evidence, mark: RecordMark | None) -> bool:
     """Whether the record of the mark is among the evidence, as it was."""
     seen = None if mark is None else evidence.record_at(mark.record_offset)
     return mark is not None and seen is not None and seen.is_same(mark)
 
 
-def row_plan(
-    kind: InputKind,
-    inputs: Sequence[str],
-    overview: RowOverview,
-    frame_from: Callable[..., DataFrame],
-    *,
-    cluster: str | None,
-    ends: Mapping[int, int] | None = None,
-    accept_empty: bool = False,
-    is_of_files: bool = False,
-) -> RowPlan:
+def row_plan(source: RowSource, overview: RowOverview, *, cluster: str | None, accept_empty: bool = False) -> RowPlan:
     """The plan of a run, from the overview of its rows.
 
     Args:
-        frame_from: a FrameFrom; with ``is_of_files`` it also takes a Pack, and ``only_places``.
         cluster: the name from the user. If the rows name several clusters, only rows of this cluster are read; if they name one, all rows
             are read, whatever its name.
-        ends: end offset of every partition of the topic, where this is known.
         accept_empty: without any row the plan is one without partitions.
     Raises:
         InputError: no row is a record of the offsets topic.
         BadCopyError: there are no rows.
         UsageError: the rows name several clusters and ``cluster`` is none of them.
     """
-    source = ", ".join(map(shown, inputs))
-    if not overview.partitions and not ends:
+    inputs = ", ".join(map(shown, source.inputs))
+    extent = source.extent
+    if not overview.partitions and (extent is None or not extent.end):
         if overview.faults or overview.other_topics:
-            raise InputError(_no_records(source, overview))
+            raise InputError(_no_records(inputs, overview))
         if not accept_empty:
             raise BadCopyError(
-                f"{source}: there are no rows. Give an export of the topic __consumer_offsets, or go on with --accept empty."
+                f"{inputs}: there are no rows. Give an export of the topic __consumer_offsets, or go on with --accept empty."
             )
     names = overview.clusters()
     if len(names) > 1 and cluster not in names:
-        raise UsageError(f"{source} holds rows of the clusters {', '.join(map(repr, names))}. Say with --cluster which one to read.")
+        raise UsageError(f"{inputs} holds rows of the clusters {', '.join(map(repr, names))}. Say with --cluster which one to read.")
     chosen_cluster = cluster if len(names) > 1 else None
     partitions = overview.of_clusters(chosen_cluster)
-    for number, end in (ends or {}).items():
+    for number, end in ({} if extent is None else extent.end).items():
         partitions.setdefault(number, PartitionOverview()).end_offset = end
     rows = sum(partition.rows for partition in partitions.values())
     of_other_clusters = sum(partition.rows for partition in overview.partitions.values()) - rows
     doubts = [
-        PlacedDoubt(code, detail, source, None, 0, 0, None, count)
+        PlacedDoubt(code, detail, inputs, None, 0, 0, None, count)
         for code, detail, count in (
             (
                 "other_topic",
@@ -249,43 +213,26 @@ def row_plan(
         )
         if count
     ]
+    starts: Mapping[int, int] = {} if extent is None else extent.first
     logs = tuple(
-        PartitionLog(number, source, (), partition.first_offset, None, partition.end_offset, 0)
+        PartitionLog(number, inputs, (), partition.first_offset, None, partition.end_offset, 0, starts.get(number))
         for number, partition in sorted(partitions.items())
     )
     hashes = [(group_hash, number) for number, partition in partitions.items() for group_hash in partition.hashes]
     lowest = max(partitions, default=0) + 1
-
-    def chosen_from(offsets: Mapping[int, int], **only: bool) -> DataFrame:
-        frame = frame_from(offsets, **only)
-        return frame if chosen_cluster is None else frame.where((frame["cluster"] == chosen_cluster) | frame["fault"].isNotNull())
-
-    def packed_from(offsets: Mapping[int, int], pack: Pack) -> DataFrame:
-        if not is_of_files:
-            return chosen_from(offsets).mapInArrow(pack, SHUFFLED)
-        return frame_from(offsets, pack if chosen_cluster is None else lambda batches: pack(_of_cluster(batches, chosen_cluster)))
-
     named = names[0] if len(names) == 1 and names[0] != _NO_NAME else chosen_cluster
     return RowPlan(
-        kind,
-        LogPlan(logs, named, None, tuple(doubts)),
+        source,
+        LogPlan(logs, named if extent is None else extent.cluster_id, None, tuple(doubts)),
         tuple(word for word in LACKING if word in overview.lacks),
-        len(ends) if ends else best_partition_count(hashes, lowest),
+        len(extent.end) if extent is not None else best_partition_count(hashes, lowest),
         rows + overview.faults,
-        chosen_from,
-        packed_from,
-        partial(chosen_from, only_places=True) if is_of_files else chosen_from,
-        {number: partition.shown() for number, partition in partitions.items()},
-        hashes,
         overview.faults,
+        0,
+        chosen_cluster,
+        {number: partition.evidence for number, partition in partitions.items()},
+        hashes,
     )
-
-
-def _of_cluster(batches: Iterable[pa.RecordBatch], cluster: str) -> Iterator[pa.RecordBatch]:
-    """The rows of the cluster, and those that are no records."""
-    for batch in batches:
-        is_of_cluster = pc.fill_null(pc.equal(batch.column("cluster"), cluster), False)
-        yield batch.filter(pc.or_(is_of_cluster, batch.column("fault").is_valid()))
 
 
 def _no_records(source: str, overview: RowOverview) -> str:

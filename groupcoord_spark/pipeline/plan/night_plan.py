@@ -89,7 +89,7 @@ def plan_night(request: RunRequest, log: LogPlan, rows: RowPlan | None, start: R
     histories = with_new_incarnation(night.last_night, verdict.recreated)
     complete_from = None if rows is None else rows.complete_from
     carry_over = plan_carry_over(request, verdict, start, histories, spark, complete_from=complete_from)
-    log, rows = _surveyed(verdict.plan, rows, carry_over, request)
+    log = _surveyed(verdict.plan, carry_over, request)
     segments = [segment for partition in logs_to_read(log, carry_over).partitions for segment in partition.segments]
     points_in_time: Mapping[int, PointInTime] = {}
     if request.until is not None:
@@ -129,11 +129,11 @@ def _night(request: RunRequest, plan: LogPlan, rows: RowPlan | None, start: RunS
     return Night(
         request,
         plan,
-        InputKind.SEGMENTS if rows is None else rows.kind,
+        InputKind.SEGMENTS if rows is None else rows.source.kind,
         last_night,
         evidence_of_segments(plan, remembered_offsets([last_night])) if rows is None else rows.evidence,
         placed_groups_of(plan) if rows is None else rows.placed_groups,
-        0 if rows is None else rows.rows,
+        0 if rows is None else rows.rows + rows.read_before,
         0 if rows is None else rows.faults,
         last_setting(start, CLUSTER_ID_SETTING),
         None if count is None else int(count),
@@ -142,20 +142,18 @@ def _night(request: RunRequest, plan: LogPlan, rows: RowPlan | None, start: RunS
     )
 
 
-def _surveyed(plan: LogPlan, rows: RowPlan | None, carry_over: CarryOver, request: RunRequest) -> tuple[LogPlan, RowPlan | None]:
-    """The plan, in which the logs that are read from their beginning are planned with all their files or rows."""
+def _surveyed(plan: LogPlan, carry_over: CarryOver, request: RunRequest) -> LogPlan:
+    """The plan, in which the logs that are read from their beginning are planned with all their files."""
     not_surveyed = {log.offsets_partition for log in plan.partitions if not log.is_surveyed} & set(carry_over.whole)
     if not not_surveyed:
-        return plan, rows
-    if rows is not None and rows.look_at_whole is not None:
-        rows = rows.look_at_whole(not_surveyed)
-    again = plan_logs(request.inputs, held=plan.held, wanted=not_surveyed) if rows is None else rows.log
+        return plan
+    again = plan_logs(request.inputs, held=plan.held, wanted=not_surveyed)
     surveyed = {log.offsets_partition: log for log in again.partitions}
     if not not_surveyed <= surveyed.keys():
         gone = ", ".join(f"{OFFSETS_TOPIC}-{number}" for number in sorted(not_surveyed - surveyed.keys()))
         raise InputChangedError(f"{', '.join(map(shown, request.inputs))}: {gone} is gone since the directory was listed. Run it again.")
     logs = (surveyed[log.offsets_partition] if log.offsets_partition in not_surveyed else log for log in plan.partitions)
-    return replace(plan, partitions=tuple(logs)), rows
+    return replace(plan, partitions=tuple(logs))
 
 
 def _partition_count(request: RunRequest, plan: LogPlan, rows: RowPlan | None, night: Night) -> int:

@@ -136,8 +136,7 @@ def _first_rows_after(until: Until, time_ms: int, rows: RowPlan) -> dict[int, in
         raise UsageError(
             f"--until {until.text} is a time, and records of this input have no timestamp. Name a file of end offsets with --until instead."
         )
-    later = rows.frame_from({}).where(f"fault IS NULL AND record_timestamp_ms > {time_ms}")
-    return dict(later.groupBy("offsets_partition").min("record_offset").collect())
+    return rows.first_later_than(time_ms)
 
 
 def first_later_in_segment(segment: Segment, time_ms: int) -> int | None:

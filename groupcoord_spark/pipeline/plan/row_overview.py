@@ -1,30 +1,25 @@
 """Where rows of files, tables or a topic begin and end, before they are read for the run.
 
 The overview has for each cluster and offsets partition the first and the end offset, a few records by which dumps are compared, and some
-groups; and what the rows do not contain. Where an earlier run has read rows, only their places count: of files that have nothing else, the
-statistics tell them.
+groups; and what the rows do not contain. Only rows that the last night cannot have read are looked at, with those that show that the log is
+still the same.
 """
 
 from __future__ import annotations
 
 import pickle
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Final
+from dataclasses import dataclass, field
+from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from groupcoord_spark.log import RecordMark, record_crc
-from groupcoord_spark.pipeline.division import Division
 from groupcoord_spark.pipeline.plan.evidence import Evidence
 from groupcoord_spark.pipeline.plan.partition_count import group_hashes
-from groupcoord_spark.pipeline.read.rows import FileRows, RowPiece, pieces_with, position_text, read_piece
-from groupcoord_spark.sources.rows import ROW_SCHEMA, TRANSACTIONS, Extent, RowBatch, RowFilter
-from groupcoord_spark.sources.tables import TablePiece
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+from groupcoord_spark.pipeline.read.rows import RowSource, position_text
+from groupcoord_spark.sources.rows import RowBatch, Wanted
 
 NOTHING_REMEMBERED: Final[Mapping[int, Collection[int]]] = {}
 
@@ -35,32 +30,23 @@ _HASHES: Final = 32
 class PartitionOverview:
     """The rows of one offsets partition: number, first and last record offset, and hashes of some group ids.
 
-    evidence: the first and the newest data record, and those at the offsets that the overview was asked about, of the rows that were looked
-    at. is_whole: these are all rows; of the others only the places are known.
+    evidence: the first and the newest data record, and those at the offsets that the overview was asked about.
     """
 
     rows: int = 0
     first_offset: int | None = None
     end_offset: int = 0
-    is_whole: bool = True
     hashes: set[int] = field(default_factory=set)
     evidence: Evidence = field(default_factory=Evidence)
 
     def add(self, other: PartitionOverview) -> None:
         """Add the overview that another task made of the same partition."""
         self.rows += other.rows
-        self.is_whole &= other.is_whole
         if other.first_offset is not None and (self.first_offset is None or other.first_offset < self.first_offset):
             self.first_offset = other.first_offset
         self.end_offset = max(self.end_offset, other.end_offset)
         self.hashes |= other.hashes
         self.evidence = self.evidence.merged(other.evidence)
-
-    def shown(self) -> Evidence:
-        """The evidence, without a first record where rows before it were not looked at."""
-        first = self.evidence.first_record
-        is_known = self.is_whole or (first is not None and first.record_offset == self.first_offset)
-        return self.evidence if is_known else replace(self.evidence, first_record=None)
 
 
 @dataclass(slots=True)
@@ -81,8 +67,6 @@ class RowOverview:
         """Add a batch of rows. offsets: by offsets partition the record offsets whose records are kept as marks."""
         self.other_topics += batch.other_topics
         self.lacks |= batch.lacks
-        for extent in batch.left_out:
-            self.add_extent(extent)
         rows = batch.rows
         is_fault = rows.column("fault").is_valid()
         faults = int(pc.sum(is_fault).as_py() or 0)
@@ -108,11 +92,6 @@ class RowOverview:
                     hashes = group_hashes(data.column("key").slice(0, _HASHES).to_pylist())
                 end = pc.max(record_offsets).as_py() + 1
                 partition.add(PartitionOverview(part.num_rows, first, end, hashes=hashes, evidence=evidence))
-
-    def add_extent(self, extent: Extent) -> None:
-        """Add rows that were not looked at."""
-        of_rows = PartitionOverview(extent.rows, extent.first_offset, end_offset=extent.end_offset, is_whole=False)
-        self.partitions.setdefault((extent.cluster, extent.offsets_partition), PartitionOverview()).add(of_rows)
 
     def add(self, other: RowOverview) -> None:
         """Add the overview that another task made."""
@@ -164,63 +143,16 @@ def _evidence(rows: pa.RecordBatch, offsets: Collection[int]) -> Evidence:
     return evidence
 
 
-def overview_of_files(spark: SparkSession, files: FileRows, wanted: RowFilter) -> RowOverview:
-    """The overview of the rows in files, of which those that are wanted are looked at."""
-    overview = RowOverview()
-    looked_at = pieces_with(files.pieces, wanted)
-    opened = {(piece.uri, group) for piece in looked_at if isinstance(piece, TablePiece) for group in piece.row_groups or (None,)}
-    for piece in files.pieces:
-        if isinstance(piece, TablePiece) and (piece.uri, (piece.row_groups or (None,))[0]) not in opened:
-            _add_closed(overview, piece)
-    if looked_at:
-        overview.add(_overview_of_pieces(spark, looked_at, wanted))
-    return overview
+def overview_of(source: RowSource, wanted: Wanted, offsets: Mapping[int, Collection[int]] = NOTHING_REMEMBERED) -> RowOverview:
+    """The overview of the wanted rows. offsets: by offsets partition the record offsets whose records are kept as marks."""
 
-
-def records_in_files(spark: SparkSession, files: FileRows, offsets: Mapping[int, Collection[int]]) -> RowOverview:
-    """The overview of the rows at some record offsets alone. offsets: by offsets partition."""
-    wanted = RowFilter(offsets=offsets, takes_new=False)
-    pieces = pieces_with(files.pieces, wanted)
-    return _overview_of_pieces(spark, pieces, wanted) if pieces else RowOverview()
-
-
-def _add_closed(overview: RowOverview, piece: TablePiece) -> None:
-    """Add the rows of row groups that are not opened."""
-    if not piece.has_our_topic:
-        overview.other_topics += piece.rows
-        return
-    assert piece.extent is not None, "a row group without a known extent is always opened"
-    overview.add_extent(piece.extent)
-    overview.lacks |= piece.lacks
-
-
-def _overview_of_pieces(spark: SparkSession, pieces: list[RowPiece], wanted: RowFilter) -> RowOverview:
-    def summarize(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def summarize(batches: Iterable[RowBatch]) -> Iterator[pa.RecordBatch]:
         overview = RowOverview()
         for batch in batches:
-            for task in batch.column(0).to_pylist():
-                for rows in read_piece(pieces[task], wanted):
-                    overview.add_rows(rows, wanted.offsets)
+            overview.add_rows(batch, offsets)
         yield pa.RecordBatch.from_pydict({"overview": pa.array([pickle.dumps(overview)], pa.binary())})
 
-    tasks = Division.of(spark).row_tasks(sum(piece.size for piece in pieces), len(pieces))
-    return _collected(spark.range(0, len(pieces), 1, tasks).mapInArrow(summarize, "overview BINARY"))
-
-
-def overview_of_frame(frame: DataFrame, offsets: Mapping[int, Collection[int]] = NOTHING_REMEMBERED) -> RowOverview:
-    """The overview of the rows of a frame. offsets: by offsets partition the record offsets whose records are kept as marks."""
-
-    def summarize(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        overview = RowOverview()
-        for batch in batches:
-            overview.add_rows(RowBatch(batch.cast(ROW_SCHEMA), lacks=frozenset([TRANSACTIONS] if batch.num_rows else [])), offsets)
-        yield pa.RecordBatch.from_pydict({"overview": pa.array([pickle.dumps(overview)], pa.binary())})
-
-    return _collected(frame.mapInArrow(summarize, "overview BINARY"))
-
-
-def _collected(frame: DataFrame) -> RowOverview:
     overview = RowOverview()
-    for row in frame.collect():
+    for row in source.mapped(wanted, summarize, "overview BINARY").collect():
         overview.add(pickle.loads(row.overview))
     return overview

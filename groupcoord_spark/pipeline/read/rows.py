@@ -7,6 +7,7 @@ of all tasks (``rows_in_order``) and reads them like the chunks of a segment (``
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -18,21 +19,23 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from groupcoord_spark.log import Chunk, Lost, PlacedDoubt, Records
+from groupcoord_spark.log.files.storage import Location
 from groupcoord_spark.pipeline.division import Division
-from groupcoord_spark.pipeline.exchange.kept_records import ROWS, SHUFFLED, ShuffledRow, as_one, batches_of_size, records_of, shuffled_row
+from groupcoord_spark.pipeline.exchange.kept_records import ROWS, ShuffledRow, as_one, batches_of_size, records_of, shuffled_row
 from groupcoord_spark.pipeline.exchange.packing import pack, unpack_batch
 from groupcoord_spark.pipeline.exchange.task_files import TaskRows
 from groupcoord_spark.pipeline.extents import Until
 from groupcoord_spark.pipeline.read.reader import CHUNK_BYTES, ReadJob, read_chunks
 from groupcoord_spark.protocol.record_types import NO_LEADER_EPOCH, NOT_A_CONTROL_RECORD, MarkerType
-from groupcoord_spark.sources.json_lines import LinesPiece, plan_lines, read_lines
-from groupcoord_spark.sources.rows import EVERY_ROW, ROW_COLUMNS, ROW_SCHEMA, InputKind, RowBatch, RowFilter
-from groupcoord_spark.sources.tables import TablePiece, joined, plan_delta, plan_parquet, read_table
+from groupcoord_spark.sources.frames import SOURCE, lacks_of, raw_rows
+from groupcoord_spark.sources.inputs import below, data_files
+from groupcoord_spark.sources.json_lines import LINES_BYTES, read_lines
+from groupcoord_spark.sources.live import TopicExtent
+from groupcoord_spark.sources.parquet import PIECE_BYTES, constants_of, delta_pieces, read_parquet, readable_table
+from groupcoord_spark.sources.rows import EVERY_ROW, ROW_SCHEMA, FilePiece, InputKind, RowBatch, Wanted, cut
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
-
-RowPiece = TablePiece | LinesPiece
 
 ORDER: Final = ("offsets_partition", "record_offset", "record_timestamp_ms DESC", "producer_id DESC", "source", "position")
 """The order of rows. Of several rows with one record offset the first is read: the newest, and the one that has a producer id."""
@@ -41,7 +44,7 @@ ORDER: Final = ("offsets_partition", "record_offset", "record_timestamp_ms DESC"
 CHUNK_ROWS: Final = 200_000
 HELD_BYTES: Final = 32 << 20
 """Bytes of rows that a task holds, sorts and packs together."""
-PIECE_BYTES: Final = 1 << 20
+PACKED_BYTES: Final = 1 << 20
 """Bytes of rows in one packed piece. Of each such 32 MiB the merge may have to hold one piece, however the rows are ordered."""
 _OTHER_CONTROL_TYPE: Final = 127
 """Stands for a control type that is neither COMMIT nor ABORT nor a number that fits a byte."""
@@ -52,88 +55,109 @@ def position_text(source: str, position: int | None) -> str:
     return "row" if position is None else f"row {position}" if source.endswith((".parquet", ".parq", ".pq")) else f"byte {position}"
 
 
+OfBatches = Callable[[Iterator[RowBatch]], Iterator[pa.RecordBatch]]
+
+
+class RowSource(ABC):
+    """An input of rows.
+
+    inputs: what the user gave, for sentences. extent: of a topic; None: nobody knows it before the rows are looked at.
+    """
+
+    kind: InputKind
+    inputs: Sequence[str]
+    extent: TopicExtent | None = None
+
+    @abstractmethod
+    def mapped(self, wanted: Wanted, function: OfBatches, columns: str, *, with_bytes: bool = True) -> DataFrame:
+        """What the function makes of the wanted rows, as a frame with these columns. with_bytes: it needs keys and values."""
+
+    def release(self) -> None:
+        """Free what is kept of the rows; most sources keep nothing."""
+        return
+
+
 @dataclass(frozen=True, slots=True)
-class FileRows:
-    """Files of rows, cut into pieces. No row has been read."""
+class RowFiles:
+    """Files of rows. No row has been read.
+
+    pieces: the pieces that may have a wanted row, as far as is known without opening their files.
+    """
 
     kind: InputKind
     inputs: tuple[str, ...]
-    pieces: tuple[RowPiece, ...]
-
-    @property
-    def bytes(self) -> int:
-        """Bytes of all pieces in their files."""
-        return sum(piece.size for piece in self.pieces)
-
-    def clusters(self) -> list[str]:
-        """The clusters that the rows name, as far as statistics tell them; sorted."""
-        extents = [piece.extent for piece in self.pieces if isinstance(piece, TablePiece) and piece.extent is not None]
-        return sorted({extent.cluster for extent in extents if extent.cluster is not None})
+    pieces: Callable[[Wanted], list[FilePiece]]
 
 
-def plan_files(kind: InputKind, inputs: Sequence[str]) -> FileRows:
-    """The pieces of all files. Raises InputError for a file that cannot be opened, and where there is no file."""
-    plans: dict[InputKind, Callable[[Sequence[str]], Sequence[RowPiece]]]
-    plans = {InputKind.PARQUET: plan_parquet, InputKind.DELTA: plan_delta, InputKind.JSON: plan_lines}
-    return FileRows(kind, tuple(inputs), tuple(plans[kind](inputs)))
+def row_files(kind: InputKind, inputs: Sequence[str]) -> RowFiles:
+    """The files that the inputs are. Raises InputError for a directory that cannot be listed, and a table that cannot be opened."""
+    tops = [Location.of(given) for given in inputs]
+    if kind is InputKind.DELTA:
+        tables = [(top, readable_table(top)) for top in tops]
+        return RowFiles(kind, tuple(inputs), lambda wanted: [piece for top, table in tables for piece in delta_pieces(top, table, wanted)])
+    pieces = []
+    for top in tops:
+        for path, size in data_files(top):
+            is_lines = kind is InputKind.JSON
+            pieces += cut(below(top, path).uri, size, LINES_BYTES if is_lines else PIECE_BYTES, () if is_lines else constants_of(path))
+    return RowFiles(kind, tuple(inputs), lambda _: pieces)
 
 
-def pieces_with(pieces: Sequence[RowPiece], wanted: RowFilter) -> list[RowPiece]:
-    """The pieces that may have a wanted row, as far as is known without opening their files."""
-
-    def may_have(piece: RowPiece) -> bool:
-        if isinstance(piece, LinesPiece) or wanted.takes_every_row:
-            return True
-        return piece.has_our_topic and (piece.extent is None or wanted.wants_of(piece.extent))
-
-    chosen = [piece for piece in pieces if may_have(piece)]
-    tables = [piece for piece in chosen if isinstance(piece, TablePiece)]
-    return [*joined(tables), *(piece for piece in chosen if isinstance(piece, LinesPiece))]
+def read_piece(kind: InputKind, piece: FilePiece, wanted: Wanted = EVERY_ROW, *, with_bytes: bool = True) -> Iterator[RowBatch]:
+    """The wanted rows of a piece of a file of this kind. with_bytes: with keys and values."""
+    if kind is InputKind.JSON:
+        return (batch.wanted(wanted) for batch in read_lines(piece))
+    return read_parquet(piece, wanted, with_bytes=with_bytes)
 
 
-def read_piece(piece: RowPiece, wanted: RowFilter = EVERY_ROW, *, only_places: bool = False) -> Iterator[RowBatch]:
-    """The wanted rows of a piece. only_places: of tables without the columns that tell no place."""
-    return read_table(piece, wanted, only_places=only_places) if isinstance(piece, TablePiece) else map(wanted.filtered, read_lines(piece))
+@dataclass(frozen=True)
+class FileRows(RowSource):
+    """The rows of files, which the workers read."""
+
+    session: SparkSession
+    kind: InputKind
+    inputs: Sequence[str]
+    pieces: Callable[[Wanted], list[FilePiece]]
+
+    def mapped(self, wanted: Wanted, function: OfBatches, columns: str, *, with_bytes: bool = True) -> DataFrame:
+        kind, pieces = self.kind, self.pieces(wanted)
+
+        def read(batches: Iterable[pa.RecordBatch]) -> Iterator[RowBatch]:
+            for batch in batches:
+                for task in batch.column(0).to_pylist():
+                    yield from read_piece(kind, pieces[task], wanted, with_bytes=with_bytes)
+
+        tasks = Division.of(self.session).row_tasks(sum(piece.end - piece.start for piece in pieces), len(pieces))
+        return self.session.range(0, len(pieces), 1, tasks).mapInArrow(lambda batches: function(read(batches)), columns)
 
 
-def file_frame(
-    spark: SparkSession,
-    files: FileRows,
-    end_offsets: Mapping[int, int],
-    pack: Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]] | None = None,
-    *,
-    only_places: bool = False,
-) -> DataFrame:
-    """A frame of the rows that an earlier run has not read, with ROW_COLUMNS; or of SHUFFLED, where ``pack`` packs them as they are read.
+@dataclass(frozen=True)
+class FrameRows(RowSource):
+    """The rows of a DataFrame with the columns of Spark's Kafka source, or those of the source ``consumer_offsets``.
 
-    end_offsets: offsets partition -> record offset up to which the earlier run has read the partition; {}: every row is in the frame.
-    only_places: columns other than those of the place need not be filled.
+    Raises UsageError as ``raw_rows`` does.
     """
-    wanted = RowFilter(dict(end_offsets))
-    pieces = pieces_with(files.pieces, wanted)
 
-    def read(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for batch in batches:
-            for task in batch.column(0).to_pylist():
-                for rows in read_piece(pieces[task], wanted, only_places=only_places):
-                    yield rows.rows
+    frame: DataFrame
+    kind: InputKind = InputKind.DATAFRAME
+    inputs: Sequence[str] = (SOURCE,)
 
-    tasks = Division.of(spark).row_tasks(sum(piece.size for piece in pieces), len(pieces))
-    numbers = spark.range(0, len(pieces), 1, tasks)
-    return numbers.mapInArrow(read, ROW_COLUMNS) if pack is None else numbers.mapInArrow(lambda batches: pack(read(batches)), SHUFFLED)
+    def mapped(self, wanted: Wanted, function: OfBatches, columns: str, *, with_bytes: bool = True) -> DataFrame:
+        rows, lacks = raw_rows(self.frame, wanted, with_bytes=with_bytes), lacks_of(self.frame)
+        return rows.mapInArrow(lambda batches: function(RowBatch(batch.cast(ROW_SCHEMA), lacks=lacks) for batch in batches), columns)
 
 
-def packed_rows(cluster: str | None) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """The function for mapInArrow: raw rows with the columns of ROW_SCHEMA, in any order -> rows of SHUFFLED of the kind ROWS.
+def packed_rows(cluster: str | None) -> OfBatches:
+    """The function for ``RowSource.mapped``: raw rows in any order -> rows of SHUFFLED of the kind ROWS.
 
     cluster: of all rows; None: as each row says.
     """
 
-    def pack_rows(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def pack_rows(batches: Iterable[RowBatch]) -> Iterator[pa.RecordBatch]:
         held: list[pa.RecordBatch] = []
         size = 0
         for batch in batches:
-            held.append(batch.select(ROW_SCHEMA.names).cast(ROW_SCHEMA))
+            held.append(batch.rows)
             size += held[-1].nbytes
             if size >= HELD_BYTES:
                 yield from _packed(held, cluster)
@@ -155,7 +179,7 @@ def _packed(held: list[pa.RecordBatch], cluster: str | None) -> Iterator[pa.Reco
     borders = np.flatnonzero((np.diff(numbers) != 0) | (np.diff(codes) != 0)) + 1
     for begin, end in zip([0, *borders.tolist()], [*borders.tolist(), len(numbers)], strict=True):
         name = cluster if cluster is not None else clusters.dictionary[int(codes[begin])].as_py()
-        for piece in batches_of_size([rows.slice(begin, end - begin)], PIECE_BYTES):
+        for piece in batches_of_size([rows.slice(begin, end - begin)], PACKED_BYTES):
             yield shuffled_row(name, int(numbers[begin]), int(offsets[begin]), ROWS, pack(piece))
             begin += piece.num_rows
 
@@ -250,11 +274,11 @@ def _before(chunks: Iterable[Chunk], until: Until, offsets_partition: int) -> It
         yield chunk
 
 
-def sorted_table(files: FileRows, most_bytes: int) -> pa.Table | None:
+def sorted_table(files: RowFiles, most_bytes: int) -> pa.Table | None:
     """All rows, sorted, as one table in memory, without Spark; None if they need more than ``most_bytes``."""
     batches, size = [], 0
-    for piece in files.pieces:
-        for batch in read_piece(piece):
+    for piece in files.pieces(EVERY_ROW):
+        for batch in read_piece(files.kind, piece):
             batches.append(batch.rows)
             size += batch.rows.nbytes
             if size > most_bytes:

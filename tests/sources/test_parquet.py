@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import datetime
 from pathlib import Path
-from threading import Barrier
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -12,17 +11,23 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from groupcoord_spark.errors import InputError
-from groupcoord_spark.sources.rows import RAW_SCHEMA, ROW_SCHEMA, RowBatch
-from groupcoord_spark.sources.tables import plan_delta, plan_parquet, read_table
+from groupcoord_spark.pipeline.read import rows as pipeline_rows
+from groupcoord_spark.pipeline.read.rows import RowFiles, read_piece, row_files
+from groupcoord_spark.sources import parquet
+from groupcoord_spark.sources.rows import EVERY_ROW, RAW_SCHEMA, ROW_SCHEMA, InputKind, RowBatch
 from tests.conftest import GOLDEN
 from tests.sources.exports import of_sparks_kafka_source, raw_rows, write_parquet
 
 LOGS = GOLDEN / "transactions" / "logs"
 
 
-def batches_of(path: Path) -> list[RowBatch]:
-    plan = plan_delta if (path / "_delta_log").exists() else plan_parquet
-    return [batch for piece in plan([str(path)]) for batch in read_table(piece)]
+def files_of(path: Path) -> RowFiles:
+    return row_files(InputKind.DELTA if (path / "_delta_log").exists() else InputKind.PARQUET, [str(path)])
+
+
+def batches_of(path: Path, *, with_bytes: bool = True) -> list[RowBatch]:
+    files = files_of(path)
+    return [batch for piece in files.pieces(EVERY_ROW) for batch in read_piece(files.kind, piece, with_bytes=with_bytes)]
 
 
 def rows_of(path: Path) -> pa.Table:
@@ -122,13 +127,11 @@ def test_columns_that_only_the_path_tells_are_read(tmp_path):
 
 
 def test_a_large_file_is_several_pieces(tmp_path, monkeypatch):
-    from groupcoord_spark.sources import tables
-
-    monkeypatch.setattr(tables, "PIECE_BYTES", 1)
     pq.write_table(table_of(10), tmp_path / "in", row_group_size=4)
-    pieces = plan_parquet([str(tmp_path / "in")])
-    assert [(piece.row_groups, piece.first_row) for piece in pieces] == [((0,), 0), ((1,), 4), ((2,), 8)]
-    assert [row for piece in pieces for batch in read_table(piece) for row in batch.rows["position"].to_pylist()] == list(range(10))
+    monkeypatch.setattr(pipeline_rows, "PIECE_BYTES", (tmp_path / "in").stat().st_size // 3 + 1)
+    pieces = files_of(tmp_path / "in").pieces(EVERY_ROW)
+    of_pieces = [[row for batch in parquet.read_parquet(piece) for row in batch.rows["position"].to_pylist()] for piece in pieces]
+    assert of_pieces == [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9]]
 
 
 def test_a_flipped_bit_of_a_page_with_a_checksum_is_told(tmp_path):
@@ -142,25 +145,12 @@ def test_a_flipped_bit_of_a_page_with_a_checksum_is_told(tmp_path):
         rows_of(path)
 
 
-def test_footers_are_read_side_by_side(tmp_path, monkeypatch):
-    from groupcoord_spark.sources import tables
-
-    for number in range(2):
-        pq.write_table(table_of(number + 1), tmp_path / f"{number}.parquet")
-    both_wait, opened = Barrier(2, timeout=30), tables._opened
-
-    def opened_with_the_other(file):
-        both_wait.wait()
-        return opened(file)
-
-    monkeypatch.setattr(tables, "_opened", opened_with_the_other)
-    assert [piece.rows for piece in plan_parquet([str(tmp_path)])] == [1, 2]
-
-
 def test_places_are_read_without_keys_and_values(tmp_path):
     write_parquet(tmp_path / "in.parquet", raw_rows(LOGS))
-    (piece,) = plan_parquet([str(tmp_path / "in.parquet")])
-    whole, places = (pa.Table.from_batches([batch.rows for batch in read_table(piece, only_places=only)]) for only in (False, True))
+    whole, places = (
+        pa.Table.from_batches([batch.rows for batch in batches_of(tmp_path / "in.parquet", with_bytes=with_bytes)])
+        for with_bytes in (True, False)
+    )
     names = ["cluster", "offsets_partition", "record_offset", "fault"]
     assert places.select(names) == whole.select(names)
     assert (places["key"].null_count, places["value"].null_count) == (len(places), len(places))
@@ -170,7 +160,7 @@ def test_a_file_that_is_cut_is_told(tmp_path):
     pq.write_table(table_of(10), tmp_path / "in")
     (tmp_path / "in").write_bytes((tmp_path / "in").read_bytes()[:-10])
     with pytest.raises(InputError, match="no Parquet file that can be read"):
-        plan_parquet([str(tmp_path / "in")])
+        rows_of(tmp_path / "in")
 
 
 class TestDelta:
@@ -186,9 +176,9 @@ class TestDelta:
         assert rows_of(tmp_path / "in").num_rows == 2
         monkeypatch.setattr(DeltaTable, "deletion_vectors", lambda table: pa.table({"filepath": ["x"]}))
         with pytest.raises(InputError, match=r"marks rows as deleted \(deletion vectors\).* Write it to Parquet with Spark"):
-            plan_delta([str(tmp_path / "in")])
+            files_of(tmp_path / "in")
 
     def test_that_cannot_be_opened_is_told(self, tmp_path):
         (tmp_path / "in" / "_delta_log").mkdir(parents=True)
         with pytest.raises(InputError, match=r"in: the Delta table cannot be opened"):
-            plan_delta([str(tmp_path / "in")])
+            files_of(tmp_path / "in")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
@@ -17,6 +17,7 @@ from groupcoord_spark.log.decode.records import (
     Payloads,
     Records,
     StoredRecords,
+    parts_of,
     payloads_of,
     read_in_file_order,
     read_in_offset_order,
@@ -262,14 +263,19 @@ class Reading:
             end = int(np.searchsorted(offsets, max(segment.next_base_offset, min(int(entries.last_offset[-1]) + 1, _MOST))))
         if end - first == len(records):
             return stored
-        for row in [*range(first), *range(end, len(records))]:
-            position = int(records.position[row])
-            detail = f"The record claims offset {offsets[row]}, outside of its own batch and where the records of others lie."
-            if records.control_type[row] != NOT_A_CONTROL_RECORD:
-                detail += MARKER_LOST
-            key, value = records.key.row(row), records.value.row(row)
-            self._report.lose_record("base_offset_invalid", position, int(entries.size[stored.batch[row]]), None, detail, key, value)
+        displaced = [*range(first), *range(end, len(records))]
+        self._lose(stored, entries, displaced, "outside of its own batch and where the records of others lie")
         return stored.take(np.arange(first, end))
+
+    def _lose(self, stored: StoredRecords, entries: Entries, rows: Iterable[int], where: str) -> None:
+        """Reports some of the records as lost. where: a clause about the offset that a record claims."""
+        records = stored.records
+        for row in rows:
+            size = int(entries.size[stored.batch[row]])
+            marker = "" if records.control_type[row] == NOT_A_CONTROL_RECORD else MARKER_LOST
+            detail = f"The record claims offset {records.record_offset[row]}, {where}.{marker}"
+            key, value = records.key.row(row), records.value.row(row)
+            self._report.lose_record("base_offset_invalid", int(records.position[row]), size, None, detail, key, value)
 
     def _payloads(self, rows: Positions) -> Iterator[Payloads]:
         """The entries of ``rows``, in that order, with their decompressed records, in pieces of about a chunk."""
@@ -281,15 +287,9 @@ class Reading:
             headers = self._headers if is_all else self._headers[rows]
             yield from payloads_of(self._window, entries.position, entries, headers, self._decompressor, self._chunk_bytes)
             return
-        reach = np.cumsum(entries.size)
-        first = 0
-        while first < len(rows):
-            spent = int(reach[first - 1]) if first else 0
-            last = max(first + 1, int(np.searchsorted(reach, spent + self._chunk_bytes, "right")))
-            part = entries.take(slice(first, last))
+        for part in map(entries.take, parts_of(entries.size, self._chunk_bytes)):
             window, at = self._read_together(part)
             yield from payloads_of(window, at, part, headers_at(window, at), self._decompressor, self._chunk_bytes)
-            first = last
 
     def _read_together(self, entries: Entries) -> tuple[Bytes, Positions]:
         """The bytes of some entries in one buffer, and where each entry begins in it."""
@@ -359,15 +359,8 @@ class Reading:
     def _report_records_without_place(self, payloads: Payloads) -> None:
         """Reports each record of some entries as lost, and each entry without records."""
         stored = read_in_file_order(payloads, self._report)
-        entries, records = payloads.entries, stored.records
-        for row in np.flatnonzero(stored.keep).tolist():
-            i = int(stored.batch[row])
-            position, size = int(entries.position[i]), int(entries.size[i])
-            detail = f"The record claims offset {records.record_offset[row]}, in an entry whose base offset contradicts its neighbours."
-            if records.control_type[row] != NOT_A_CONTROL_RECORD:
-                detail += MARKER_LOST
-            key, value = records.key.row(row), records.value.row(row)
-            self._report.lose_record("base_offset_invalid", position, size, None, detail, key, value)
+        entries = payloads.entries
+        self._lose(stored, entries, np.flatnonzero(stored.keep).tolist(), "in an entry whose base offset contradicts its neighbours")
         has_rows = np.zeros(len(entries), np.bool_)
         has_rows[stored.batch] = True
         has_rows[stored.lost] = True

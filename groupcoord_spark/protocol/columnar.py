@@ -257,14 +257,10 @@ class _Ids:
         """Sets the id of one row, given in Kafka's text form."""
         self.halves[row] = np.frombuffer(primitives.uuid_bytes(topic_id), ">i8")
 
-    def array(self) -> pa.FixedSizeBinaryArray:
-        """The column with 16 bytes a row, null for none."""
-        present = pa.array((self.halves[:, 0] | self.halves[:, 1]) != 0)
-        buffers = [present.buffers()[1], pa.py_buffer(self.halves)]
-        return pa.FixedSizeBinaryArray.from_buffers(pa.binary(16), len(self.halves), buffers)
-
     def strings(self) -> pa.StringArray:
         """The column in Kafka's text form, null for none."""
-        encoded = self.array().dictionary_encode()
+        present = pa.array((self.halves[:, 0] | self.halves[:, 1]) != 0)
+        buffers = [present.buffers()[1], pa.py_buffer(self.halves)]
+        encoded = pa.FixedSizeBinaryArray.from_buffers(pa.binary(16), len(self.halves), buffers).dictionary_encode()
         texts = pa.array([primitives.uuid_text(topic_id) for topic_id in encoded.dictionary.to_pylist()], pa.string())
         return texts.take(encoded.indices)

@@ -8,12 +8,10 @@ nothing.
 
 from __future__ import annotations
 
-from types import ModuleType
-
 import numpy as np
-import numpy.typing as npt
 
 from groupcoord_spark.protocol import fast_path
+from groupcoord_spark.protocol.columnar import leading_int16
 from groupcoord_spark.protocol.messages import RECORD_TYPES
 from groupcoord_spark.protocol.programs import VERSIONS, programs_of_values
 from groupcoord_spark.protocol.record_types import OFFSET_KEY_TYPES, KeyType
@@ -30,34 +28,19 @@ def shapes_of_values(key_type: int, values: Slices, *, keeps_texts: bool = False
     """
     if not (loops := fast_path.loops_for(len(values))):
         return values
-    record_type = RECORD_TYPES[key_type]
     # under key type 0 a version above 0 is read as under key type 1
     layout_type = KeyType.OFFSET_COMMIT if key_type in OFFSET_KEY_TYPES else key_type
     steps, begin = programs_of_values()
     first, last = RECORD_TYPES[layout_type].value.versions
-    version = np.full(len(values), -1, np.int64)
-    has_version = values.lengths() >= 2
-    at = values.start[has_version]
-    version[has_version] = (values.data[at].astype(np.int8).astype(np.int64) << 8) | values.data[at + 1]
+    version = leading_int16(values).astype(np.int64)
     is_known = (version >= first) & (version <= last)
     program = np.full(len(values), COPY_FIRST_TWO_BYTES, np.int64)
     # where an older layout exists, its lengths may lie where the current layout has contents
-    program[is_known] = COPY_ALL if record_type.dialects else begin[layout_type * VERSIONS + version[is_known]]
-    return _without_contents(loops, values, program, steps, keeps_texts=keeps_texts, are_offsets=key_type in OFFSET_KEY_TYPES)
-
-
-def _without_contents(
-    loops: ModuleType,
-    values: Slices,
-    program: npt.NDArray[np.int64],
-    steps: npt.NDArray[np.int64],
-    *,
-    keeps_texts: bool,
-    are_offsets: bool,
-) -> Slices:
+    program[is_known] = COPY_ALL if RECORD_TYPES[key_type].dialects else begin[layout_type * VERSIONS + version[is_known]]
     lengths = values.lengths()
-    begin = np.cumsum(lengths) - lengths
+    start = np.cumsum(lengths) - lengths
     shape = np.empty(int(lengths.sum()), np.uint8)
     stack, positions = np.empty(loops.DEEPEST, np.int64), np.empty(0, np.int64)
-    loops.clear_contents(values.data, values.start, values.end, program, keeps_texts, are_offsets, steps, stack, positions, begin, shape)
-    return Slices(shape, begin, begin + lengths, values.is_null)
+    rows = values.data, values.start, values.end
+    loops.clear_contents(*rows, program, keeps_texts, key_type in OFFSET_KEY_TYPES, steps, stack, positions, start, shape)
+    return Slices(shape, start, start + lengths, values.is_null)

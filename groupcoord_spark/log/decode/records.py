@@ -123,6 +123,17 @@ def attributes_of(entries: Entries, headers: Headers) -> npt.NDArray[np.int64]:
     return np.asarray(np.where(entries.magic == 2, headers["attributes"] & 0xFF, headers["crc"] >> 24).astype(np.int64))
 
 
+def parts_of(size: Positions, most_bytes: int) -> Iterator[slice]:
+    """Ranges of entries of at most ``most_bytes`` together; a single entry may have more. size: of each entry."""
+    reach = np.cumsum(size)
+    first = 0
+    while first < len(size):
+        spent = int(reach[first - 1]) if first else 0
+        part = slice(first, max(first + 1, int(np.searchsorted(reach, spent + most_bytes, "right"))))
+        yield part
+        first = part.stop
+
+
 def payloads_of(
     window: Bytes, at: Positions, entries: Entries, headers: Headers, decompressor: Decompressor, most_bytes: int
 ) -> Iterator[Payloads]:
@@ -138,13 +149,8 @@ def payloads_of(
     if is_compressed.any():
         yield from _decompressed(window, at, start, end, is_compressed, columns, entries, headers, decompressor, most_bytes)
         return
-    cost = np.cumsum(np.maximum(entries.size, columns))
-    first = 0
-    while first < len(entries):
-        spent = int(cost[first - 1]) if first else 0
-        part = slice(first, max(first + 1, int(np.searchsorted(cost, spent + most_bytes, "right"))))
+    for part in parts_of(np.maximum(entries.size, columns), most_bytes):
         yield Payloads(entries.take(part), headers[part], window, start[part], end[part], {})
-        first = part.stop
 
 
 def _decompressed(

@@ -15,7 +15,7 @@ import pyarrow.fs as pafs
 from groupcoord_spark.errors import BadCopyError, InputError
 from groupcoord_spark.log.damage import PlacedDoubt
 from groupcoord_spark.log.ends import TAIL_BYTES, Tail, checked_tail, first_entry, tail_from_last_bytes
-from groupcoord_spark.log.files.broker_files import LOG_STARTS, OFFSETS_TOPIC, LogStarts, read_cleaned_ends, read_log_starts
+from groupcoord_spark.log.files.broker_files import CLEANER_CHECKPOINT, LOG_STARTS, OFFSETS_TOPIC, Checkpoint, read_checkpoint_of
 from groupcoord_spark.log.files.held_files import HeldFile, HeldFiles
 from groupcoord_spark.log.files.listing import LARGEST_OFFSET, OFFSET_DIGITS, SEGMENT_NAME, listed_in_one_state
 from groupcoord_spark.log.files.object_store import FILES_AT_ONCE, at_once
@@ -192,9 +192,9 @@ def plan_logs(
     cluster_id = _cluster_of(log_dirs.values())
     ends = known_ends(cluster_id)
     directories = {place: directory for place, directory in directories.items() if wanted is None or directory.offsets_partition in wanted}
-    log_starts = {path: read_log_starts(log_dir) for path, log_dir in log_dirs.items()}
+    log_starts = {path: read_checkpoint_of(log_dir, LOG_STARTS) for path, log_dir in log_dirs.items()}
     # Before the partitions are listed: the log of a running broker then has all that its cleaner has seen.
-    cleaned_ends = {path: read_cleaned_ends(log_dir) for path, log_dir in log_dirs.items()}
+    cleaned_ends = {path: read_checkpoint_of(log_dir, CLEANER_CHECKPOINT).offsets for path, log_dir in log_dirs.items()}
     planned = _planned_directories(list(directories.values()), ends, log_starts, held)
     cleaned_end_of: dict[int, int] = {}
     partitions: list[PartitionLog] = []
@@ -215,7 +215,7 @@ def plan_logs(
 
 
 def _planned_directories(
-    directories: Sequence[_Directory], known_ends: Mapping[int, int], log_starts: Mapping[str, LogStarts], held: HeldFiles | None
+    directories: Sequence[_Directory], known_ends: Mapping[int, int], log_starts: Mapping[str, Checkpoint], held: HeldFiles | None
 ) -> list[tuple[_Replica, str | None]]:
     """The log in each directory, and its topic id. See plan_logs for the arguments; log_starts: by path of the log directory.
 
@@ -249,7 +249,7 @@ def plan_other_topic(topic: str, directories: Iterable[Location]) -> list[Partit
     """
     partitions = [_Directory(int(location.name.rpartition("-")[2]), location, location.parent()) for location in directories]
     log_dirs = {partition.location.parent().path: partition.location.parent() for partition in partitions}
-    log_starts = {path: read_log_starts(log_dir, topic) for path, log_dir in log_dirs.items()}
+    log_starts = {path: read_checkpoint_of(log_dir, LOG_STARTS, topic) for path, log_dir in log_dirs.items()}
     replicas_of = _by_partition(replica for replica, _ in _planned_directories(partitions, {}, log_starts, None))
     return [_newest(replicas).log for replicas in replicas_of.values()]
 
@@ -468,13 +468,13 @@ def _refuse_other_log(one: PartitionLog, other: PartitionLog) -> None:
         )
 
 
-def _plan_believed(listed: _Listing, log_starts: Mapping[str, LogStarts]) -> tuple[_Replica, str | None]:
+def _plan_believed(listed: _Listing, log_starts: Mapping[str, Checkpoint]) -> tuple[_Replica, str | None]:
     """The log of one partition, and its topic id. Its log start offset is believed only where the log can begin there.
 
     Records below the log start offset are not read: a wrong one would lose them silently. log_starts: by path of the log directory.
     """
     directory = listed.directory
-    starts = log_starts[directory.log_dir.path] if directory.log_dir else LogStarts({})
+    starts = log_starts[directory.log_dir.path] if directory.log_dir else Checkpoint({})
     checkpoint, detail = starts.offsets.get(directory.offsets_partition), starts.damage
     replica, topic_id = _plan_partition(listed, checkpoint)
     end = replica.log.end_offset

@@ -11,7 +11,7 @@ from dataclasses import replace
 from groupcoord_spark.errors import InputError
 from groupcoord_spark.log.damage import PlacedDoubt
 from groupcoord_spark.log.directory import LogPlan, PartitionLog
-from groupcoord_spark.log.files.broker_files import HIGH_WATERMARKS, read_log_directory_files
+from groupcoord_spark.log.files.broker_files import HIGH_WATERMARKS, read_checkpoint_of
 from groupcoord_spark.log.files.storage import Location
 from groupcoord_spark.log.segment import DEFAULT_CHUNK_BYTES, Segment
 
@@ -56,11 +56,10 @@ def cut_at_high_watermarks(plan: LogPlan) -> LogPlan:
 
 
 def _high_watermarks(log_dir: Location) -> Mapping[int, int]:
-    files = read_log_directory_files(log_dir)
-    if files.high_watermarks:
-        return files.high_watermarks
-    damage = next((damage for damage in files.damages if HIGH_WATERMARKS in damage), None)
-    why = damage or f"{log_dir.shown}: no file {HIGH_WATERMARKS} with the offsets topic in it lies beside the partitions."
+    checkpoint = read_checkpoint_of(log_dir, HIGH_WATERMARKS)
+    if checkpoint.offsets:
+        return checkpoint.offsets
+    why = checkpoint.damage or f"{log_dir.shown}: no file {HIGH_WATERMARKS} with the offsets topic in it lies beside the partitions."
     raise InputError(f"{why} So no high watermark is known: copy that file too, {_LEAVE_OUT}.")
 
 

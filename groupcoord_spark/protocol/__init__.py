@@ -10,20 +10,15 @@ opens a file, needs Spark or looks at a clock.
 """
 
 from .consumer_protocol import (
-    Assignment,
-    Subscription,
     assigned_partitions,
     decode_assignment,
     decode_connect_assignment,
     decode_connect_metadata,
-    decode_cooperative_sticky_generation,
-    decode_sticky_user_data,
     decode_subscription,
     subscribed_topics,
 )
 from .definition import (
     UNKNOWN_TAGS,
-    DecodedValue,
     decode_end_transaction_marker,
     decode_key,
     decode_value,
@@ -32,7 +27,7 @@ from .definition import (
     key_json,
     value_json,
 )
-from .errors import DecodeError, Doubt, EncodeError, SubscriptionMalformed, SubscriptionUnknown
+from .errors import DecodeError, EncodeError, SubscriptionMalformed, SubscriptionUnknown
 from .fields import ZERO_UUID
 from .from_json import encode_key_json, encode_value_json
 from .messages import RECORD_TYPES
@@ -43,23 +38,17 @@ __all__ = [
     "RECORD_TYPES",
     "UNKNOWN_TAGS",
     "ZERO_UUID",
-    "Assignment",
     "DecodeError",
-    "DecodedValue",
-    "Doubt",
     "EncodeError",
     "Slices",
-    "Subscription",
     "SubscriptionMalformed",
     "SubscriptionUnknown",
     "assigned_partitions",
     "decode_assignment",
     "decode_connect_assignment",
     "decode_connect_metadata",
-    "decode_cooperative_sticky_generation",
     "decode_end_transaction_marker",
     "decode_key",
-    "decode_sticky_user_data",
     "decode_subscription",
     "decode_value",
     "encode_key",

@@ -7,6 +7,7 @@ strange about a record that was decoded: it goes to the table ``warnings``. Both
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import ClassVar, Self
 
@@ -24,9 +25,16 @@ BEYOND_LIMITS = "beyond_limits"
 
 
 class DecodeError(ValueError):
-    """Raised when a record cannot be decoded; the base of all such errors. ``code`` is stable, ``detail`` is a sentence for people."""
+    """Raised when a record cannot be decoded; the base of all such errors.
+
+    ``code`` is stable: it is the name of the class with underscores, so no class is renamed. ``detail`` is a sentence for people.
+    """
 
     code: ClassVar[str] = "not_decodable"
+
+    def __init_subclass__(cls) -> None:
+        if "code" not in vars(cls):
+            cls.code = re.sub(r"(?<!^)(?=[A-Z])", "_", cls.__name__).lower()
 
     def __init__(self, detail: str) -> None:
         super().__init__(detail)
@@ -66,124 +74,82 @@ class FieldFault(DecodeError):
 class Underflow(FieldFault):
     """Raised when the bytes end before a field, or inside a field of fixed size."""
 
-    code = "underflow"
-
 
 class LengthBeyondEnd(Underflow):
     """Raised when a length or a count is larger than the number of bytes that remain."""
-
-    code = "length_beyond_end"
 
 
 class UnexpectedNull(FieldFault):
     """Raised when a field is null that may not be null: its length is negative, or 0 in the compact form."""
 
-    code = "unexpected_null"
-
 
 class VarintTooLong(FieldFault):
     """Raised when an unsigned varint goes on after its fifth byte."""
-
-    code = "varint_too_long"
 
 
 class TextTooLong(FieldFault):
     """Raised when a compact string declares more than 32767 bytes, which Kafka's readers refuse."""
 
-    code = "text_too_long"
-
 
 class NullKey(DecodeError):
     """Raised when a record has no key."""
-
-    code = "null_key"
 
 
 class KeyTooShort(DecodeError):
     """Raised when a key has 0 or 1 bytes: its type takes 2."""
 
-    code = "key_too_short"
-
 
 class UnknownKeyType(DecodeError):
     """Raised when the first two bytes of a key name no record type of this release."""
-
-    code = "unknown_key_type"
 
 
 class LeakedControlRecord(DecodeError):
     """Raised when a key is that of a transaction marker: an export wrote control records without their batches."""
 
-    code = "leaked_control_record"
-
 
 class KeyTruncated(DecodeError):
     """Raised when a key ends before its last field does."""
-
-    code = "key_truncated"
 
 
 class KeyMalformed(DecodeError):
     """Raised when a field of a key is null."""
 
-    code = "key_malformed"
-
 
 class ValueTooShort(DecodeError):
     """Raised when a value has 0 or 1 bytes: its version takes 2. Such a value is no tombstone."""
-
-    code = "value_too_short"
 
 
 class UnknownValueVersion(DecodeError):
     """Raised when a value's version is negative or above the highest one known for its type."""
 
-    code = "unknown_value_version"
-
 
 class ValueTruncated(DecodeError):
     """Raised when a value ends inside a field of fixed size, before a field or before the tagged section."""
-
-    code = "value_truncated"
 
 
 class ValueMalformed(DecodeError):
     """Raised when a value holds a null that may not be null, a length or count beyond its end, or a varint of more than 5 bytes."""
 
-    code = "value_malformed"
-
 
 class ValueBeyondLimits(DecodeError):
     """Raised when a value can be decoded, and the broker's release refuses so many elements or tagged fields."""
-
-    code = "value_beyond_limits"
 
 
 class SubscriptionUnknown(DecodeError):
     """Raised when a subscription ends inside a field of fixed size: the broker loads the group and does not know its topics."""
 
-    code = "subscription_unknown"
-
 
 class SubscriptionMalformed(DecodeError):
     """Raised when a subscription has a fault that makes the broker's load fail (docs/reference/replay-rules.md#r-2.4)."""
-
-    code = "subscription_malformed"
 
 
 class AssignmentMalformed(DecodeError):
     """Raised when the assignment of a classic group's member cannot be read. The broker itself never reads one."""
 
-    code = "assignment_malformed"
-
 
 class ConnectMalformed(DecodeError):
     """Raised when the metadata or the assignment of a Connect worker cannot be read."""
 
-    code = "connect_malformed"
-
 
 class ControlRecordMalformed(DecodeError):
     """Raised when the key or the value of a control record is shorter than its fields or has a negative version."""
-
-    code = "control_record_malformed"

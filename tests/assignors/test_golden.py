@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 from pathlib import Path
 
-from groupcoord_spark.protocol import decode_sticky_user_data
+from groupcoord_spark.protocol.consumer_protocol import decode_sticky_user_data
 from tests.tools.conformance.assignors import EQUAL, lines_of, partitions_of, verdict_on
 
 CASES = Path(__file__).parents[1] / "golden" / "assignors" / "cases.jsonl.gz"

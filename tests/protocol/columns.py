@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from groupcoord_spark.protocol import ZERO_UUID, DecodeError, Doubt, columnar, definition, json_texts
+from groupcoord_spark.protocol import ZERO_UUID, DecodeError, columnar, definition, json_texts
+from groupcoord_spark.protocol.errors import Doubt
 from groupcoord_spark.protocol.slices import Slices
 
 

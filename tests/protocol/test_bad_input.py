@@ -6,7 +6,8 @@ import re
 
 import pytest
 
-from groupcoord_spark.protocol import DecodedValue, DecodeError, columnar, definition
+from groupcoord_spark.protocol import DecodeError, columnar, definition
+from groupcoord_spark.protocol.definition import DecodedValue
 from groupcoord_spark.protocol.slices import Slices
 
 OFFSET_V1 = bytes.fromhex("0001 000000000000002a 0000 0000018bcfe56800 0000018bd50bc400")

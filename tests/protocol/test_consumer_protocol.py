@@ -14,12 +14,11 @@ from groupcoord_spark.protocol import (
     decode_assignment,
     decode_connect_assignment,
     decode_connect_metadata,
-    decode_cooperative_sticky_generation,
-    decode_sticky_user_data,
     decode_subscription,
     subscribed_topics,
 )
 from groupcoord_spark.protocol import consumer_protocol as cp
+from groupcoord_spark.protocol.consumer_protocol import decode_cooperative_sticky_generation, decode_sticky_user_data
 from groupcoord_spark.protocol.errors import AssignmentMalformed, ConnectMalformed
 from tests.examples import examples
 

@@ -11,7 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from groupcoord_spark.protocol import DecodedValue, DecodeError, definition, fast_path, json_programs, json_texts, programs, record_types
+from groupcoord_spark.protocol import DecodeError, definition, fast_path, json_programs, json_texts, programs, record_types
+from groupcoord_spark.protocol.definition import DecodedValue
 from groupcoord_spark.protocol.slices import Slices
 from tests.examples import examples
 from tests.protocol.columns import key_json_texts, value_json_texts

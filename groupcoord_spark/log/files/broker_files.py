@@ -122,29 +122,22 @@ class LogDirectoryFiles:
     damages: tuple[str, ...] = ()
 
 
-class LogStarts(NamedTuple):
-    """The log start offsets of a log directory by partition. damage: a sentence where their checkpoint is not used, else None."""
+class Checkpoint(NamedTuple):
+    """The offsets in a checkpoint by partition of one topic. damage: a sentence where the checkpoint is not used, else None."""
 
     offsets: Mapping[int, int]
     damage: str | None = None
 
 
-def read_log_starts(log_dir: Location, topic: str = OFFSETS_TOPIC) -> LogStarts:
-    """What log-start-offset-checkpoint says of the partitions of a topic; no offsets where it was not copied.
+def read_checkpoint_of(log_dir: Location, name: str, topic: str = OFFSETS_TOPIC) -> Checkpoint:
+    """What the checkpoint of this name says of the partitions of a topic; no offsets where it was not copied.
 
     Raises InputError where it cannot be read at all.
     """
-    damages: list[str] = []
-    offsets = _read(log_dir.child(LOG_STARTS), partial(read_offset_checkpoint, topic=topic), damages)
-    return LogStarts(offsets or {}, next(iter(damages), None))
-
-
-def read_cleaned_ends(log_dir: Location) -> Mapping[int, int]:
-    """Offsets partition -> the offset below which cleaner-offset-checkpoint says that the log was cleaned; {} where it was not copied.
-
-    Raises InputError where it cannot be read at all.
-    """
-    return _read(log_dir.child(CLEANER_CHECKPOINT), read_offset_checkpoint, []) or {}
+    location, damages, no_offsets = log_dir.child(name), list[str](), dict[int, int]()
+    data = _bytes_of(location) if location.info().type == pafs.FileType.File else None
+    offsets = _parsed(location, data or b"", partial(read_offset_checkpoint, topic=topic), damages, or_empty=no_offsets)
+    return Checkpoint(offsets or no_offsets, next(iter(damages), None))
 
 
 def read_log_directory_files(log_dir: Location) -> LogDirectoryFiles:
@@ -233,12 +226,6 @@ def read_whole_checkpoint(location: Location, damages: list[str]) -> pa.Table | 
 
 
 Read = TypeVar("Read")
-
-
-def _read(location: Location, parse: Callable[[bytes], Read], damages: list[str]) -> Read | None:
-    """What ``parse`` makes of the file, as ``_parsed`` says; None where there is no such file."""
-    data = _bytes_of(location) if location.info().type == pafs.FileType.File else None
-    return _parsed(location, data or b"", parse, damages)
 
 
 def _bytes_of(location: Location) -> bytes | None:

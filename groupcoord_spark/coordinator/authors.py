@@ -2,30 +2,43 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Mapping, Set
+from typing import Final, NamedTuple
 
 from groupcoord_spark.coordinator.semantics import Semantics
 from groupcoord_spark.protocol.record_types import MODERN_KEY_TYPES, KeyType
 
-# A key type that no supported release loads says nothing about the writer.
-_KEY_TYPES_OF_JAVA = MODERN_KEY_TYPES - {KeyType.SHARE_GROUP_PARTITION_METADATA}
-_OFFSET_VALUE_OF_4_1 = 4
-# Version 1 is no sign of an old broker: every release since 0.9 writes it for commits with an explicit expiry.
-_OFFSET_VALUES_OF_OLD_BROKERS = (2, 3)
-# Version 3 is no sign of an old broker: every release since 2.3 writes it.
-_GROUP_VALUES_OF_OLD_BROKERS = (0, 1, 2)
+
+class _Kind(NamedTuple):
+    """Records of some key types. value_version: None: records of every version, and tombstones."""
+
+    name: str
+    key_types: Set[int]
+    value_version: int | None = None
+
+
+_OFFSETS: Final = frozenset({KeyType.OFFSET_COMMIT})
+_ONLY_JAVA: Final = (
+    # A key type that no supported release loads says nothing about the writer.
+    _Kind("records of consumer, share or streams groups", MODERN_KEY_TYPES - {KeyType.SHARE_GROUP_PARTITION_METADATA}),
+    _Kind("offsets of value version 4", _OFFSETS, 4),
+)
+_ONLY_OLDER: Final = (
+    # Version 1 is no sign of an old broker: every release since 0.9 writes it for commits with an explicit expiry.
+    *(_Kind(f"offsets of value version {version}", _OFFSETS, version) for version in (2, 3)),
+    _Kind("offsets of key type 0", frozenset({KeyType.LEGACY_OFFSET_COMMIT})),
+    # Version 3 is no sign of an old broker: every release since 2.3 writes it.
+    *(_Kind(f"classic groups of value version {version}", frozenset({KeyType.GROUP_METADATA}), version) for version in (0, 1, 2)),
+)
 
 
 def other_coordinator(semantics: Semantics, records: Mapping[tuple[int, int], int]) -> str | None:
     """A sentence that says why the records were probably written by another coordinator; None: nothing speaks against ``semantics``.
 
     Old records beside new ones say nothing against a new broker, because the topic stays through upgrades.
-
-    Args:
-        semantics: The rules that the run applies.
-        records: (key type, value version) -> number of records. Value version -1: tombstones.
+    records: (key type, value version) -> number of records; value version -1: tombstones.
     """
-    java_counts = dict(_only_java(records))
+    java_counts = _counts(_ONLY_JAVA, records)
     if semantics.name == "scala":
         if not java_counts:
             return None
@@ -34,7 +47,8 @@ def other_coordinator(semantics: Semantics, records: Mapping[tuple[int, int], in
             f" the rules applied are those of {semantics.broker_version}."
             " Choose --semantics java, or the --broker-version of the brokers as they are now."
         )
-    old_counts = {} if java_counts else dict(_only_older(semantics, records))
+    older = [kind for kind in _ONLY_OLDER if kind.key_types != _OFFSETS or (kind.value_version or 0) < semantics.written_offset_value]
+    old_counts = {} if java_counts else _counts(older, records)
     if not old_counts:
         return None
     return (
@@ -43,27 +57,13 @@ def other_coordinator(semantics: Semantics, records: Mapping[tuple[int, int], in
     )
 
 
-def _only_java(records: Mapping[tuple[int, int], int]) -> Iterator[tuple[str, int]]:
-    """(kind of records, number) for records that only the Java coordinator writes."""
-    groups = sum(count for (key_type, _), count in records.items() if key_type in _KEY_TYPES_OF_JAVA)
-    if groups:
-        yield "records of consumer, share or streams groups", groups
-    offsets = records.get((KeyType.OFFSET_COMMIT, _OFFSET_VALUE_OF_4_1), 0)
-    if offsets:
-        yield f"offsets of value version {_OFFSET_VALUE_OF_4_1}", offsets
-
-
-def _only_older(semantics: Semantics, records: Mapping[tuple[int, int], int]) -> Iterator[tuple[str, int]]:
-    """(kind of records, number) for records that only brokers older than ``semantics`` write."""
-    for version in _OFFSET_VALUES_OF_OLD_BROKERS:
-        offsets = records.get((KeyType.OFFSET_COMMIT, version), 0)
-        if offsets and version < semantics.written_offset_value:
-            yield f"offsets of value version {version}", offsets
-    if legacy := sum(count for (key_type, _), count in records.items() if key_type == KeyType.LEGACY_OFFSET_COMMIT):
-        yield "offsets of key type 0", legacy
-    for version in _GROUP_VALUES_OF_OLD_BROKERS:
-        if groups := records.get((KeyType.GROUP_METADATA, version), 0):
-            yield f"classic groups of value version {version}", groups
+def _counts(kinds: Iterable[_Kind], records: Mapping[tuple[int, int], int]) -> dict[str, int]:
+    """Name -> number of records, of the kinds that have any."""
+    counts = {
+        name: sum(records[key_type, version] for key_type, version in records if key_type in key_types and wanted in (None, version))
+        for name, key_types, wanted in kinds
+    }
+    return {name: count for name, count in counts.items() if count}
 
 
 def _listed(counts: Mapping[str, int]) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from difflib import SequenceMatcher
+from difflib import get_close_matches
 from functools import cache
 from importlib.resources import files
 from typing import Final, NamedTuple
@@ -25,8 +25,9 @@ _MINUTE_MS: Final = 60_000
 _INT32_MAX: Final = 2**31 - 1
 
 _OFTEN_MISTAKEN: Final = (RETENTION_MINUTES, OFFSETS_PARTITIONS, CONSUMER_ASSIGNORS, TOPOLOGY_DESCRIPTION_PLUGIN)
-"""Settings for which a similar unknown name counts as a misspelling. For all other settings only one wrong letter does."""
+"""Settings for which a similar unknown name counts as a misspelling. For all other settings only a name with a letter or two wrong does."""
 _SIMILAR: Final = 0.8
+_VERY_SIMILAR: Final = 0.9
 _PREFIX_OF_LISTENER: Final = "listener.name."
 
 
@@ -91,23 +92,10 @@ def kafka_setting_names() -> frozenset[str]:
 
 def _meant_name(name: str) -> str | None:
     """The Kafka setting of which the name is probably a misspelling; None: it is like no setting."""
-    candidates = (kafka_name for kafka_name in sorted(kafka_setting_names()) if kafka_name.count(".") == name.count("."))
-    nearest, similarity = max(
-        ((kafka_name, SequenceMatcher(None, name.lower(), kafka_name).ratio()) for kafka_name in candidates),
-        key=lambda pair: pair[1],
-        default=("", 0.0),
-    )
-    if _is_one_letter_off(name, nearest) or (nearest in _OFTEN_MISTAKEN and similarity >= _SIMILAR):
-        return nearest
-    return None
-
-
-def _is_one_letter_off(one: str, other: str) -> bool:
-    """Whether the names differ by one missing, added or replaced letter, or by two exchanged neighbours."""
-    start = next((at for at, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other)))
-    rest, other_rest = one[start:], other[start:]
-    is_exchange = rest[:2] == other_rest[1::-1] and rest[2:] == other_rest[2:]
-    return is_exchange or rest[1:] == other_rest or rest == other_rest[1:] or rest[1:] == other_rest[1:]
+    candidates = [kafka_name for kafka_name in sorted(kafka_setting_names()) if kafka_name.count(".") == name.count(".")]
+    nearest = get_close_matches(name, candidates, n=1, cutoff=_SIMILAR)
+    is_likely = nearest and (nearest[0] in _OFTEN_MISTAKEN or get_close_matches(name, nearest, cutoff=_VERY_SIMILAR))
+    return nearest[0] if is_likely else None
 
 
 def _number(properties: Mapping[str, str], name: str) -> int | None:
@@ -120,12 +108,9 @@ def _number(properties: Mapping[str, str], name: str) -> int | None:
 
 
 def _first_assignor(properties: Mapping[str, str], setting: str, names_of_classes: Mapping[str, str]) -> str:
-    """Name of the first assignor in a broker's list. For an assignor that is not Kafka's own, the class name is returned.
+    """Name of the first assignor in a broker's list; an assignor that is not Kafka's own has the name of its class.
 
-    Args:
-        properties: Of the broker.
-        setting: Name of the setting with the list. Kafka's own assignors are listed by name or by class, others by class.
-        names_of_classes: Class -> name of Kafka's own assignors. The first one is the default.
+    names_of_classes: class -> name of Kafka's own assignors, which a list may name either way; the first one is the default.
     """
     first = properties.get(setting, "").split(",")[0].strip()
     names = list(names_of_classes.values())

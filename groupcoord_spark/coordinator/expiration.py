@@ -6,11 +6,11 @@ broker has not yet written are not in the log, so the rules about these commits 
 
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from groupcoord_spark.coordinator.semantics import JAVA, Semantics
 from groupcoord_spark.coordinator.state import GroupRow, PartitionState
-from groupcoord_spark.coordinator.transactions import TopicPartition
+from groupcoord_spark.coordinator.transactions import StoredOffset, TopicPartition
 from groupcoord_spark.protocol import encode_key
 from groupcoord_spark.protocol.record_types import NO_TIMESTAMP, KeyType
 
@@ -30,15 +30,15 @@ OFFSETS = "offsets"
 _INT64_MAX = 2**63 - 1
 
 
-class CommitTimes(Protocol):
-    """The fields of a committed offset that decide when the offset expires. A StoredOffset has these fields."""
+class CommitTimes(NamedTuple):
+    """The fields of a committed offset that decide when the offset expires; -1: none."""
 
-    @property
-    def commit_timestamp_ms(self) -> int: ...
+    commit_timestamp_ms: int
+    expire_timestamp_ms: int
 
-    @property
-    def expire_timestamp_ms(self) -> int:
-        """Explicit expiry; -1: none."""
+
+Commit = StoredOffset | CommitTimes
+"""A committed offset, or its times alone."""
 
 
 class GroupFacts(NamedTuple):
@@ -148,18 +148,15 @@ class Cleanup:
     def of_group(
         self,
         group: GroupFacts | GroupRow,
-        offsets: Mapping[TopicPartition, CommitTimes],
+        offsets: Mapping[TopicPartition, Commit],
         pending: Collection[TopicPartition],
         *,
         fails: bool = False,
     ) -> GroupCleanup:
         """The cleanup of one group.
 
-        Args:
-            group: The group.
-            offsets: (topic, partition) -> committed offset.
-            pending: (topic, partition) of the group's offsets in open transactions, of any producer.
-            fails: Whether the cleanup of the offsets partition fails (``fails_over``), so that nothing of it is removed.
+        offsets: (topic, partition) -> committed offset. pending: (topic, partition) of the group's offsets in open transactions, of any
+        producer. fails: the cleanup of the offsets partition fails (``fails_over``), so that nothing of it is removed.
         """
         group = self.facts_of(group)
         expiries = [
@@ -201,7 +198,7 @@ class Cleanup:
             regular_expressions=(),
         )
 
-    def _expiry_of(self, group: GroupFacts, topic: str, partition: int, stored: CommitTimes, is_pending: bool) -> OffsetExpiry:
+    def _expiry_of(self, group: GroupFacts, topic: str, partition: int, stored: Commit, is_pending: bool) -> OffsetExpiry:
         rule, blocked_by, base_ms = self._rule_for(group, topic, stored)
         expires_at_ms: int | None = None
         if blocked_by is None:
@@ -222,7 +219,7 @@ class Cleanup:
         expired = expires_at_ms is not None and self.now_ms >= expires_at_ms
         return OffsetExpiry(group.group_id, topic, partition, base_ms, expires_at_ms, expired, rule, blocked_by)
 
-    def _rule_for(self, group: GroupFacts, topic: str, stored: CommitTimes) -> tuple[str, str | None, int | None]:
+    def _rule_for(self, group: GroupFacts, topic: str, stored: Commit) -> tuple[str, str | None, int | None]:
         """(rule, blocked_by, base_timestamp_ms) of an offset, before explicit expiry and pending transactions are looked at."""
         commit_ms = stored.commit_timestamp_ms
         if self.semantics.offset_rules != "X-B":

@@ -34,10 +34,7 @@ class PartitionOwners:
     def apply(self, key_type: int, member_id: str | None, value: Mapping[str, Any] | None) -> None:
         """Apply a record of one of the ``KEY_TYPES``.
 
-        Args:
-            key_type: Of the record.
-            member_id: Of the key; None for a classic group.
-            value: The value as in Kafka's JSON (column ``value_json``); None: a tombstone.
+        member_id: None for a classic group. value: as in Kafka's JSON (column ``value_json``); None: a tombstone.
         """
         if key_type == KeyType.GROUP_METADATA:
             self._classic_owners = {}

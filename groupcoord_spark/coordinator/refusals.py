@@ -38,10 +38,7 @@ class Refusal(NamedTuple):
 def refusal_of_type_or_version(semantics: Semantics, key_type: int, value_version: int | None) -> Refusal | None:
     """Why this broker does not load records of a key type and value version (R-1.6, R-1.9); None: the broker loads them.
 
-    Args:
-        semantics: Of the broker.
-        key_type: Of a record that can be decoded.
-        value_version: None for a tombstone.
+    value_version: None for a tombstone.
     """
     if key_type not in semantics.known_key_types:
         ending = " and could not have loaded the partition" if semantics.unknown_key_type_fails_load else ": it skips the record"

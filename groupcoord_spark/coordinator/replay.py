@@ -60,14 +60,7 @@ class PartitionReplay:
     ) -> None:
         """Store, stage or delete one committed offset, as OffsetMetadataManager.replay does.
 
-        Args:
-            producer_id: Of the record's batch; -1: the batch has no producer id.
-            is_transactional: The transactional bit of the record's batch.
-            key_type: 0 or 1.
-            group_id: Group of the key.
-            topic: Topic of the key.
-            partition: Partition of the key.
-            value: The commit; None: a tombstone.
+        producer_id, is_transactional: of the record's batch; producer id -1: none. key_type: 0 or 1. value: None: a tombstone.
         """
         transactional = producer_id != NO_PRODUCER_ID if self._by_producer_id else is_transactional
         if value is None:
@@ -104,13 +97,7 @@ class PartitionReplay:
     ) -> None:
         """Apply a group record (key type 2 or higher). Such a record counts at once, even inside a transaction (R-1.24).
 
-        Args:
-            record_offset: Offset of the record in the offsets partition.
-            record_timestamp_ms: Timestamp of the record.
-            key_type: 2 or higher.
-            key: Decoded fields of the key.
-            value_version: Version of the value; None: a tombstone.
-            value: Decoded fields of the value; None: a tombstone.
+        key, value: decoded fields. value_version, value: None: a tombstone.
         """
         group_id: str = key.get("group_id", "")
         if value is not None and key_type in _TYPES_WITH_TOPIC_NAMES:
@@ -158,22 +145,13 @@ class PartitionReplay:
         return self._removed_at.get(group_id)
 
     def apply_marker(self, producer_id: int, control_type: int) -> None:
-        """End the open transaction of a producer (R-1.18).
-
-        Args:
-            producer_id: Of the batch of the control record.
-            control_type: MarkerType.COMMIT or ABORT; what another number means depends on the semantics.
-        """
+        """End the open transaction of a producer (R-1.18). What a control type beside COMMIT and ABORT means depends on the semantics."""
         self._offsets.end_transaction(producer_id, control_type)
 
     def refuse(self, record_offset: int | None, code: str, detail: str, group_id: str | None = None) -> None:
         """Add a warning for a record that was skipped, or accepted with a doubt.
 
-        Args:
-            record_offset: Offset of the record; None: the warning is about no single record.
-            code: A rule (R-1.8), or the reason of a decoder (key_truncated).
-            detail: The sentence of the warning.
-            group_id: None where the record names no group.
+        record_offset, group_id: None: the warning is about no single record or group. code: a rule (R-1.8), or the reason of a decoder.
         """
         self._warnings.append(LoadWarning(record_offset, group_id, RULE_OF_REASON.get(code, code), detail))
 

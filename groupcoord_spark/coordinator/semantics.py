@@ -105,22 +105,12 @@ class Semantics:
     default_retention_ms: int = 7 * DAY_MS
 
     def accepts_value(self, key_type: int, value_version: int) -> bool:
-        """Whether this broker loads this value version of an offset or a classic group (R-1.9).
-
-        Args:
-            key_type: 0, 1 or 2.
-            value_version: Version of the value.
-        """
+        """Whether this broker loads this value version of an offset or a classic group, key type 0, 1 or 2 (R-1.9)."""
         # Dropped records rely on this: pipeline/read/superseded.py (a record that is not accepted supersedes no earlier record)
         return 0 <= value_version <= (*self.newest_offset_value, self.newest_group_value)[key_type]
 
     def describes_as_assigned(self, group_type: str, kind: str) -> bool:
-        """Whether a broker's description of a member shows an assignment of this kind as what the member has.
-
-        Args:
-            group_type: Of the member's group.
-            kind: As in the table ``assignments``: current, target, pending_revocation or owned.
-        """
+        """Whether a broker's description of a member shows an assignment of this kind (a word of ``assignments``) as the member's."""
         is_pending = group_type == "consumer" and kind == "pending_revocation" and self.describes_pending_revocation
         return kind == "current" or is_pending
 

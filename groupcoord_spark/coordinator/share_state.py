@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import insort
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 from groupcoord_spark.protocol.definition import decode_key, decode_value
@@ -48,14 +48,6 @@ class ShareState:
     batches: tuple[Batch, ...]
 
 
-class StoredState(NamedTuple):
-    """A state, and the offset and the timestamp of the newest record of its share partition."""
-
-    state: ShareState
-    record_offset: int
-    record_timestamp_ms: int
-
-
 class ShareStatePartition:
     """Replays one partition of ``__share_group_state``.
 
@@ -86,8 +78,8 @@ class ShareStatePartition:
         self._since_snapshot.clear()
         self._lacks_records = True
 
-    def states(self) -> Iterator[tuple[SharePartition, StoredState]]:
-        """The state of each share partition that has one."""
+    def states(self) -> Iterator[tuple[SharePartition, ShareState, int, int]]:
+        """Each share partition that has a state, the state, and the offset and the timestamp of its newest record."""
         for records in self._since_snapshot.values():
             state, (record_offset, _, _, newest_timestamp_ms) = None, records[-1]
             try:
@@ -101,16 +93,11 @@ class ShareStatePartition:
             if state is not None:
                 fields = decoded_key.fields
                 place = SharePartition(fields["group_id"], fields["topic_id"], fields["partition"])
-                yield place, StoredState(state, record_offset, newest_timestamp_ms)
+                yield place, state, record_offset, newest_timestamp_ms
 
 
 def apply_record(state: ShareState | None, record_type: int, value: Mapping[str, Any] | None) -> ShareState | None:
-    """The state after a record of the share partition; None: there is none.
-
-    Args:
-        state: before the record.
-        record_type: SNAPSHOT or UPDATE. value: the decoded value; None for a tombstone.
-    """
+    """The state after a record of the share partition, of type SNAPSHOT or UPDATE; None: there is none. value: None: a tombstone."""
     if value is None:
         return None
     batches = tuple(Batch(**batch) for batch in value["state_batches"])
@@ -126,15 +113,12 @@ def apply_record(state: ShareState | None, record_type: int, value: Mapping[str,
             batches,
         )
     start_offset = state.start_offset if value["start_offset"] == NOT_KNOWN else value["start_offset"]
-    return ShareState(
-        state.snapshot_epoch,
-        state.state_epoch,
-        state.leader_epoch if value["leader_epoch"] == NOT_KNOWN else value["leader_epoch"],
-        start_offset,
-        value["delivery_complete_count"],
-        state.create_timestamp_ms,
-        state.write_timestamp_ms,
-        tuple(combine_batches((*state.batches, *batches), start_offset)),
+    return replace(
+        state,
+        leader_epoch=state.leader_epoch if value["leader_epoch"] == NOT_KNOWN else value["leader_epoch"],
+        start_offset=start_offset,
+        delivery_complete_count=value["delivery_complete_count"],
+        batches=tuple(combine_batches((*state.batches, *batches), start_offset)),
     )
 
 

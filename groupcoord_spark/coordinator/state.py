@@ -129,6 +129,11 @@ class LoadWarning(NamedTuple):
         # A loader refuses a record with a member twice only where another member follows.
         return self.code not in _RULES_WITHOUT_REFUSAL and (self.code != _MEMBER_TWICE or self.detail.endswith(LOAD_FAILS))
 
+    @property
+    def reason(self) -> str:
+        """The sentence without what it means for a load."""
+        return self.detail.removesuffix(LOAD_FAILS).strip()
+
 
 @dataclass(slots=True, eq=False)
 class Group(ABC):

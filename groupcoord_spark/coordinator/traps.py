@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-from groupcoord_spark.coordinator.expiration import CommitTimes, GroupFacts, OffsetExpiry
+from groupcoord_spark.coordinator.expiration import Commit, GroupFacts, OffsetExpiry
 from groupcoord_spark.protocol.record_types import NO_TIMESTAMP
 
 
@@ -26,7 +26,7 @@ class Traps(NamedTuple):
 NO_TRAPS = Traps(False, False, False, False)
 
 
-def traps_of(group: GroupFacts, stored: CommitTimes, expiry: OffsetExpiry) -> Traps:
+def traps_of(group: GroupFacts, stored: Commit, expiry: OffsetExpiry) -> Traps:
     """The traps of one committed offset. ``group``: the facts that the cleanup used (``Cleanup.facts_of``)."""
     if expiry.blocked_by is not None:
         return NO_TRAPS

@@ -30,7 +30,7 @@ def test_records_of_a_share_partition_give_the_state_of_kafkas_class() -> None:
         replay = ShareStatePartition()
         for offset, (key, value) in enumerate(case["records"]):
             replay.add(offset, bytes.fromhex(key), None if value is None else bytes.fromhex(value), 0)
-        states = [stored.state for _, stored in replay.states()]
+        states = [state for _, state, _, _ in replay.states()]
         told = case["state"]
         expected = [] if told is None else [(*(told[name] for name in STATE), tuple(map(tuple, told["state_batches"])))]
         assert [astuple(state) for state in states] == expected, case

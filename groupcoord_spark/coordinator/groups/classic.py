@@ -25,12 +25,11 @@ CONNECT = "connect"
 _CONNECTOR_ITSELF = -1
 
 
-@dataclass(frozen=True, slots=True)
-class ClassicMember:
-    """One entry of the record's member list."""
+class ClassicMember(NamedTuple):
+    """One entry of the record's member list, with the names of its fields."""
 
     member_id: str
-    instance_id: str | None
+    group_instance_id: str | None
     client_id: str
     client_host: str
     rebalance_timeout_ms: int
@@ -76,7 +75,7 @@ class ClassicGroup(Group):
             yield MemberRow(
                 group_id=group_id,
                 member_id=member.member_id,
-                instance_id=member.instance_id,
+                instance_id=member.group_instance_id,
                 client_id=member.client_id,
                 client_host=member.client_host,
                 rack_id=None if subscription is None else subscription.rack_id,
@@ -135,10 +134,7 @@ class ConnectTasks(NamedTuple):
 def connect_tasks(subscription: bytes, assignment: bytes, protocol: str | None) -> ConnectTasks:
     """The tasks that a worker runs, must stop and ran before; empty sets where the bytes cannot be decoded.
 
-    Args:
-        subscription: Metadata that the worker sent with JoinGroup.
-        assignment: Assignment that the leader gave the worker.
-        protocol: Protocol of the group (eager, compatible, sessioned).
+    subscription: what the worker sent with JoinGroup. assignment: what the leader gave it. protocol: eager, compatible or sessioned.
     """
     given = decoded_or_none(partial(decode_connect_assignment, protocol=protocol), assignment)
     metadata = decoded_or_none(partial(decode_connect_metadata, protocol=protocol), subscription)
@@ -170,21 +166,16 @@ def read_classic_group(value_version: int, value: Mapping[str, Any], semantics: 
     entries = value["members"]
     for position, entry in enumerate(entries):
         member = _read_member(entry, semantics)
-        earlier_member_id = by_instance.get(member.instance_id) if member.instance_id is not None else None
-        if earlier_member_id is not None:
-            doubts.append(
-                (
-                    "R-2.1",
-                    f"Instance id {member.instance_id!r} belongs to members {earlier_member_id!r} and {member.member_id!r}: "
-                    f"the last one is kept. {LOAD_FAILS}",
-                )
-            )
-            members.pop(earlier_member_id, None)
+        instance_id = member.group_instance_id
+        if instance_id is not None and instance_id in by_instance:
+            both = f"{by_instance[instance_id]!r} and {member.member_id!r}"
+            doubts.append(("R-2.1", f"Instance id {instance_id!r} belongs to members {both}: the last one is kept. {LOAD_FAILS}"))
+            members.pop(by_instance[instance_id], None)
         elif member.member_id in members:
             ending = "" if position + 1 == len(entries) else f" Another member follows. {LOAD_FAILS}"
             doubts.append(("R-2.2", f"Member id {member.member_id!r} is in the record twice: the last entry is kept.{ending}"))
-        if member.instance_id is not None:
-            by_instance[member.instance_id] = member.member_id
+        if instance_id is not None:
+            by_instance[instance_id] = member.member_id
         members[member.member_id] = member
     protocol_type: str | None = value["protocol_type"]
     if not protocol_type and not members:
@@ -210,19 +201,10 @@ def read_classic_group(value_version: int, value: Mapping[str, Any], semantics: 
 
 
 def _read_member(entry: Mapping[str, Any], semantics: Semantics) -> ClassicMember:
-    rebalance_timeout_ms = entry.get("rebalance_timeout_ms")
-    if rebalance_timeout_ms is None or (rebalance_timeout_ms == -1 and semantics.stored_minus_one_means_session_timeout):
-        rebalance_timeout_ms = entry["session_timeout_ms"]
-    return ClassicMember(
-        member_id=entry["member_id"],
-        instance_id=entry.get("group_instance_id"),
-        client_id=entry["client_id"],
-        client_host=entry["client_host"],
-        rebalance_timeout_ms=rebalance_timeout_ms,
-        session_timeout_ms=entry["session_timeout_ms"],
-        subscription=entry["subscription"],
-        assignment=entry["assignment"],
-    )
+    member = ClassicMember._make(map(entry.get, ClassicMember._fields))
+    if member.rebalance_timeout_ms is None or (member.rebalance_timeout_ms == -1 and semantics.stored_minus_one_means_session_timeout):
+        return member._replace(rebalance_timeout_ms=member.session_timeout_ms)
+    return member
 
 
 def _topics_of_group(

@@ -1,13 +1,13 @@
 """Consumer groups of KIP-848: key types 3 to 8 and 16, rules R-3.7 to R-3.15 of docs/reference/replay-rules.md."""
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping
-from typing import ClassVar
+from collections.abc import Iterator
+from typing import Any, ClassVar
 
 from groupcoord_spark.coordinator.broker_settings import DefaultAssignors
-from groupcoord_spark.coordinator.groups.modern import UNKNOWN, ModernGroup, ModernMember, RefusalError, Refusals, Value, partition_rows
+from groupcoord_spark.coordinator.groups.modern import UNKNOWN, ModernGroup, ModernMember, RefusalError, Refusals, Value
 from groupcoord_spark.coordinator.semantics import Semantics
-from groupcoord_spark.coordinator.state import AssignmentRow, MemberRow, internal_fields
+from groupcoord_spark.coordinator.state import internal_fields
 from groupcoord_spark.protocol.record_types import KeyType
 
 OwnerEpochs = defaultdict[str, dict[int, int]]
@@ -47,12 +47,14 @@ class ConsumerMember(ModernMember):
 class ConsumerGroup(ModernGroup):
     """A consumer group in the state of Kafka's ConsumerGroup after the same records."""
 
-    __slots__ = ("_owner_epochs", "_stale_state", "resolved_regexes", "static_members")
+    __slots__ = ("_owner_epochs", "_stale_state", "is_orderly", "resolved_regexes", "static_members")
 
     members: dict[str, ConsumerMember]  # type: ignore[assignment]  # the base class puts members of its own kind into the dict
 
     group_type = "consumer"
-    member_states: ClassVar = {0: "STABLE", 1: "UNREVOKED_PARTITIONS", 2: "UNRELEASED_PARTITIONS"}
+    member_fields: ClassVar = {
+        **ModernGroup.member_fields, "instance_id": None, "rebalance_timeout_ms": -1, "server_assignor": None
+    }  # fmt: skip
     refusals = Refusals("R-3.7", "R-3.8", "R-3.9", "R-3.13", "R-3.10", "R-3.11")
     type_conflict = "R-3.4"
 
@@ -63,6 +65,8 @@ class ConsumerGroup(ModernGroup):
         self.resolved_regexes: dict[str, list[str]] = {}
         """Regular expression -> names of the topics that match it."""
         self._owner_epochs: OwnerEpochs = defaultdict(dict)
+        self.is_orderly = True
+        """No partition was ever taken or released against R-3.14: the current assignments of the members say who owns each partition."""
         self._stale_state: str | None = None
         """The group's state from before a refused change: Kafka then does not compute the new state (R-3.14). None: not stale."""
 
@@ -72,7 +76,12 @@ class ConsumerGroup(ModernGroup):
 
     def internal_state(self) -> tuple[object, ...]:
         # No table and no refusal depends on the former instance ids, and compaction removes the records that show them.
-        return internal_fields(self, without=frozenset({"_semantics", "static_members"}))
+        compared_apart = frozenset({"_semantics", "static_members", "is_orderly", "_owner_epochs", "_checks_owners"})
+        return *internal_fields(self, without=compared_apart), self._partition_owners()
+
+    def _partition_owners(self) -> dict[str, dict[int, int]]:
+        """Topic id -> partition -> member epoch of the partition's owner."""
+        return {topic_id: dict(epochs) for topic_id, epochs in self._owner_epochs.items() if epochs}
 
     def _apply_target_metadata(self, group_id: str, value: Value | None) -> None:
         super()._apply_target_metadata(group_id, value)
@@ -137,50 +146,32 @@ class ConsumerGroup(ModernGroup):
 
     def _release_partitions(self, member_id: str, member: ConsumerMember) -> None:
         """Remove the member as owner of its partitions. Raises RefusalError (R-3.14)."""
+        keeps_others = self._semantics.newer_epoch_takes_partitions_over
         for topic_id, partitions in member.owned_partitions():
             owner_epochs = self._owner_epochs[topic_id]
-            # In nearly every record the member owns all of its partitions: one set is faster than a look at each partition.
-            if set(map(owner_epochs.get, partitions)) <= {member.member_epoch} and len(set(partitions)) == len(partitions):
-                for partition in partitions:
-                    del owner_epochs[partition]
-            else:
-                self._release_disputed(member_id, member.member_epoch, topic_id, partitions)
-
-    def _release_disputed(self, member_id: str, member_epoch: int, topic_id: str, partitions: list[int]) -> None:
-        """Release partitions of which the member does not own all. Raises RefusalError (R-3.14)."""
-        owner_epochs = self._owner_epochs[topic_id]
-        keeps_others = self._semantics.newer_epoch_takes_partitions_over
-        for partition in partitions:
-            is_own = owner_epochs.get(partition) == member_epoch
-            if is_own or not keeps_others:  # the older releases remove the owner before they look whether it is the member
-                owner_epochs.pop(partition, None)
-            if not is_own and not keeps_others:
-                detail = f"Member {member_id!r} gives up partition {partition} of {topic_id}, not its at epoch {member_epoch}."
-                raise RefusalError("R-3.14", detail)
+            for partition in partitions:
+                is_own = owner_epochs.get(partition) == member.member_epoch
+                self.is_orderly &= is_own
+                if is_own or not keeps_others:  # the older releases remove the owner before they look whether it is the member
+                    owner_epochs.pop(partition, None)
+                if not is_own and not keeps_others:
+                    detail = f"Member {member_id!r} gives up partition {partition} of {topic_id}, not its at epoch {member.member_epoch}."
+                    raise RefusalError("R-3.14", detail)
 
     def _take_partitions(self, member_id: str, member: ConsumerMember) -> None:
         """Make the member the owner of its partitions. Raises RefusalError (R-3.14)."""
+        member_epoch, takes_over = member.member_epoch, self._semantics.newer_epoch_takes_partitions_over
         for topic_id, partitions in member.owned_partitions():
             owner_epochs = self._owner_epochs[topic_id]
-            taken = dict.fromkeys(partitions, member.member_epoch)
-            # In nearly every record none of the partitions has an owner: one set operation is faster than a look at each partition.
-            if len(taken) == len(partitions) and owner_epochs.keys().isdisjoint(taken):
-                owner_epochs.update(taken)
-            else:
-                self._take_disputed(member_id, member.member_epoch, topic_id, partitions)
-
-    def _take_disputed(self, member_id: str, member_epoch: int, topic_id: str, partitions: list[int]) -> None:
-        """Take partitions of which some have an owner already. Raises RefusalError (R-3.14)."""
-        owner_epochs = self._owner_epochs[topic_id]
-        takes_over = self._semantics.newer_epoch_takes_partitions_over
-        for partition in partitions:
-            owner_epoch = owner_epochs.get(partition)
-            if owner_epoch is not None and (owner_epoch >= member_epoch or not takes_over):
-                if not takes_over:
-                    owner_epochs[partition] = member_epoch  # these releases store the new owner before they check the old one
-                detail = f"Member {member_id!r} takes partition {partition} of topic {topic_id} at epoch {member_epoch}"
-                raise RefusalError("R-3.14", f"{detail}, while it is still owned at epoch {owner_epoch}.")
-            owner_epochs[partition] = member_epoch
+            for partition in partitions:
+                owner_epoch = owner_epochs.get(partition)
+                self.is_orderly &= owner_epoch is None
+                if owner_epoch is not None and (owner_epoch >= member_epoch or not takes_over):
+                    if not takes_over:
+                        owner_epochs[partition] = member_epoch  # these releases store the new owner before they check the old one
+                    detail = f"Member {member_id!r} takes partition {partition} of topic {topic_id} at epoch {member_epoch}"
+                    raise RefusalError("R-3.14", f"{detail}, while it is still owned at epoch {owner_epoch}.")
+                owner_epochs[partition] = member_epoch
 
     @property
     def state(self) -> str:
@@ -190,10 +181,6 @@ class ConsumerGroup(ModernGroup):
         if not self.members:
             return "Empty"
         return self._state_of_assignment()
-
-    @property
-    def protocol_type(self) -> str:
-        return "consumer"
 
     def protocol(self, default_assignors: DefaultAssignors) -> str:
         """The server assignor that most members name; the broker's default where no member names one."""
@@ -208,42 +195,19 @@ class ConsumerGroup(ModernGroup):
     @property
     def subscribed_topics(self) -> frozenset[str]:
         """Topics that members name, and topics that match a stored regular expression, even one that no member uses any more."""
-        topics = {topic for member in self.members.values() if member.metadata for topic in member.metadata["subscribed_topic_names"]}
-        return frozenset(topics.union(*self.resolved_regexes.values()))
+        return super().subscribed_topics.union(*self.resolved_regexes.values())
 
     @property
     def regular_expressions(self) -> tuple[str, ...]:
         return tuple(sorted(self.resolved_regexes))
 
-    def member_rows(self, group_id: str) -> Iterator[MemberRow]:
-        for member_id, member in self.members.items():
-            metadata = member.metadata or {}
-            classic = metadata.get("classic_member_metadata")
-            yield MemberRow(
-                group_id=group_id,
-                member_id=member_id,
-                instance_id=metadata.get("instance_id"),
-                client_id=metadata.get("client_id", ""),
-                client_host=metadata.get("client_host", ""),
-                rack_id=metadata.get("rack_id"),
-                uses_classic_protocol=classic is not None,
-                member_state=member.state,
-                member_epoch=member.member_epoch,
-                previous_member_epoch=member.previous_member_epoch,
-                session_timeout_ms=classic["session_timeout_ms"] if classic is not None else None,
-                rebalance_timeout_ms=metadata.get("rebalance_timeout_ms", -1),
-                subscribed_topics=tuple(sorted(set(metadata.get("subscribed_topic_names", ())))),
-                subscribed_topic_regex=metadata.get("subscribed_topic_regex") or None,
-                server_assignor=metadata.get("server_assignor"),
-                record_offset=member.record_offset,
-            )
-
-    def assignment_rows(self, group_id: str, topic_names: Mapping[str, str]) -> Iterator[AssignmentRow]:
-        for member_id, member in self.members.items():
-            for kind, name in (("current", "assigned_partitions"), ("pending_revocation", "partitions_pending_revocation")):
-                yield from partition_rows(group_id, member_id, kind, member.current.get(name, ()), topic_names)
-        for member_id, target in self.targets.items():
-            yield from partition_rows(group_id, member_id, "target", target["topic_partitions"], topic_names)
+    def _fields_of_record(self, metadata: Value) -> dict[str, Any]:
+        classic = metadata.get("classic_member_metadata")
+        return super()._fields_of_record(metadata) | {
+            "uses_classic_protocol": classic is not None,
+            "session_timeout_ms": None if classic is None else classic["session_timeout_ms"],
+            "subscribed_topic_regex": metadata.get("subscribed_topic_regex") or None,
+        }
 
     def _member_state(self, value: Value) -> str:
         """The member state in a current assignment. Kafka 3.7 stored no state: there the lists of partitions show it."""

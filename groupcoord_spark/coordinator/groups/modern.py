@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, ClassVar, NamedTuple
 
 from groupcoord_spark.coordinator.semantics import Semantics
-from groupcoord_spark.coordinator.state import AssignmentRow, Group
+from groupcoord_spark.coordinator.state import AssignmentRow, Group, MemberRow
 from groupcoord_spark.protocol.record_types import KEY_TYPES_OF
 from groupcoord_spark.wording import counted
 
@@ -19,9 +19,7 @@ Value = Mapping[str, Any]
 class RefusalError(Exception):
     """Raised when Kafka's loader would refuse a record. The replay skips the record and writes a warning.
 
-    Args:
-        code: The rule, R-3.x of docs/reference/replay-rules.md.
-        detail: The sentence of the warning.
+    code: the rule, R-3.x of docs/reference/replay-rules.md. detail: the sentence of the warning.
     """
 
     def __init__(self, code: str, detail: str) -> None:
@@ -71,8 +69,10 @@ class ModernGroup(Group):
 
     generation: int
     assignment_epoch: int
-    member_states: ClassVar[Mapping[int, str]]
+    member_states: ClassVar[Mapping[int, str]] = {0: "STABLE", 1: "UNREVOKED_PARTITIONS", 2: "UNRELEASED_PARTITIONS"}
     """The words for the numbers of member states; every other number is UNKNOWN."""
+    member_fields: ClassVar[Mapping[str, object]] = {"client_id": "", "client_host": "", "rack_id": None}
+    """Fields of MemberRow that the member's own record has under the same name -> their value where no such record was read."""
     refusals: ClassVar[Refusals]
     type_conflict: ClassVar[str]
     """Rule that refuses a record of this group type where the group has another type."""
@@ -89,15 +89,9 @@ class ModernGroup(Group):
         """Member id -> value of the member's target assignment."""
 
     def apply(self, record_offset: int, key_type: int, key: Value, value: Value | None) -> bool:
-        """True where the record removes the group.
+        """True where the record, of a key type of this group type, removes the group. value: None: a tombstone.
 
-        Args:
-            record_offset: Offset of the record in the offsets partition.
-            key_type: One of the key types of this group type.
-            key: Decoded fields of the key.
-            value: Decoded fields of the value; None: a tombstone.
-        Raises:
-            RefusalError: A broker's loader refuses the record.
+        Raises RefusalError where a broker's loader refuses the record.
         """
         key_types = KEY_TYPES_OF[self.group_type]
         if key_type == key_types.current:
@@ -126,6 +120,39 @@ class ModernGroup(Group):
     @property
     def member_count(self) -> int:
         return len(self.members)
+
+    @property
+    def protocol_type(self) -> str:
+        return self.group_type
+
+    @property
+    def subscribed_topics(self) -> frozenset[str]:
+        """Topics that members name."""
+        return frozenset(topic for member in self.members.values() for topic in _named_topics(member.metadata))
+
+    def member_rows(self, group_id: str) -> Iterator[MemberRow]:
+        for member_id, member in self.members.items():
+            yield MemberRow(
+                group_id=group_id,
+                member_id=member_id,
+                member_state=member.state,
+                member_epoch=member.member_epoch,
+                previous_member_epoch=member.previous_member_epoch,
+                record_offset=member.record_offset,
+                **self._fields_of_record(member.metadata or {}),
+            )
+
+    def _fields_of_record(self, metadata: Value) -> dict[str, Any]:
+        """Fields of MemberRow from the member's own record; {}: no such record was read."""
+        fields = {name: metadata.get(name, absent) for name, absent in self.member_fields.items()}
+        return fields | {"subscribed_topics": tuple(sorted(set(_named_topics(metadata))))}
+
+    def assignment_rows(self, group_id: str, topic_names: Mapping[str, str]) -> Iterator[AssignmentRow]:
+        for member_id, member in self.members.items():
+            for kind, name in (("current", "assigned_partitions"), ("pending_revocation", "partitions_pending_revocation")):
+                yield from _partition_rows(group_id, member_id, kind, member.current.get(name, ()), topic_names)
+        for member_id, target in self.targets.items():
+            yield from _partition_rows(group_id, member_id, "target", target["topic_partitions"], topic_names)
 
     def _state_of_assignment(self) -> str:
         """How far the members of a group that has members have come to the target assignment: Assigning, Reconciling or Stable."""
@@ -204,7 +231,13 @@ class ModernGroup(Group):
             raise RefusalError(self.refusals.member_with_target, detail)
 
 
-def partition_rows(
+def _named_topics(metadata: Value | None) -> Sequence[str]:
+    """Topics that a member subscribes to by name."""
+    names: Sequence[str] = (metadata or {}).get("subscribed_topic_names", ())
+    return names
+
+
+def _partition_rows(
     group_id: str, member_id: str, kind: str, topic_partitions: Sequence[Value], topic_names: Mapping[str, str]
 ) -> Iterator[AssignmentRow]:
     """One row for each partition in a list of {topic_id, partitions}."""

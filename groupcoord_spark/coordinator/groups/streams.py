@@ -6,9 +6,10 @@ from typing import Any, ClassVar
 from groupcoord_spark.coordinator.broker_settings import DefaultAssignors
 from groupcoord_spark.coordinator.groups.modern import ModernGroup, ModernMember, RefusalError, Refusals, Value
 from groupcoord_spark.coordinator.semantics import Semantics
-from groupcoord_spark.coordinator.state import AssignmentRow, MemberRow
+from groupcoord_spark.coordinator.state import AssignmentRow
 from groupcoord_spark.protocol import UNKNOWN_TAGS
 
+_MEMBER_FIELDS = ("instance_id", "client_id", "client_host", "rack_id", "rebalance_timeout_ms", "process_id", "topology_epoch")
 _TASK_TYPES = ("active", "standby", "warmup")
 
 _NO_DESCRIPTION = -1
@@ -68,10 +69,6 @@ class StreamsGroup(ModernGroup):
             return "NotReady"
         return self._state_of_assignment()
 
-    @property
-    def protocol_type(self) -> str:
-        return "streams"
-
     def protocol(self, default_assignors: DefaultAssignors) -> None:
         return None
 
@@ -94,24 +91,8 @@ class StreamsGroup(ModernGroup):
             topics.update(topic["name"] for topic in subtopology["repartition_source_topics"])
         return frozenset(topics)
 
-    def member_rows(self, group_id: str) -> Iterator[MemberRow]:
-        for member_id, member in self.members.items():
-            metadata = member.metadata or {}
-            yield MemberRow(
-                group_id=group_id,
-                member_id=member_id,
-                instance_id=metadata.get("instance_id"),
-                client_id=metadata.get("client_id"),
-                client_host=metadata.get("client_host"),
-                rack_id=metadata.get("rack_id"),
-                member_state=member.state,
-                member_epoch=member.member_epoch,
-                previous_member_epoch=member.previous_member_epoch,
-                rebalance_timeout_ms=metadata.get("rebalance_timeout_ms"),
-                process_id=metadata.get("process_id"),
-                topology_epoch=metadata.get("topology_epoch"),
-                record_offset=member.record_offset,
-            )
+    def _fields_of_record(self, metadata: Value) -> dict[str, Any]:
+        return {name: metadata.get(name) for name in _MEMBER_FIELDS}
 
     def assignment_rows(self, group_id: str, topic_names: Mapping[str, str]) -> Iterator[AssignmentRow]:
         for member_id, member in self.members.items():

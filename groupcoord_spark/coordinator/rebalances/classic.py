@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 
 from groupcoord_spark.coordinator.rebalances.causes import Reason, names_of
-from groupcoord_spark.coordinator.rebalances.converted import ConvertedGroup
-from groupcoord_spark.coordinator.rebalances.generation_causes import cause_of_generation, ranges_of_new, with_circumstances
-from groupcoord_spark.coordinator.rebalances.generations import Generation, is_same_membership, moves_from_nothing, partitions_that_changed
-from groupcoord_spark.coordinator.rebalances.group_records import NOT_KNOWN, GroupRecord, Value
-from groupcoord_spark.coordinator.rebalances.moves import Moves, Partitions, moves_between, partition_counts, union_of
+from groupcoord_spark.coordinator.rebalances.generation_causes import cause_of_generation, ranges_of, with_circumstances
+from groupcoord_spark.coordinator.rebalances.generations import Generation, is_same_membership, partitions_that_changed
+from groupcoord_spark.coordinator.rebalances.group_records import NOT_KNOWN, ConvertedGroup, GroupRecord, Value
+from groupcoord_spark.coordinator.rebalances.moves import Moves, Partitions, moves_between, union_of
 from groupcoord_spark.coordinator.rebalances.rows import Rebalance, elapsed_ms, row_of
 
 
@@ -18,9 +17,11 @@ class ClassicGenerations:
 
     group_type = "classic"
 
-    def __init__(self, before: ConvertedGroup | None) -> None:
-        self._before = before
+    def __init__(self, former_group: ConvertedGroup | None) -> None:
+        self._former_group = former_group
         self._now: Generation | None = None
+        self._known_partitions: set[tuple[str, int]] = set()
+        """All that a member ever had."""
         self._partition_counts: dict[str, int] = {}
         """Topic -> one more than the highest partition that a member ever had; connector -> one more than its highest task."""
         self._was_converted = False
@@ -45,62 +46,50 @@ class ClassicGenerations:
             self.is_removed, self.removed_at_ms = True, record.timestamp_ms
             return None
         old = self._now
-        new = Generation(record.value, record.timestamp_ms, record.leader_epoch, old)
-        self._now = new
+        new = self._now = Generation(record.value, record.timestamp_ms, record.leader_epoch)
         if old is None:
-            if not new.members and self._before is None and new.value["generation"] == 0:
+            if not new.members and self._former_group is None and new.value["generation"] == 0:
                 return None  # 4.x writes this record when it creates a group, before the first rebalance.
-            row = self._first(record, new)
-            self._before = None
-            self._learn_partition_counts(new.partitions_of(member_id) for member_id in new.members)
-        elif old.value["generation"] == new.value["generation"] and is_same_membership(old, new):
+            return self._first(record, new)
+        if old.value["generation"] == new.value["generation"] and is_same_membership(old, new):
             new.timestamp_ms, new.join_ended_ms, new.has_join_end = old.timestamp_ms, old.join_ended_ms, old.has_join_end
-            self._keep_decoded_partitions(old, new)
             return None  # A static member came back under a new id (2.7 and later), or the same record was written again.
-        else:
-            row = self._next(record, old, new)
-        return row
+        return self._next(record, old, new)
 
     def _first(self, record: GroupRecord, new: Generation) -> Rebalance:
-        before, generation = self._before, new.value["generation"]
-        if before is not None:
-            reason = Reason("group_converted", "certain", f"The group was a {before.group_type} group up to epoch {before.generation}.")
-            since = elapsed_ms(before.timestamp_ms, record.timestamp_ms)
+        former_group, self._former_group = self._former_group, None
+        partitions_after = {member_id: new.partitions_of(member_id) for member_id in new.members}
+        self._new_partitions(partitions_after)
+        if former_group is not None:
+            former = f"The group was a {former_group.group_type} group up to epoch {former_group.generation}."
+            since_ms = elapsed_ms(former_group.timestamp_ms, record.timestamp_ms)
             self._was_converted = True
-            return _classic_row(record, None, new, before.generation, since, before.members, None, reason)
-        if generation == 1 and new.members:
+            reason = Reason("group_converted", "certain", former)
+            return _classic_row(record, None, new, former_group.generation, since_ms, former_group.members, None, reason)
+        if new.value["generation"] == 1 and new.members:
             reason = Reason("member_joined", "certain", f"First generation of the group: {names_of(new.members)} joined.")
-            return _classic_row(record, None, new, None, None, (), moves_from_nothing(new), reason)
+            return _classic_row(record, None, new, None, None, (), moves_between({}, partitions_after), reason)
         reason = Reason("unknown", None, "No record of the generation before is known: the log was compacted, or begins here.")
         return _classic_row(record, None, new, None, None, None, None, reason)
 
     def _next(self, record: GroupRecord, old: Generation, new: Generation) -> Rebalance:
-        before, after = partitions_that_changed(old, new)
-        moves = moves_between(before, after)
-        # Nearly every generation has no new partition, and this runs for each generation.
-        with_new = [partitions for partitions in after.values() if self._has_new_partition(partitions)]
-        new_partitions = ranges_of_new(union_of(with_new), self._partition_counts) if with_new else []
+        partitions_before, partitions_after = partitions_that_changed(old, new)
+        moves = moves_between(partitions_before, partitions_after)
+        new_partitions = ranges_of(self._new_partitions(partitions_after))
         reason = cause_of_generation(old, new, moves, new_partitions, was_converted=self._was_converted)
         reason = with_circumstances(reason, old, new)
         self._was_converted = False
-        self._learn_partition_counts(with_new)
-        since = elapsed_ms(old.timestamp_ms, new.timestamp_ms)
-        return _classic_row(record, old, new, old.value["generation"], since, old.members, moves, reason)
+        since_ms = elapsed_ms(old.timestamp_ms, new.timestamp_ms)
+        return _classic_row(record, old, new, old.value["generation"], since_ms, old.members, moves, reason)
 
-    def _keep_decoded_partitions(self, old: Generation, new: Generation) -> None:
-        for member_id, member in new.members.items():
-            if old.members.get(member_id) == member and member_id in old.partitions:
-                new.partitions[member_id] = old.partitions[member_id]
-
-    def _has_new_partition(self, partitions: Partitions) -> bool:
-        """Whether no member ever had one of these partitions before."""
-        known_counts = self._partition_counts
-        return any(count > known_counts.get(topic, NOT_KNOWN) for topic, count in partition_counts(partitions))
-
-    def _learn_partition_counts(self, of_members: Iterable[Partitions]) -> None:
-        for partitions in of_members:
-            for topic, count in partition_counts(partitions):
-                self._partition_counts[topic] = max(count, self._partition_counts.get(topic, NOT_KNOWN))
+    def _new_partitions(self, partitions_after: Mapping[str, Partitions]) -> list[tuple[str, int]]:
+        """The partitions that are higher than all that a member ever had, which now count as known."""
+        counts, other_partitions = self._partition_counts, union_of(partitions_after.values()) - self._known_partitions
+        self._known_partitions |= other_partitions
+        new_partitions = [place for place in other_partitions if place[1] >= counts.get(place[0], NOT_KNOWN)]
+        for topic, partition in new_partitions:
+            counts[topic] = max(partition + 1, counts.get(topic, NOT_KNOWN))
+        return new_partitions
 
 
 def _classic_row(
@@ -114,8 +103,21 @@ def _classic_row(
     reason: Reason,
 ) -> Rebalance:
     value = new.value
-    leader, protocol = (None, None) if old is None else (old.value["leader"], old.value["protocol"])
+    leader_before, protocol_before = (None, None) if old is None else (old.value["leader"], old.value["protocol"])
     return row_of(
-        record, "classic", "generation", value["protocol_type"] or None, from_generation, value["generation"], since_ms,
-        members_before, new.members, (leader, value["leader"]), (protocol, value["protocol"]), moves, reason,
-    )  # fmt: skip
+        record,
+        members_before,
+        new.members,
+        moves,
+        reason,
+        group_type="classic",
+        kind="generation",
+        protocol_type=value["protocol_type"] or None,
+        from_generation=from_generation,
+        to_generation=value["generation"],
+        since_previous_ms=since_ms,
+        previous_leader_id=leader_before,
+        leader_id=value["leader"],
+        previous_protocol=protocol_before,
+        protocol=value["protocol"],
+    )

@@ -7,7 +7,7 @@ inferred from the times of the two records and the members' timeouts.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 from groupcoord_spark.coordinator.groups.classic import CONSUMER, decoded_or_none
@@ -28,12 +28,7 @@ _STREAMS_CLIENT: Final = re.compile(r"-StreamThread-\d+(-consumer)?$")
 def cause_of_generation(old: Generation, new: Generation, moves: Moves, new_partitions: Sequence[str], *, was_converted: bool) -> Reason:
     """The first cause that the two records support, with its evidence.
 
-    Args:
-        old: The generation before.
-        new: The new generation.
-        moves: Moves of partitions between the two.
-        new_partitions: Texts for partitions that no member ever had before.
-        was_converted: Whether ``old`` is the first generation after the group was a group of another type.
+    new_partitions: texts for partitions that no member ever had before. was_converted: before ``old`` the group was of another type.
     """
     before, after = old.value["generation"], new.value["generation"]
     if after <= before:
@@ -42,11 +37,8 @@ def cause_of_generation(old: Generation, new: Generation, moves: Moves, new_part
             "likely",
             f"The generation went from {before} to {after}, which no coordinator does: another one took over that lacked the last records.",
         )
-    joined: list[Value] = []
-    left: list[Value] = []
-    if new.members is not old.members:
-        joined = [member for member_id, member in new.members.items() if member_id not in old.members]
-        left = [member for member_id, member in old.members.items() if member_id not in new.members]
+    joined = [member for member_id, member in new.members.items() if member_id not in old.members]
+    left = [member for member_id, member in old.members.items() if member_id not in new.members]
     if joined and left:
         return _cause_of_exchange(old, new, joined, left)
     if joined:
@@ -70,18 +62,12 @@ def with_circumstances(reason: Reason, old: Generation, new: Generation) -> Reas
     return reason._replace(confidence="likely" if reason.confidence == "certain" else reason.confidence, evidence=evidence)
 
 
-def ranges_of_new(partitions: Iterable[tuple[str, int]], partition_counts: Mapping[str, int]) -> list[str]:
-    """Texts such as ``orders 3 to 5`` for the partitions that are higher than all partitions known so far.
-
-    Args:
-        partitions: (topic, partition).
-        partition_counts: Topic -> one more than the highest partition known so far.
-    """
+def ranges_of(partitions: Iterable[tuple[str, int]]) -> list[str]:
+    """Texts such as ``orders 3 to 5`` for partitions, by topic from the lowest to the highest."""
     first_and_last: dict[str, tuple[int, int]] = {}
     for topic, partition in partitions:
-        if partition >= partition_counts.get(topic, NOT_KNOWN):
-            first, last = first_and_last.get(topic, (partition, partition))
-            first_and_last[topic] = min(first, partition), max(last, partition)
+        first, last = first_and_last.get(topic, (partition, partition))
+        first_and_last[topic] = min(first, partition), max(last, partition)
     return [
         f"{topic} {first}" if first == last else f"{topic} {first} to {last}" for topic, (first, last) in sorted(first_and_last.items())
     ]
@@ -149,7 +135,7 @@ def _cause_without_newcomers(
             "certain",
             f"The same members joined with other protocols: {old.value['protocol']} became {new.value['protocol']}.",
         )
-    changed = [] if new.members is old.members else _members_with_other_topics(old, new)
+    changed = _members_with_other_topics(old, new)
     if changed:
         return Reason("subscription_changed", "certain", f"{names_of(changed)} joined again with another subscription.")
     if was_converted:

@@ -2,41 +2,37 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 from groupcoord_spark.coordinator.groups.classic import CONNECT, CONSUMER, connect_tasks, decoded_or_none
 from groupcoord_spark.coordinator.rebalances.group_records import NOT_KNOWN, Value
-from groupcoord_spark.coordinator.rebalances.moves import Moves, Partitions, moves_between
+from groupcoord_spark.coordinator.rebalances.moves import Partitions
 from groupcoord_spark.protocol import assigned_partitions
 
 
 class Generation:
-    """The record of one generation, with the assignments that were decoded so far."""
+    """The record of one generation."""
 
-    __slots__ = ("has_join_end", "join_ended_ms", "leader_epoch", "members", "partitions", "timestamp_ms", "value")
+    __slots__ = ("has_join_end", "join_ended_ms", "leader_epoch", "members", "timestamp_ms", "value")
 
-    members: dict[str, Value]
-    """Member id -> member."""
-    partitions: dict[str, Partitions]
-    """Member id -> partitions of the member, as far as they were asked for."""
-
-    def __init__(self, value: Value, timestamp_ms: int, leader_epoch: int, before: Generation | None = None) -> None:
+    def __init__(self, value: Value, timestamp_ms: int, leader_epoch: int) -> None:
         self.value = value
         self.timestamp_ms = timestamp_ms
         self.leader_epoch = leader_epoch
-        if before is not None and _have_same_members(before.value, value):
-            self.members, self.partitions = before.members, before.partitions
-        else:
-            self.members, self.partitions = {member["member_id"]: member for member in value["members"]}, {}
+        self.members: dict[str, Value] = {member["member_id"]: member for member in value["members"]}
         state_timestamp_ms = value.get("current_state_timestamp_ms")
         self.has_join_end = state_timestamp_ms is not None and state_timestamp_ms != NOT_KNOWN
         self.join_ended_ms: int = state_timestamp_ms if state_timestamp_ms is not None and self.has_join_end else timestamp_ms
         """End of the join phase, when all session timers started again. Records up to 2.1 do not have it: then the record's timestamp."""
 
     def partitions_of(self, member_id: str) -> Partitions:
-        """The partitions or tasks that the member has in this generation."""
-        partitions = self.partitions.get(member_id)
-        if partitions is None:
-            partitions = self.partitions[member_id] = _decoded_partitions(self.value, self.members[member_id])
-        return partitions
+        """The partitions or tasks that the member has in this generation; empty where its bytes cannot be decoded."""
+        member = self.members[member_id]
+        if self.value["protocol_type"] == CONSUMER:
+            return _assigned(member["assignment"])
+        if is_connect(self.value):
+            return connect_tasks(member["subscription"], member["assignment"], self.value["protocol"]).current
+        return frozenset()
 
 
 def is_same_membership(old: Generation, new: Generation) -> bool:
@@ -52,15 +48,11 @@ def partitions_that_changed(old: Generation, new: Generation) -> tuple[dict[str,
     """Member id -> partitions in the old generation, and in the new one. Members whose assignment is the same are in neither."""
     before: dict[str, Partitions] = {}
     after: dict[str, Partitions] = {}
-    if new.members is old.members:
-        return before, after
     # Partitions of a Connect worker depend on its subscription as well.
     assignment_has_all = not is_connect(new.value)
     for member_id, member in new.members.items():
         earlier = old.members.get(member_id)
         if assignment_has_all and earlier is not None and earlier["assignment"] == member["assignment"]:
-            if member_id in old.partitions:
-                new.partitions[member_id] = old.partitions[member_id]
             continue
         if earlier is not None:
             before[member_id] = old.partitions_of(member_id)
@@ -68,19 +60,6 @@ def partitions_that_changed(old: Generation, new: Generation) -> tuple[dict[str,
     for member_id in old.members.keys() - new.members.keys():
         before[member_id] = old.partitions_of(member_id)
     return before, after
-
-
-def moves_from_nothing(new: Generation) -> Moves:
-    """The moves of a group's first generation: no partition had an owner before."""
-    return moves_between({}, {member_id: new.partitions_of(member_id) for member_id in new.members})
-
-
-def _have_same_members(before: Value, now: Value) -> bool:
-    """Whether all members have the same fields, and the same protocol decodes their bytes."""
-    same: bool = (
-        now["members"] == before["members"] and now["protocol"] == before["protocol"] and now["protocol_type"] == before["protocol_type"]
-    )
-    return same
 
 
 def is_connect(value: Value) -> bool:
@@ -94,10 +73,6 @@ def _identity(member: Value) -> tuple[str, str]:
     return ("member", member["member_id"]) if instance_id is None else ("instance", instance_id)
 
 
-def _decoded_partitions(value: Value, member: Value) -> Partitions:
-    """The partitions or tasks of a member; empty where its bytes cannot be decoded."""
-    if value["protocol_type"] == CONSUMER:
-        return decoded_or_none(assigned_partitions, member["assignment"]) or frozenset()
-    if value["protocol_type"] == CONNECT:
-        return frozenset(connect_tasks(member["subscription"], member["assignment"], value["protocol"]).current)
-    return frozenset()
+@lru_cache(maxsize=4096)
+def _assigned(assignment: bytes) -> Partitions:
+    return decoded_or_none(assigned_partitions, assignment) or frozenset()

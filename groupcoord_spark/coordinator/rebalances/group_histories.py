@@ -5,20 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from groupcoord_spark.coordinator.rebalances.classic import ClassicGenerations
-from groupcoord_spark.coordinator.rebalances.converted import ConvertedGroup
-from groupcoord_spark.coordinator.rebalances.group_records import MODERN_KEY_TYPES, GroupRecord
+from groupcoord_spark.coordinator.rebalances.group_records import MODERN_KEY_TYPES, ConvertedGroup, GroupRecord
 from groupcoord_spark.coordinator.rebalances.modern import ModernEpochs
 from groupcoord_spark.coordinator.rebalances.rows import Rebalance
 from groupcoord_spark.protocol.record_types import KeyType
 
 
 def rebalances(records: Iterable[GroupRecord], before: Iterable[GroupRecord] = ()) -> Iterator[Rebalance]:
-    """The rebalances in a sequence of records.
-
-    Args:
-        records: Of any groups of one offsets partition, in the order of their offsets.
-        before: Records before these, from which the state of the groups is built.
-    """
+    """The rebalances in records of one offsets partition, in the order of their offsets. before: earlier records, for the first state."""
     groups = GroupHistories()
     groups.recall(before)
     for record in records:
@@ -39,7 +33,7 @@ class GroupHistories:
             self.apply(record)
         for group in self._groups.values():
             if isinstance(group, ModernEpochs):
-                group.forget_targets()
+                group.end_recall()
 
     def forget(self) -> None:
         """Remove the state of all groups: the next record does not follow the last one."""
@@ -56,8 +50,8 @@ class GroupHistories:
         if group is None or group.group_type != group_type:
             if record.value is None:
                 return None
-            before = _converted_group(group, record) if group is not None else None
-            group = ClassicGenerations(before) if key_types is None else ModernEpochs(key_types, before)
+            former_group = _converted_group(group, record) if group is not None else None
+            group = ClassicGenerations(former_group) if key_types is None else ModernEpochs(key_types, former_group)
             self._groups[group_id] = group
         elif group.is_removed and record.value is not None:
             group = ClassicGenerations(None) if key_types is None else ModernEpochs(key_types, None)

@@ -32,3 +32,12 @@ class GroupRecord(NamedTuple):
     key: Mapping[str, Any]
     value: Value | None
     leader_epoch: int = NOT_KNOWN
+
+
+class ConvertedGroup(NamedTuple):
+    """The last state of a group before a group of another type replaced it under the same id (KIP-848)."""
+
+    group_type: str
+    generation: int
+    timestamp_ms: int
+    members: Mapping[str, Value]

@@ -10,26 +10,23 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from groupcoord_spark.coordinator.rebalances.causes import Reason, coordinator_moved, group_of_size, move_sentence, names_of
-from groupcoord_spark.coordinator.rebalances.converted import ConvertedGroup
-from groupcoord_spark.coordinator.rebalances.group_records import NOT_KNOWN, GroupRecord, Value
+from groupcoord_spark.coordinator.rebalances.group_records import NOT_KNOWN, ConvertedGroup, GroupRecord, Value
 from groupcoord_spark.coordinator.rebalances.moves import Moves, moves_between
 from groupcoord_spark.coordinator.rebalances.rows import Rebalance, elapsed_ms, row_of
 from groupcoord_spark.protocol.record_types import ModernKeyTypes
 
-_NO_LEADER_OR_PROTOCOL = (None, None)
-"""The leader, or the protocol, before and now: modern groups have neither."""
+_NO_LEADER_AND_PROTOCOL: Final = dict.fromkeys(("previous_leader_id", "leader_id", "previous_protocol", "protocol"))
+"""Modern groups have neither."""
 _HIGHEST_FIRST_EPOCH: Final = 2
-_MOST_CACHED_TARGETS: Final = 500
-_NO_PARTITIONS: Final = frozenset[int]()
 
 
 class ModernEpochs:
     """The present group epoch and target assignment of a modern group. Apply the group's records in order."""
 
-    def __init__(self, key_types: ModernKeyTypes, before: ConvertedGroup | None) -> None:
+    def __init__(self, key_types: ModernKeyTypes, former_group: ConvertedGroup | None) -> None:
         self.group_type = key_types.group_type
         self._key_types = key_types
-        self._before = before
+        self._former_group = former_group
         self._members: dict[str, Value] = {}
         self._member_record_ms: dict[str, int] = {}
         """Member id -> timestamp of the member's newest record."""
@@ -37,11 +34,6 @@ class ModernEpochs:
         self._targets_before: dict[str, Value | None] = {}
         """Member id -> target before the last assignment, for members whose target changed since then."""
         self._knows_targets_before = True
-        self._topic_numbers: dict[str, int] = {}
-        """Topic id or subtopology -> a small number for it."""
-        self._partitions_of_target: dict[int, tuple[Value, frozenset[int]]] = {}
-        """id() of a target's value -> the value and its partitions. The decoder returns the same object for equal bytes. The value
-        is stored too, so that its id cannot be given to another object."""
         self._metadata_hash: int | None = None
         self._topic_values: dict[str, Value | None] = {}
         """Regular expression or key type -> its newest value."""
@@ -55,7 +47,7 @@ class ModernEpochs:
         """Whether the first epoch of the group is in the records."""
         self.generation: int | None = None
         self.timestamp_ms = NOT_KNOWN
-        self.members_of_generation: Mapping[str, Value] = {} if before is None else before.members
+        self.members_of_generation: Mapping[str, Value] = {} if former_group is None else former_group.members
         self.is_removed = False
         self.removed_at_ms = NOT_KNOWN
 
@@ -81,8 +73,12 @@ class ModernEpochs:
             self._member_record_ms.pop(record.key["member_id"], None)
         return None
 
-    def forget_targets(self) -> None:
-        """Count no moves for the next target assignment if it belongs to the present epoch: targets of removed members are not known."""
+    def end_recall(self) -> None:
+        """Go on from the last record of each key: a member may have been written again after the epoch that it belongs to.
+
+        No moves are counted for the next target assignment if it belongs to the present epoch: targets of removed members are not known.
+        """
+        self.members_of_generation = dict(self._members)
         self._knows_targets_before = self.generation == self._assignment_epoch
 
     def _new_epoch(self, record: GroupRecord, value: Value) -> Rebalance | None:
@@ -90,16 +86,15 @@ class ModernEpochs:
         old_hash, self._metadata_hash = self._metadata_hash, value.get("metadata_hash")
         if epoch == old_epoch:
             return None
-        before = self._before
+        former_group = self._former_group
         members_before: Mapping[str, Value] | None = self.members_of_generation
         self._has_first_epoch = self._has_first_epoch or (old_epoch is None and self._is_first_epoch(record, epoch))
-        if old_epoch is None and before is None and not self._has_first_epoch:
+        if old_epoch is None and former_group is None and not self._has_first_epoch:
             members_before = None
-        if before is not None:
-            self._reason = Reason(
-                "group_converted", "certain", f"The group was a {before.group_type} group up to generation {before.generation}."
-            )
-            old_epoch, self.timestamp_ms, self._before = before.generation, before.timestamp_ms, None
+        if former_group is not None:
+            former = f"The group was a {former_group.group_type} group up to generation {former_group.generation}."
+            self._reason = Reason("group_converted", "certain", former)
+            old_epoch, self.timestamp_ms, self._former_group = former_group.generation, former_group.timestamp_ms, None
         elif members_before is None:
             self._reason = Reason("unknown", None, "No record of the epoch before is known: the log was compacted, or begins here.")
         else:
@@ -122,11 +117,9 @@ class ModernEpochs:
             return None
         moves = None
         if (old_epoch is not None or self._has_first_epoch) and self._knows_targets_before and self.group_type != "share":
-            before, after = {}, {}
-            for member_id, target_before in self._targets_before.items():
-                before[member_id] = self._target_partitions(target_before)
-                after[member_id] = self._target_partitions(self._targets.get(member_id))
-            moves = moves_between(before, after)
+            partitions_before = {member_id: _target_partitions(target) for member_id, target in self._targets_before.items()}
+            partitions = {member_id: _target_partitions(self._targets.get(member_id)) for member_id in self._targets_before}
+            moves = moves_between(partitions_before, partitions)
         if self._epochs_since_assignment > 1:
             epochs = f"It answers {self._epochs_since_assignment} group epochs; the cause is that of the last. "
             self._reason = self._reason._replace(evidence=epochs + self._reason.evidence)
@@ -147,65 +140,58 @@ class ModernEpochs:
         moves: Moves | None,
     ) -> Rebalance:
         return row_of(
-            record, self.group_type, kind, self.group_type, old, new, since_ms,
-            members_before, self._members, _NO_LEADER_OR_PROTOCOL, _NO_LEADER_OR_PROTOCOL, moves, self._reason,
-        )  # fmt: skip
+            record,
+            members_before,
+            self._members,
+            moves,
+            self._reason,
+            group_type=self.group_type,
+            kind=kind,
+            protocol_type=self.group_type,
+            from_generation=old,
+            to_generation=new,
+            since_previous_ms=since_ms,
+            **_NO_LEADER_AND_PROTOCOL,
+        )
 
     def _new_target(self, member_id: str, value: Value | None) -> None:
-        before = self._targets.get(member_id)
-        if before is value:  # Each epoch writes the targets of all members, even of members whose target is the same.
+        target_before = self._targets.get(member_id)
+        if target_before is value:  # Each epoch writes the targets of all members, even of members whose target is the same.
             return
-        self._targets_before.setdefault(member_id, before)
+        self._targets_before.setdefault(member_id, target_before)
         if value is None:
             del self._targets[member_id]
         else:
             self._targets[member_id] = value
 
-    def _target_partitions(self, value: Value | None) -> frozenset[int]:
-        """One number for each partition of a target: sets of numbers take half the time of sets of pairs."""
-        if value is None:
-            return _NO_PARTITIONS
-        cached = self._partitions_of_target.get(id(value))
-        if cached is not None:
-            return cached[1]
-        name, topics = ("topic_id", "topic_partitions") if "topic_partitions" in value else ("subtopology_id", "active_tasks")
-        numbers, partitions = self._topic_numbers, _NO_PARTITIONS
-        for topic in value[topics]:
-            first = numbers.setdefault(topic[name], len(numbers)) << 32
-            partitions = partitions.union(map(first.__add__, topic["partitions"]))
-        if len(self._partitions_of_target) >= _MOST_CACHED_TARGETS:
-            self._partitions_of_target.clear()
-        self._partitions_of_target[id(value)] = value, partitions
-        return partitions
-
     def _learn_topics(self, record: GroupRecord) -> None:
         """Add a text for each change of partitions, of topics that match a regular expression, or of the topology."""
         subject = str(record.key.get("regular_expression", record.key_type))
-        before = self._topic_values.get(subject)
+        earlier_value = self._topic_values.get(subject)
         self._topic_values[subject] = record.value
-        if record.value is None or record.value == before:
+        if record.value is None or record.value == earlier_value:
             return
         if "initialized_topics" in record.value:
-            initialized, initialized_before = _initialized(record.value), _initialized(before)
+            initialized, initialized_before = _initialized(record.value), _initialized(earlier_value)
             if changed := sorted({topic for topic, _ in initialized - initialized_before}):
                 self._topic_changes.append(f"Partitions can be assigned now that their share state is initialized: {names_of(changed)}")
             elif changed := sorted({topic for topic, _ in initialized_before - initialized}):
                 self._topic_changes.append(f"Partitions are no longer initialized for the share group: {names_of(changed)}")
             return
-        if before is None:
+        if earlier_value is None:
             return
         if "regular_expression" in record.key:
-            if sorted(before["topics"]) != sorted(record.value["topics"]):
+            if sorted(earlier_value["topics"]) != sorted(record.value["topics"]):
                 self._topic_changes.append(f"Expression {subject!r} matches other topics than before")
         elif "subtopologies" in record.value:
             self._topic_changes.append("The topology is another one")
         else:
-            self._topic_changes.append(_partition_changes(before, record.value))
+            self._topic_changes.append(_partition_changes(earlier_value, record.value))
 
-    def _cause_of_epoch(self, record: GroupRecord, before: Mapping[str, Value], old_hash: int | None) -> Reason:
-        after = self._members
-        joined = {member_id: member for member_id, member in after.items() if member_id not in before}
-        left = {member_id: member for member_id, member in before.items() if member_id not in after}
+    def _cause_of_epoch(self, record: GroupRecord, members_before: Mapping[str, Value], old_hash: int | None) -> Reason:
+        members = self._members
+        joined = {member_id: member for member_id, member in members.items() if member_id not in members_before}
+        left = {member_id: member for member_id, member in members_before.items() if member_id not in members}
         if joined and left:
             instances = {member.get("instance_id") for member in joined.values()} - {None}
             both = f"{names_of(joined)} joined and {names_of(left)} went in the same epoch"
@@ -213,12 +199,12 @@ class ModernEpochs:
                 return Reason("member_restarted", "certain", f"{both}, with the same group.instance.id.")
             return Reason("member_joined", "possible", f"{both}; which of it came first is not recorded.")
         if joined:
-            return Reason("member_joined", "certain", f"{names_of(joined)} joined {group_of_size(len(before))}.")
+            return Reason("member_joined", "certain", f"{names_of(joined)} joined {group_of_size(len(members_before))}.")
         if left:
             if all(member.get("instance_id") is not None for member in left.values()):
                 return Reason("member_expelled", "likely", f"{names_of(left)} went: a static member is taken out when it stays away.")
             return Reason("member_gone", "certain", f"{names_of(left)} went: whether it left or was expelled is not recorded.")
-        changed = [member_id for member_id, member in after.items() if _subscription(member) != _subscription(before[member_id])]
+        changed = [member_id for member_id, member in members.items() if _subscription(member) != _subscription(members_before[member_id])]
         if changed:
             return Reason("subscription_changed", "certain", f"{names_of(changed)} asked for other topics, another assignor or topology.")
         if self._topic_changes:
@@ -240,6 +226,14 @@ class ModernEpochs:
                 "coordinator_moved", "possible", f"Nothing else is new. {move_sentence(self._leader_epoch, record.leader_epoch)}"
             )
         return Reason("unknown", None, "Members, subscriptions and topics are the same as in the epoch before.")
+
+
+def _target_partitions(target: Value | None) -> frozenset[tuple[str, int]]:
+    """(topic id or subtopology, partition) of the partitions, or active tasks, of a target assignment."""
+    if target is None:
+        return frozenset()
+    name, topics = ("topic_id", "topic_partitions") if "topic_partitions" in target else ("subtopology_id", "active_tasks")
+    return frozenset((topic[name], partition) for topic in target[topics] for partition in topic["partitions"])
 
 
 def _initialized(value: Value | None) -> set[tuple[str, int]]:

@@ -10,16 +10,6 @@ Partitions = frozenset[tuple[str, int]]
 """Set of (topic, partition), for Connect of (connector, task)."""
 
 
-@lru_cache(maxsize=4096)
-def partition_counts(partitions: Partitions) -> tuple[tuple[str, int], ...]:
-    """(topic, one more than its highest partition) for each topic. A connector without tasks has 0, because the connector is task -1."""
-    counts: dict[str, int] = {}
-    for topic, partition in partitions:
-        if partition >= counts.get(topic, -1):
-            counts[topic] = partition + 1
-    return tuple(counts.items())
-
-
 class Moves(NamedTuple):
     """Numbers of partitions whose owner changed."""
 
@@ -32,12 +22,7 @@ class Moves(NamedTuple):
 
 
 def moves_between(before: Mapping[str, frozenset[Any]], after: Mapping[str, frozenset[Any]]) -> Moves:
-    """The moves between two assignments.
-
-    Args:
-        before: Member id -> its partitions before. Members whose partitions did not change may be missing from both arguments.
-        after: Member id -> its partitions now.
-    """
+    """The moves between two assignments, member id -> partitions. Members whose partitions did not change may be missing from both."""
     same = {member for member, partitions in after.items() if before.get(member) == partitions}
     if same:
         before, after = (

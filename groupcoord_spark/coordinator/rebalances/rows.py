@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from groupcoord_spark.coordinator.rebalances.causes import Cause, Confidence, Reason
 from groupcoord_spark.coordinator.rebalances.group_records import NOT_KNOWN, GroupRecord
 from groupcoord_spark.coordinator.rebalances.moves import Moves
-
-_NOT_COUNTED = (None, None, None)
 
 
 class Rebalance(NamedTuple):
@@ -52,45 +50,38 @@ class Rebalance(NamedTuple):
 
 def row_of(
     record: GroupRecord,
-    group_type: str,
-    kind: str,
-    protocol_type: str | None,
-    from_generation: int | None,
-    to_generation: int,
-    since_ms: int | None,
     members_before: Collection[str] | None,
     members: Collection[str],
-    leaders: tuple[str | None, str | None],
-    protocols: tuple[str | None, str | None],
     moves: Moves | None,
     reason: Reason,
+    **fields: Any,
 ) -> Rebalance:
     """The row of one record.
 
-    Args:
-        members_before: Member ids of the generation before; None: not known.
-        leaders: Before and now.
-        protocols: Before and now.
-        moves: Moves of partitions; None: not known.
+    members_before: member ids of the generation before; None: not known. moves: None: not known. fields: all other fields of the row.
     """
-    joined_left_kept: tuple[Sequence[str] | None, ...] = _NOT_COUNTED
-    counts: tuple[int | None, ...] = _NOT_COUNTED
+    joined = left = kept = None
     if members_before is not None:
-        if members_before is members:
-            joined, left, kept = [], [], sorted(members)
-        else:
-            joined = sorted([member_id for member_id in members if member_id not in members_before])
-            left = sorted([member_id for member_id in members_before if member_id not in members])
-            kept = sorted([member_id for member_id in members if member_id in members_before] if joined else members)
-        joined_left_kept = joined, left, kept
-        counts = len(joined), len(left), len(kept)
-    # Arguments by position: this runs for every generation, and keyword arguments would take twice the time.
-    return Rebalance._make((
-        record.record_offset, record.timestamp_ms, record.key["group_id"], group_type, kind, protocol_type,
-        from_generation, to_generation, since_ms,
-        len(members), *counts, *joined_left_kept,
-        *leaders, *protocols, *(moves or _NOT_COUNTED), *reason,
-    ))  # fmt: skip
+        ids_before, ids = set(members_before), set(members)
+        joined, left, kept = sorted(ids - ids_before), sorted(ids_before - ids), sorted(ids & ids_before)
+    moved, assigned, released = moves or (None, None, None)
+    return Rebalance(
+        record_offset=record.record_offset,
+        record_timestamp_ms=record.timestamp_ms,
+        group_id=record.key["group_id"],
+        member_count=len(members),
+        joined_count=None if joined is None else len(joined),
+        left_count=None if left is None else len(left),
+        kept_count=None if kept is None else len(kept),
+        members_joined=joined,
+        members_left=left,
+        members_kept=kept,
+        partitions_moved=moved,
+        partitions_assigned=assigned,
+        partitions_released=released,
+        **reason._asdict(),
+        **fields,
+    )
 
 
 def elapsed_ms(before_ms: int, now_ms: int) -> int | None:

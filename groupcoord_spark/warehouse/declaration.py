@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import enum
-import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
+from deltalake.schema import Schema
 
 # The years 1 to 9999: what every engine's TIMESTAMP can hold.
 EARLIEST_TIMESTAMP_MS: Final = -62_135_596_800_000
@@ -32,31 +32,6 @@ _ARROW_TYPES: Final[Mapping[str, pa.DataType]] = {
     "MAP<STRING, STRING>": pa.map_(pa.string(), pa.string()),
     "MAP<STRING, BIGINT>": pa.map_(pa.string(), pa.int64()),
 }
-
-_DELTA_TYPES: Final[Mapping[str, object]] = {
-    "STRING": "string",
-    "BINARY": "binary",
-    "BOOLEAN": "boolean",
-    "SMALLINT": "short",
-    "INT": "integer",
-    "BIGINT": "long",
-    "TIMESTAMP": "timestamp",
-    "ARRAY<STRING>": {"type": "array", "elementType": "string", "containsNull": True},
-    "ARRAY<STRUCT<column: STRING, milliseconds: BIGINT>>": {
-        "type": "array",
-        "elementType": {
-            "type": "struct",
-            "fields": [
-                {"name": "column", "type": "string", "nullable": True, "metadata": {}},
-                {"name": "milliseconds", "type": "long", "nullable": True, "metadata": {}},
-            ],
-        },
-        "containsNull": True,
-    },
-    "MAP<STRING, STRING>": {"type": "map", "keyType": "string", "valueType": "string", "valueContainsNull": True},
-    "MAP<STRING, BIGINT>": {"type": "map", "keyType": "string", "valueType": "long", "valueContainsNull": True},
-}
-
 
 class WriteMode(enum.Enum):
     """What a run does to the rows of its cluster that earlier runs wrote."""
@@ -144,14 +119,11 @@ class Table:
         """The schema of a Parquet file: ``arrow_schema`` without the partition columns, which stand in Delta's log."""
         return pa.schema([f for f in self.arrow_schema if f.name not in self.partition_columns])
 
-    @cached_property
-    def delta_schema(self) -> str:
-        """The schema with its comments as JSON text, as Delta's transaction log has it."""
-        fields = [
-            {"name": c.name, "type": _DELTA_TYPES[c.sql_type], "nullable": c.nullable, "metadata": {"comment": c.comment}}
-            for c in self.columns
-        ]
-        return json.dumps({"type": "struct", "fields": fields})
+    @property
+    def delta_schema(self) -> Schema:
+        """The schema with its comments, as Delta's transaction log has it."""
+        comments = [{"comment": column.comment} for column in self.columns]
+        return Schema.from_arrow(pa.schema([f.with_metadata(c) for f, c in zip(self.arrow_schema, comments, strict=True)]))
 
     @cached_property
     def statistics(self) -> tuple[str, ...]:
@@ -170,14 +142,21 @@ class Table:
         rows: Kafka's values by column name; times as ``<name>_ms`` integers, -1 for none. Raises ValueError for an unknown column.
         """
         listed = list(rows)
-        named = {name for row in listed for name in row}
-        wire = [f for f in self._wire_schema() if f.name in named]
-        unknown = named - {f.name for f in wire}
-        if unknown:
-            raise ValueError(f"table {self.name} has no column {sorted(unknown)!r}")
-        maps = [c.name for c in self.columns if c.name in named and c.sql_type.startswith("MAP<")]
-        listed = [{**row, **{name: list(row[name].items()) for name in maps if row.get(name) is not None}} for row in listed]
-        return self.from_milliseconds(pa.Table.from_pylist(listed, schema=pa.schema(wire)), rows=len(listed))
+        names = list(dict.fromkeys(name for row in listed for name in row))
+        values = ([_items_of_map(row.get(name)) for name in names] for row in listed)
+        return self.from_milliseconds(self.columns_of(names, values), rows=len(listed))
+
+    def columns_of(self, names: Sequence[str], rows: Iterable[Sequence[Any]]) -> pa.Table:
+        """The rows as columns that ``from_milliseconds`` takes. names: of the values of a row, times as ``<name>_ms``."""
+        columns = list(zip(*rows, strict=True)) or [()] * len(names)
+        return pa.table({name: pa.array(values, self._given_type(name)) for name, values in zip(names, columns, strict=True)})
+
+    def _given_type(self, name: str) -> pa.DataType:
+        """The type of a column as it is given. Raises ValueError where the table lacks it."""
+        time = self.by_name.get(name.removesuffix("_ms"))
+        if name not in self.by_name and (time is None or not time.is_time):
+            raise ValueError(f"table {self.name} has no column {[name]!r}")
+        return self.by_name[name].arrow_type if name in self.by_name else pa.int64()
 
     def from_milliseconds(self, data: pa.Table, *, rows: int | None = None) -> pa.Table:
         """The columns of this table from columns with Kafka's values. Only here times become TIMESTAMPs and "none" becomes NULL.
@@ -230,42 +209,21 @@ class Table:
         rows: any of the table's columns; where a time can be out of range, ``timestamps_out_of_range`` too, which is left out of the
         result. A column without a value for "none" keeps its NULLs.
         """
-        exact = _exact_milliseconds_by_row(rows)
         converted: dict[str, pa.ChunkedArray] = {}
         for name in rows.column_names:
             column, values = self.by_name[name], rows[name]
             if column.is_time:
-                # Whole milliseconds are all that was ever written: nothing is cut off.
-                values = pc.divide(values.cast(pa.int64()), pa.scalar(1000, pa.int64()))
-                values = _with_exact(values, exact.get(name, {}))
+                values = _exact_milliseconds(rows, name)
             if column.absent is not None:
                 values = pc.fill_null(values, pa.scalar(column.absent, values.type))
             if name != TIMESTAMPS_OUT_OF_RANGE.name:
                 converted[f"{name}_ms" if column.is_time else name] = values
         return pa.table(converted)
 
-    def _wire_schema(self) -> pa.Schema:
-        wire: list[pa.Field] = []
-        for column in self.columns:
-            wire.append(pa.field(column.name, column.arrow_type))
-            if column.is_time:
-                wire.append(pa.field(f"{column.name}_ms", pa.int64()))
-        return pa.schema(wire)
 
-
-def exact_milliseconds(rows: pa.Table, column: str) -> pa.ChunkedArray:
-    """A time column as int64 epoch milliseconds, exact also for times that no TIMESTAMP can hold. NULL stays NULL.
-
-    The rows need the column ``timestamps_out_of_range`` where the table has it.
-    """
-    milliseconds = pc.divide(rows[column].cast(pa.int64()), pa.scalar(1000, pa.int64()))
-    if TIMESTAMPS_OUT_OF_RANGE.name not in rows.column_names or rows[TIMESTAMPS_OUT_OF_RANGE.name].null_count == rows.num_rows:
-        return milliseconds
-    out_of_range = [
-        next((time["milliseconds"] for time in times or () if time["column"] == column), None)
-        for times in rows[TIMESTAMPS_OUT_OF_RANGE.name].to_pylist()
-    ]
-    return pc.coalesce(milliseconds, pa.chunked_array([pa.array(out_of_range, pa.int64())]))
+def _items_of_map(value: Any) -> Any:
+    """The items of a map, as Arrow takes them; any other value as it is."""
+    return list(value.items()) if isinstance(value, Mapping) else value
 
 
 def no_rows(schema: pa.Schema) -> pa.Table:
@@ -318,25 +276,17 @@ def _column_of_times_out_of_range(out_of_range: list[tuple[str, pa.ChunkedArray]
     return pa.chunked_array([pa.array(times, TIMESTAMPS_OUT_OF_RANGE.arrow_type)])
 
 
-def _exact_milliseconds_by_row(rows: pa.Table) -> dict[str, dict[int, int]]:
-    """Column -> row -> milliseconds, of the times that are out of range."""
-    exact: dict[str, dict[int, int]] = {}
-    if TIMESTAMPS_OUT_OF_RANGE.name in rows.column_names:
-        out_of_range = rows[TIMESTAMPS_OUT_OF_RANGE.name]
-        at = pc.indices_nonzero(pc.is_valid(out_of_range))
-        for row, times in zip(at.to_pylist(), out_of_range.take(at).to_pylist(), strict=True):
-            for time in times:
-                exact.setdefault(time["column"], {})[row] = time["milliseconds"]
-    return exact
-
-
-def _with_exact(values: pa.ChunkedArray, exact: Mapping[int, int]) -> pa.ChunkedArray:
-    if not exact:
-        return values
-    listed = values.to_pylist()
-    for row, milliseconds in exact.items():
-        listed[row] = milliseconds
-    return pa.chunked_array([pa.array(listed, pa.int64())])
+def _exact_milliseconds(rows: pa.Table, column: str) -> pa.ChunkedArray:
+    """A time column as int64 epoch milliseconds, exact also for times that no TIMESTAMP can hold. NULL stays NULL."""
+    # Whole milliseconds are all that was ever written: nothing is cut off.
+    milliseconds = pc.divide(rows[column].cast(pa.int64()), pa.scalar(1000, pa.int64()))
+    if TIMESTAMPS_OUT_OF_RANGE.name not in rows.column_names or rows[TIMESTAMPS_OUT_OF_RANGE.name].null_count == rows.num_rows:
+        return milliseconds
+    out_of_range = [
+        next((time["milliseconds"] for time in times or () if time["column"] == column), None)
+        for times in rows[TIMESTAMPS_OUT_OF_RANGE.name].to_pylist()
+    ]
+    return pc.coalesce(milliseconds, pa.chunked_array([pa.array(out_of_range, pa.int64())]))
 
 
 def reference(tables: Iterable[Table]) -> str:

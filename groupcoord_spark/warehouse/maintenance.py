@@ -22,7 +22,6 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from deltalake import CommitProperties, DeltaTable
 from deltalake.exceptions import DeltaError
-from deltalake.schema import Schema
 from deltalake.transaction import AddAction, RemoveAction
 from pyarrow import fs
 
@@ -30,7 +29,18 @@ from groupcoord_spark.errors import WarehouseError
 from groupcoord_spark.warehouse.declaration import Table, WriteMode
 from groupcoord_spark.warehouse.location import Location, first_line
 from groupcoord_spark.warehouse.parts import FILE_BYTES, AddedFile, PartWriter, run_of, write_part
-from groupcoord_spark.warehouse.read import Run, checked_file, columns_of, open_table, open_warehouse, read_runs, rows_at, runs_of
+from groupcoord_spark.warehouse.read import (
+    Run,
+    SurvivingRanges,
+    checked_file,
+    columns_of,
+    open_table,
+    open_warehouse,
+    read_runs,
+    rows_at,
+    runs_of,
+    surviving_ranges,
+)
 from groupcoord_spark.warehouse.tables import OFFSETS_PARTITIONS, RUNS, SURVIVING_RECORDS, TABLES
 from groupcoord_spark.warehouse.write import begin_run
 
@@ -259,8 +269,8 @@ class _Kept:
     border_ms: int
     finished_at_ms: Mapping[str, int]
     """Run -> when it finished."""
-    survivors: Mapping[tuple[int, int], tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]]
-    """(offsets partition, incarnation) -> begins and ends of the ranges of record offsets that were in the log at the border."""
+    survivors: Mapping[tuple[int, int], SurvivingRanges]
+    """(offsets partition, incarnation) -> what was in the log at the border."""
 
     def of(self, rows: pa.Table, run: Run) -> pa.Table:
         if "record_timestamp" in rows.column_names:
@@ -278,10 +288,9 @@ class _Kept:
     def _were_in_the_log(self, rows: pa.Table) -> npt.NDArray[np.bool_]:
         survived = np.zeros(len(rows), np.bool_)
         numbers, incarnations, offsets = (rows[name].to_numpy() for name in ("offsets_partition", "incarnation", "record_offset"))
-        for (number, incarnation), (first, end) in self.survivors.items():
+        for (number, incarnation), ranges in self.survivors.items():
             here = np.flatnonzero((numbers == number) & (incarnations == incarnation))
-            at = np.searchsorted(first, offsets[here], "right") - 1
-            survived[here] = (at >= 0) & (offsets[here] < end[at])
+            survived[here] = ranges.has(offsets[here])
         return survived
 
 
@@ -306,7 +315,7 @@ def _drop_rows(house: _House, table: Table, border_ms: int) -> int:
     return dropped
 
 
-def _survivors(house: _House, border_ms: int) -> dict[tuple[int, int], tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]]:
+def _survivors(house: _House, border_ms: int) -> dict[tuple[int, int], SurvivingRanges]:
     """What was in the log when the first run after the border read it, or else the newest run that says so; nothing if no run does."""
     version = open_table(house.location, SURVIVING_RECORDS).version()
     known = rows_at(house.location, SURVIVING_RECORDS, version, house.cluster, ["run_id"])["run_id"].unique().to_pylist()
@@ -314,15 +323,7 @@ def _survivors(house: _House, border_ms: int) -> dict[tuple[int, int], tuple[npt
     if not runs:
         return {}
     at_border = next((run for run in runs if run.finished_at_ms >= border_ms), runs[-1])
-    columns = ["offsets_partition", "incarnation", "first_offset", "end_offset"]
-    rows = rows_at(house.location, SURVIVING_RECORDS, version, house.cluster, columns, [("run_id", "=", at_border.run_id)])
-    rows = rows.sort_by([(name, "ascending") for name in columns[:3]])
-    numbers, incarnations, first, end = (rows[name].to_numpy() for name in columns)
-    ranges = {}
-    for number, incarnation in {*zip(numbers.tolist(), incarnations.tolist(), strict=True)}:
-        here = (numbers == number) & (incarnations == incarnation)
-        ranges[number, incarnation] = first[here], end[here]
-    return ranges
+    return surviving_ranges(house.location, version, house.cluster, at_border.run_id)
 
 
 def _drop_nights(house: _House, keep_nights: int, border_ms: int | None) -> tuple[list[Run], list[Run]]:
@@ -411,7 +412,7 @@ def _commit(
         opened.create_write_transaction(
             [*removed, *added],
             "append",
-            Schema.from_json(table.delta_schema),
+            table.delta_schema,
             partition_by=list(table.partition_columns),
             commit_properties=CommitProperties(custom_metadata={"userMetadata": _NAME}),
         )

@@ -9,9 +9,9 @@ import json
 import re
 import time
 import uuid
-from collections.abc import Iterable
-from contextlib import suppress
-from dataclasses import asdict, dataclass
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from datetime import datetime
 from types import TracebackType
 from typing import Any, Final, Self
@@ -47,13 +47,6 @@ class AddedFile:
     records: int
     stats: str
     """Delta's file statistics as JSON: numRecords, minValues, maxValues, nullCount."""
-
-    def to_json(self) -> str:
-        return json.dumps(asdict(self))
-
-    @classmethod
-    def from_json(cls, text: str) -> Self:
-        return cls(**json.loads(text))
 
 
 class PartWriter:
@@ -153,6 +146,15 @@ def describe(table: Table, cluster: str, path: str, size: int, metadata: pq.File
     return AddedFile(table.name, path, size, time.time_ns() // 1_000_000, cluster, metadata.num_rows, stats)
 
 
+@contextmanager
+def _writing(path: str) -> Iterator[None]:
+    """Raises WarehouseError in place of an OSError of the block."""
+    try:
+        yield
+    except OSError as e:
+        raise WarehouseError(f"{path} cannot be written: {first_line(e)}.") from e
+
+
 class _OpenFile:
     def __init__(self, filesystem: pa.fs.FileSystem, directory: str, run_id: str) -> None:
         self._filesystem = filesystem
@@ -160,34 +162,26 @@ class _OpenFile:
         self._path = f"{directory}/{self._name}"
         self._footers: list[pq.FileMetaData] = []
         self._writer: pq.ParquetWriter | None = None
-        try:
+        with _writing(self._path):
             if not is_object_store(filesystem):  # which has no directories, only names with slashes
                 filesystem.create_dir(directory, recursive=True)
             self._stream = filesystem.open_output_stream(self._path)
-        except OSError as e:
-            raise WarehouseError(f"{self._path} cannot be written: {first_line(e)}.") from e
 
     def write_group(self, rows: pa.Table, table: Table) -> int:
         """The number of bytes in the file after these rows, which become one row group."""
-        try:
+        with _writing(self._path):
             if self._writer is None:
                 self._writer = _parquet_writer(self._stream, rows.schema, table, self._footers)
             self._writer.write_table(_conformed(rows, self._writer.schema), row_group_size=max(rows.num_rows, 1))
             return int(self._stream.tell())
-        except OSError as e:
-            self.abandon()
-            raise WarehouseError(f"{self._path} cannot be written: {first_line(e)}.") from e
 
     def close(self) -> tuple[str, int, pq.FileMetaData]:
         """The name, the size and the footer of the file."""
-        try:
+        with _writing(self._path):
             assert self._writer is not None
             self._writer.close()
             size = int(self._stream.tell())
             self._stream.close()
-        except OSError as e:
-            self.abandon()
-            raise WarehouseError(f"{self._path} cannot be written: {first_line(e)}.") from e
         return self._name, size, self._footers[0]
 
     def abandon(self) -> None:

@@ -15,8 +15,10 @@ from functools import lru_cache
 from itertools import accumulate
 from os import PathLike, fspath
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
@@ -29,7 +31,7 @@ from groupcoord_spark.log.files.object_store import missing_bucket, no_such_buck
 from groupcoord_spark.moments import Moment, NightsAgo, NightTime, milliseconds_of
 from groupcoord_spark.warehouse.declaration import Table, no_rows
 from groupcoord_spark.warehouse.location import Location, first_line, locate
-from groupcoord_spark.warehouse.tables import GROUPS, HISTORY, LOOK_BACK, NIGHT, RUNS, SCHEMA_VERSION, TABLES
+from groupcoord_spark.warehouse.tables import GROUPS, HISTORY, LOOK_BACK, NIGHT, RUNS, SCHEMA_VERSION, SURVIVING_RECORDS, TABLES
 from groupcoord_spark.wording import counted
 
 if TYPE_CHECKING:
@@ -51,8 +53,6 @@ Condition = tuple[str, str, Any]
 
 # Opening many small files is waiting for the file system, reading one large file uses pyarrow's own threads.
 _FILES_AT_ONCE: Final = 8
-
-_SMALL_TABLE_BYTES: Final = 8 << 20
 
 _COMPARISONS: Final = {"=": pc.equal, "<": pc.less, "<=": pc.less_equal, ">": pc.greater, ">=": pc.greater_equal}
 
@@ -419,31 +419,45 @@ def rows_at(
 
 
 def rows_of_partition(
-    warehouse_uri: str, table: str, version: int, cluster: str, columns: Sequence[str], offsets_partition: int, *where: Condition
+    warehouse_uri: str, table: str, version: int, cluster: str, columns: Sequence[str], offsets_partition: int
 ) -> pa.Table:
-    """A cluster's rows of one offsets partition that meet the conditions, in a table at one version.
+    """A cluster's rows of one offsets partition in a table at one version. Raises WarehouseError as ``rows_at`` does.
 
-    where: conditions on some of ``columns``. Raises WarehouseError as ``rows_at`` does.
-
-    A worker asks for one partition after another. The rows of all partitions are kept in memory where their files are small, because
-    opening a table fifty times takes longer than reading it.
+    A worker asks for one partition after another, and to open a table fifty times would take longer than to read it.
     """
-    conditions = [("offsets_partition", "=", offsets_partition), *where]
-    rows = _small_table(warehouse_uri, table, version, cluster, tuple(columns))
-    if rows is None:
-        return rows_at(locate(warehouse_uri), TABLES[table], version, cluster, columns, conditions)
-    return rows.filter(_meets(rows, conditions)).select(columns)
+    opened = _opened_once(warehouse_uri, table, version)
+    return _rows(locate(warehouse_uri), opened, TABLES[table], cluster, columns, [("offsets_partition", "=", offsets_partition)])
 
 
 @lru_cache(maxsize=8)
-def _small_table(warehouse_uri: str, table: str, version: int, cluster: str, columns: tuple[str, ...]) -> pa.Table | None:
-    """The cluster's rows, with the column offsets_partition; None where their files have more than _SMALL_TABLE_BYTES."""
-    location, declared = locate(warehouse_uri), TABLES[table]
-    opened = open_table(location, declared, version)
-    files = pa.table(opened.get_add_actions(flatten=True)).select(["size_bytes", "partition.cluster"]).to_pylist()
-    if sum(file["size_bytes"] for file in files if file["partition.cluster"] == cluster) > _SMALL_TABLE_BYTES:
-        return None
-    return _rows(location, opened, declared, cluster, list(dict.fromkeys([*columns, "offsets_partition"])), ())
+def _opened_once(warehouse_uri: str, table: str, version: int) -> DeltaTable:
+    return open_table(locate(warehouse_uri), TABLES[table], version)
+
+
+class SurvivingRanges(NamedTuple):
+    """Ranges of record offsets whose records were in a log, of one offsets partition and incarnation, sorted."""
+
+    first: npt.NDArray[np.int64]
+    end: npt.NDArray[np.int64]
+
+    def has(self, record_offset: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
+        """bool: the record offset is in a range."""
+        at = np.searchsorted(self.first, record_offset, "right") - 1
+        is_there: npt.NDArray[np.bool_] = (at >= 0) & (record_offset < np.append(self.end, 0)[at])
+        return is_there
+
+
+def surviving_ranges(
+    location: Location, version: int, cluster: str, run_id: str, where: Sequence[Condition] = ()
+) -> dict[tuple[int, int], SurvivingRanges]:
+    """(offsets partition, incarnation) -> what was in its log when a run read it, from a version of ``surviving_records``."""
+    columns = ["offsets_partition", "incarnation", "first_offset", "end_offset"]
+    rows = rows_at(location, SURVIVING_RECORDS, version, cluster, columns, [("run_id", "=", run_id), *where])
+    in_order = rows.sort_by([(name, "ascending") for name in columns[:3]])
+    numbers, incarnations, first, end = (column.to_numpy() for column in in_order.columns)
+    places = {*zip(numbers.tolist(), incarnations.tolist(), strict=True)}
+    chosen = {(number, incarnation): (numbers == number) & (incarnations == incarnation) for number, incarnation in places}
+    return {place: SurvivingRanges(first[is_here], end[is_here]) for place, is_here in chosen.items()}
 
 
 def check_files_at(location: Location, table: Table, version: int, cluster: str) -> None:

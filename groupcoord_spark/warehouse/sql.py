@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.dataset as ds
 
 from groupcoord_spark.errors import UsageError, WarehouseError
-from groupcoord_spark.warehouse.declaration import Table, no_rows
+from groupcoord_spark.warehouse.declaration import Column, Table, no_rows
 from groupcoord_spark.warehouse.location import Location, first_line
 from groupcoord_spark.warehouse.read import Run, Warehouse, checked_file, columns_of, open_table, paths_of_files, way_out
 from groupcoord_spark.warehouse.tables import RUNS, TABLES
@@ -184,9 +184,9 @@ def names_in(text: str) -> list[str]:
 
 def runs_of_night(warehouse: Warehouse, cluster: str | None, at_ms: NightTime | None) -> list[Run]:
     """The run of one cluster, or of each cluster, that is the newest, or the night ``at_ms``. Raises WarehouseError if there is none."""
-    if cluster is None and not warehouse.clusters():
+    if cluster is None and not warehouse.clusters_with_nights():
         raise WarehouseError(f"{warehouse.location.uri} holds no night yet. Run `groupcoord nightly` first.")
-    return [warehouse.run(name, at_ms=at_ms) for name in ([cluster] if cluster is not None else warehouse.clusters())]
+    return [warehouse.run(name, at_ms=at_ms) for name in ([cluster] if cluster is not None else warehouse.clusters_with_nights())]
 
 
 def dataset_of(location: Location, table: Table, runs: Sequence[Run]) -> ds.Dataset | pa.Table:
@@ -224,14 +224,31 @@ def _files(location: Location, table: Table, run: Run) -> list[str]:
     return paths
 
 
-def view_statements(engine: Engine, warehouse: Warehouse, *, cluster: str | None = None, at_ms: NightTime | None = None) -> Iterator[str]:
+def view_statements(
+    engine: Engine,
+    warehouse: Warehouse,
+    *,
+    cluster: str | None = None,
+    at_ms: NightTime | None = None,
+    run: Run | None = None,
+    are_temporary: bool = False,
+) -> Iterator[str]:
     """The statements that create a view for each table, pinned to a night, and for each view over them. None ends with a semicolon.
 
     Spark needs Delta on its class path. DuckDB reads the files of the night and needs no extension for a local warehouse. Trino needs a
-    catalog ``delta`` with Delta Lake's connector, where ``delta.register-table-procedure.enabled`` is true.
-    Raises WarehouseError if there is no such run.
+    catalog ``delta`` with Delta Lake's connector, where ``delta.register-table-procedure.enabled`` is true. In Spark and Trino a column
+    that a table did not have yet at the night is NULL.
+
+    Args:
+        cluster: its rows only; None: the rows of every cluster, each as of its own newest night.
+        at_ms: the night, as for ``Warehouse.read``.
+        run: as of this run, which may be a look-back, and of its cluster; ``cluster`` and ``at_ms`` then have no meaning.
+        are_temporary: the views belong to the session, of Spark or DuckDB, that runs the statements.
+    Raises:
+        WarehouseError: there is no such run.
     """
-    runs = runs_of_night(warehouse, cluster, at_ms)
+    runs = [run] if run is not None else runs_of_night(warehouse, cluster, at_ms)
+    create = "CREATE OR REPLACE TEMPORARY VIEW" if are_temporary else "CREATE OR REPLACE VIEW"
     if engine == "trino":
         yield f"CREATE SCHEMA IF NOT EXISTS {TRINO_CATALOG}.{TRINO_TABLES}"
         yield f"CREATE SCHEMA IF NOT EXISTS {TRINO_CATALOG}.{TRINO_VIEWS}"
@@ -243,44 +260,37 @@ def view_statements(engine: Engine, warehouse: Warehouse, *, cluster: str | None
         yield f"USE {TRINO_CATALOG}.{TRINO_VIEWS}"
     for table in TABLES.values():
         selects = _selects(engine, warehouse.location, table, runs)
-        yield f"CREATE OR REPLACE VIEW {table.name} AS\n" + "\nUNION ALL\n".join(selects)
+        yield f"{create} {table.name} AS\n" + "\nUNION ALL\n".join(selects)
     for name, query in VIEWS.items():
-        yield f"CREATE OR REPLACE VIEW {name} AS\n{query}"
+        yield f"{create} {name} AS\n{query}"
 
 
 def publish(spark: SparkSession, warehouse: Warehouse, database: str) -> list[str]:
     """Creates or replaces the views of the newest night of each cluster in a database of the session's metastore. Returns their names.
 
-    database: ``database``, or ``catalog.schema``. It is created if it does not exist. The session needs Delta on its class path
-    (``delta_settings``).
+    The database is created if it does not exist. The session needs Delta on its class path (``delta_settings``).
     Raises UsageError for a name that Spark does not take.
     """
     refuse_bad_database(database)
-    before = f"`{spark.catalog.currentCatalog()}`.`{spark.catalog.currentDatabase()}`"
-    quoted = ".".join(f"`{name}`" for name in database.split("."))
-    spark.sql(f"CREATE DATABASE IF NOT EXISTS {quoted}")
-    spark.sql(f"USE {quoted}")  # a view keeps the database in which the names of its query are looked up
+    before = spark.catalog.currentDatabase()
+    spark.sql(f"CREATE DATABASE IF NOT EXISTS `{database}`")
+    spark.sql(f"USE `{database}`")  # a view keeps the database in which the names of its query are looked up
     try:
         for statement in view_statements("spark", warehouse):
             spark.sql(statement)
     finally:
-        spark.sql(f"USE {before}")
+        spark.sql(f"USE `{before}`")
     return [*TABLES, *VIEWS]
 
 
 def refuse_bad_database(database: str) -> None:
     """Raises UsageError for a name of a database that Spark does not take."""
-    if not re.fullmatch(r"[A-Za-z0-9_]+(\.[A-Za-z0-9_]+)?", database):
-        raise UsageError(
-            f"{database!r} is no name of a database: Spark takes letters, digits and _. Write for example kafka_offsets, or with the"
-            " catalog main.kafka_offsets."
-        )
+    if not re.fullmatch("[A-Za-z0-9_]+", database):
+        raise UsageError(f"{database!r} is no name of a database: Spark takes letters, digits and _. Write for example kafka_offsets.")
 
 
 def _selects(engine: Engine, location: Location, table: Table, runs: Sequence[Run]) -> list[str]:
     """A SELECT for each run, or one without rows."""
-    quote = "`" if engine == "spark" else '"'
-    columns = ", ".join(f"{quote}{name}{quote}" for name in table.by_name)
     selects = []
     for run in runs:
         version = run.table_versions.get(table.name)
@@ -293,16 +303,22 @@ def _selects(engine: Engine, location: Location, table: Table, runs: Sequence[Ru
             condition += f" AND finished_at <= {kind} '{_utc(run.finished_at_ms)}'"
         if engine == "spark":
             path = location.table_uri(table.name).replace("`", "``")
-            selects.append(f"SELECT {columns} FROM delta.`{path}`{pinned} WHERE {condition}")
+            selects.append(f"SELECT {_columns(engine, location, table, version)} FROM delta.`{path}`{pinned} WHERE {condition}")
         elif engine == "trino":
-            source = f"{TRINO_CATALOG}.{TRINO_TABLES}.{table.name}"
-            selects.append(f"SELECT {columns} FROM {source}{' FOR' * bool(pinned)}{pinned} WHERE {condition}")
+            source = f"{TRINO_CATALOG}.{TRINO_TABLES}.{table.name}{' FOR' * bool(pinned)}{pinned}"
+            selects.append(f"SELECT {_columns(engine, location, table, version)} FROM {source} WHERE {condition}")
         elif files := _files(location, table, run):
             stored = ", ".join(f'"{name}"' for name in table.by_name if name != "cluster")
             listed = ", ".join(_text(_with_scheme(location, file)) for file in files)
             source = f"read_parquet([{listed}], union_by_name = true, hive_partitioning = false)"
             selects.append(f"SELECT * FROM (SELECT {_text(run.cluster)} AS cluster, {stored} FROM {source}) WHERE {condition}")
-    return selects or [f"SELECT {_nulls(engine, table)} WHERE 1 = 0"]
+    return selects or [f"SELECT {', '.join(_null(engine, column) for column in table.columns)} WHERE 1 = 0"]
+
+
+def _columns(engine: Engine, location: Location, table: Table, version: int | None) -> str:
+    """The columns of the table, with NULL for those that a later release added to this version."""
+    stored, quote = columns_of(open_table(location, table, version)), "`" if engine == "spark" else '"'
+    return ", ".join(f"{quote}{c.name}{quote}" if c.name in stored else _null(engine, c) for c in table.columns)
 
 
 def _utc(milliseconds: int) -> str:
@@ -310,9 +326,8 @@ def _utc(milliseconds: int) -> str:
     return datetime.fromtimestamp(milliseconds // 1000, UTC).strftime(f"%Y-%m-%d %H:%M:%S.{milliseconds % 1000:03d} UTC")
 
 
-def _nulls(engine: Engine, table: Table) -> str:
-    """NULLs with the names and types of the table's columns."""
-    return ", ".join(f"CAST(NULL AS {_type(engine, column.sql_type)}) AS {column.name}" for column in table.columns)
+def _null(engine: Engine, column: Column) -> str:
+    return f"CAST(NULL AS {_type(engine, column.sql_type)}) AS {column.name}"
 
 
 def _type(engine: Engine, sql_type: str) -> str:

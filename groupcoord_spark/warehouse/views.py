@@ -7,12 +7,11 @@ from importlib.resources import files
 from typing import TYPE_CHECKING, Final
 
 from groupcoord_spark.warehouse.reasons import GROUP_STAYS_BECAUSE, NEVER_OLD_ENOUGH, NO_GROUP_IS_REMOVED, OFFSET_STAYS_BECAUSE
-from groupcoord_spark.warehouse.tables import OFFSET_COMMITS, RUNS, TABLES
+from groupcoord_spark.warehouse.tables import OFFSET_COMMITS, TABLES
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
 
-    from groupcoord_spark.warehouse.declaration import Table
     from groupcoord_spark.warehouse.read import Run, Warehouse
 
 # The end of a transaction is the first marker of its producer after the record, whatever the marker's epoch (the coordinator asks for the
@@ -108,56 +107,10 @@ def register(
 ) -> list[str]:
     """Creates temporary views of a Spark session for every table as of one night and for every view over them. Returns their names.
 
-    A column that a table did not have yet at that night is NULL.
-
-    Args:
-        spark: a session with Delta on its class path.
-        cluster: its rows only; None: the rows of every cluster, each as of its own newest night.
-        at_ms: the night, as for ``Warehouse.read``.
-        run: as of this run, which may be a look-back, and of its cluster; ``cluster`` and ``at_ms`` then have no meaning.
-
-    Raises:
-        WarehouseError: there is no such run.
+    The session needs Delta on its class path (``delta_settings``). Other arguments and errors as for ``view_statements``.
     """
-    names = [cluster] if cluster is not None else warehouse.clusters_with_nights()
-    runs = [run] if run is not None else [warehouse.run(name, at_ms=at_ms) for name in names]
-    for table in TABLES.values():
-        if table is RUNS:
-            frame = _with_all_columns(spark.read.format("delta").load(warehouse.location.table_uri(RUNS.name)), RUNS)
-        else:
-            # A night of a release that did not have the table yet has no rows of it.
-            of_runs = [(shown.cluster, shown.table_versions[table.name]) for shown in runs if table.name in shown.table_versions]
-            frame = _of_runs(spark, warehouse, table, of_runs)
-        frame.createOrReplaceTempView(table.name)
-    for name, query in VIEWS.items():
-        spark.sql(query).createOrReplaceTempView(name)
+    from groupcoord_spark.warehouse.sql import view_statements
+
+    for statement in view_statements("spark", warehouse, cluster=cluster, at_ms=at_ms, run=run, are_temporary=True):
+        spark.sql(statement)
     return [*TABLES, *VIEWS]
-
-
-def _of_runs(spark: SparkSession, warehouse: Warehouse, table: Table, versions: list[tuple[str, int]]) -> DataFrame:
-    source = warehouse.location.table_uri(table.name)
-    if not versions:
-        # In a warehouse of an older release the table may not exist yet.
-        columns = ", ".join(f"{column.name} {column.sql_type}" for column in table.columns)
-        return spark.createDataFrame([], columns)
-    frames = [
-        _with_all_columns(
-            spark.read.format("delta").option("versionAsOf", version).load(source).where(f"cluster = {_sql_text(cluster)}"), table
-        )
-        for cluster, version in versions
-    ]
-    whole = frames[0]
-    for frame in frames[1:]:
-        whole = whole.unionByName(frame)
-    return whole
-
-
-def _with_all_columns(frame: DataFrame, table: Table) -> DataFrame:
-    """The frame with the columns that a later release added to the table; they are NULL."""
-    stored = set(frame.columns)
-    return frame.selectExpr(*(f"`{c.name}`" if c.name in stored else f"CAST(NULL AS {c.sql_type}) AS `{c.name}`" for c in table.columns))
-
-
-def _sql_text(text: str) -> str:
-    escaped = text.replace("\\", "\\\\").replace("'", "\\'")
-    return f"'{escaped}'"

@@ -16,7 +16,6 @@ look-back are in the versions that its row names, and nowhere else.
 
 from __future__ import annotations
 
-import json
 import os
 import time
 import uuid
@@ -24,7 +23,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final
@@ -34,7 +33,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from deltalake import CommitProperties, DeltaTable
 from deltalake.exceptions import CommitFailedError, DeltaError
-from deltalake.schema import Field, Schema
+from deltalake.schema import Field
 from deltalake.transaction import AddAction, RemoveAction, Transaction
 from pyarrow import fs
 
@@ -74,7 +73,6 @@ PROPERTIES: Final = {
 _CLUSTER_OF_COMMIT: Final = "groupcoord.cluster"
 _ATTEMPTS: Final = 5
 _RUN_FILES: Final = 16
-_ORPHANED_AFTER: Final = timedelta(days=1)
 _LISTS_AT_ONCE: Final = 8
 
 _Action = AddAction | RemoveAction
@@ -133,8 +131,8 @@ def begin_run(warehouse: str, cluster: str, *, spares_ms: int = 0) -> RunStart:
     """A new run of a cluster. Afterwards every table exists, with all columns of this release, as the cluster's last night left it.
 
     What a run that is not in ``runs`` put into the tables is removed, for this cluster only; if that run is still alive, it fails at its
-    next commit. Files of dead runs that are in no table are deleted when they are a day old. Raises WarehouseError where the place holds
-    something else, is of a newer release, or cannot be read or written.
+    next commit. Files of dead runs that are in no table stay until the next upkeep. Raises WarehouseError where the place holds something
+    else, is of a newer release, or cannot be read or written.
 
     spares_ms: a run whose last commit is younger than this is taken to be at work, and nothing is removed.
     """
@@ -158,7 +156,6 @@ def begin_run(warehouse: str, cluster: str, *, spares_ms: int = 0) -> RunStart:
                 start = _healed(start)
             except _OvertakenError:
                 continue  # a run finished, or began and repaired, at this moment: look at its tables
-        _remove_orphans(start, {run.run_id for run in runs})
         return start
     raise _overtaken(RunStart(location, cluster, run_id, started_at_ms, (), {}, 0))
 
@@ -235,8 +232,8 @@ def _refuse_where_none_can_be_made(location: Location) -> None:
 def discarded_on_failure(start: RunStart) -> Iterator[None]:
     """Deletes the files of the run when the block, which must not commit any of them, ends with an exception.
 
-    The file of a worker that is still writing, and a file that cannot be deleted, stay; no table names them, and a run a day later deletes
-    them.
+    The file of a worker that is still writing, and a file that cannot be deleted, stay; no table names them, and upkeep deletes them when
+    they are a day old.
     """
     try:
         yield
@@ -360,7 +357,7 @@ def _in_attempts(location: Location, table: Table, prepare: Callable[[], DeltaTa
 def _created(location: Location, table: Table, named_version: int) -> DeltaTable:
     opened = DeltaTable.create(
         location.table_uri(table.name),
-        Schema.from_json(table.delta_schema),
+        table.delta_schema,
         # Another cluster's first run may make the same table at this moment.
         mode="ignore",
         partition_by=list(table.partition_columns),
@@ -413,19 +410,16 @@ def _skip_versions(location: Location, table: Table, opened: DeltaTable, named_v
 
 def _missing_columns(location: Location, table: Table, opened: DeltaTable) -> list[Field]:
     """The declared columns that the table lacks, all of them after its last one. Raises WarehouseError for any other difference."""
-
-    def columns(schema: str) -> list[tuple[str, Any]]:
-        return [(f["name"], f["type"]) for f in json.loads(schema)["fields"]]
-
-    stored, declared = columns(opened.schema().to_json()), columns(table.delta_schema)
+    fields = table.delta_schema.fields
+    stored, declared = ([(field.name, str(field.type)) for field in of] for of in (opened.schema().fields, fields))
     if stored != declared[: len(stored)]:
-        different = {(name, str(kind)) for name, kind in stored} ^ {(name, str(kind)) for name, kind in declared}
+        different = {*stored} ^ {*declared}
         shown = ", ".join(sorted({name for name, _ in different})) or "their order"
         raise WarehouseError(
             f"Table {table.name} of {location.uri} has other columns than this release writes ({shown}). It was changed by hand, or by a"
             " pre-release: name another directory with --warehouse."
         )
-    return Schema.from_json(table.delta_schema).fields[len(stored) :]
+    return fields[len(stored) :]
 
 
 def _missing_checks(table: Table, opened: DeltaTable) -> dict[str, str]:
@@ -528,27 +522,6 @@ def _described(start: RunStart, table: Table, path: str, size: int) -> AddedFile
         raise WarehouseError(f"{place} cannot be put back to the last night: {first_line(e)}. {way_out(start.location, table)}") from e
 
 
-def _remove_orphans(start: RunStart, finished: set[str]) -> None:
-    """Deletes files of dead runs that are in no version of their table. No run takes longer than a day, so nobody writes them any more."""
-    filesystem = start.location.filesystem
-    old = datetime.now(UTC) - _ORPHANED_AFTER
-    try:
-        for table in TABLES.values():
-            directory = fs.FileSelector(start.location.path_in(table.name, directory_of(start.cluster)), allow_not_found=True)
-            dead = {
-                file.path: run
-                for file in filesystem.get_file_info(directory)
-                if (run := run_of(file.base_name)) is not None and run not in finished and file.mtime is not None and file.mtime < old
-            }
-            if dead and table is not RUNS:
-                committed = {commit.get("userMetadata") for commit in start.tables[table.name].history()}
-                for path, run in dead.items():
-                    if run not in committed:
-                        filesystem.delete_file(path)
-    except OSError as e:
-        raise WarehouseError(f"{start.location.uri} cannot be cleaned up: {first_line(e)}.") from e
-
-
 def _commit_table(start: RunStart, table: Table, files: Sequence[AddedFile], transactions: Sequence[Transaction] = ()) -> DeltaTable:
     """Commits the files of a run to one table; the table afterwards. A table without files gets a commit too, with the transaction."""
 
@@ -594,7 +567,7 @@ def _commit(
             opened.create_write_transaction(
                 actions(start, table, opened),
                 "overwrite" if overwrites else "append",
-                Schema.from_json(table.delta_schema),
+                table.delta_schema,
                 partition_by=list(table.partition_columns),
                 partition_filters=[("cluster", "=", start.cluster)] if overwrites else None,
                 commit_properties=CommitProperties(

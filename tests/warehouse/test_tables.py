@@ -47,7 +47,7 @@ def test_times_that_clients_set_come_with_a_place_for_strange_ones(table):
 
 @tables
 def test_delta_schema_carries_types_not_null_and_comments(table):
-    fields = json.loads(table.delta_schema)["fields"]
+    fields = json.loads(table.delta_schema.to_json())["fields"]
     assert [f["name"] for f in fields] == [c.name for c in table.columns]
     assert [f["nullable"] for f in fields] == [f.nullable for f in table.arrow_schema]
     assert all(f["metadata"]["comment"] for f in fields)

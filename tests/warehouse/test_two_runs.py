@@ -189,7 +189,7 @@ def test_history_tables_say_how_far_they_go(tmp_path: Path) -> None:
 def _as_an_older_release(warehouse: Path, table: str, run_id: str, rows: list[dict[str, Any]]) -> None:
     """Commits files of a run to one table, without a transaction."""
     files = write_part(str(warehouse), TABLES[table], TABLES[table].from_rows(rows), "prod", run_id)
-    schema = write_module.Schema.from_json(TABLES[table].delta_schema)
+    schema = TABLES[table].delta_schema
     DeltaTable(str(warehouse / table)).create_write_transaction(
         [write_module._added(file) for file in files], "append", schema, partition_by=["cluster"]
     )
@@ -212,7 +212,7 @@ def test_history_of_nights_whose_rows_were_dropped_from_runs_stays(tmp_path: Pat
     runs = DeltaTable(str(tmp_path / "runs"))
     (path, size), *_ = [item for item in write_module._files_of(runs, "prod").items() if first in item[0]]
     start = begin_run(str(tmp_path), "prod")
-    schema = write_module.Schema.from_json(TABLES["runs"].delta_schema)
+    schema = TABLES["runs"].delta_schema
     runs.create_write_transaction([write_module._removed(start, path, size)], "append", schema, partition_by=["cluster"])
     night(tmp_path, "prod", rows_of_night(4))
     assert sorted(open_warehouse(str(tmp_path)).read("offset_commits")["record_offset"].to_pylist()) == [1, 2, 3, 4]

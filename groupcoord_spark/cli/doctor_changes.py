@@ -67,13 +67,13 @@ def report_cleaning(common: Common, inputs: tuple[str, ...], releases: Sequence[
 def _cleaning_rows(outcome: AfterCleaning) -> Iterator[tuple[Any, ...]]:
     now = outcome.now
     if now.refusal is not None:
-        of_now = (now.refusal.record_offset, now.refusal.rule, now.refusal.detail)
+        of_now = (now.refusal.record_offset, now.refusal.code, now.refusal.reason)
         yield (now.release, now.offsets_partition, "refused_now", *[None] * 4, *of_now, *[None] * 4)
     elif not outcome.exposures:
         yield (now.release, now.offsets_partition, "loads", *[None] * 11)
     for found in outcome.exposures:
         cleaning, refused = found.cleaning, found.refusal
-        refusal = (None, None, None) if refused is None else (refused.record_offset, refused.rule, refused.detail)
+        refusal = (None, None, None) if refused is None else (refused.record_offset, refused.code, refused.reason)
         yield (
             found.release, found.offsets_partition, found.answer, found.group_id, cleaning.cleaned_to,
             "dropped" if cleaning.drops_tombstones else "kept", cleaning.read_before if cleaning.read_before >= 0 else None, *refusal,
@@ -89,7 +89,7 @@ def _cleaning_lines(release: str, outcomes: Sequence[AfterCleaning]) -> Iterator
         yield f"Kafka {release} does not load {len(failing_now)} of {everything} now:"
     for now in failing_now:
         assert now.refusal is not None
-        yield from _paragraph(f"partition {now.offsets_partition} ({now.refusal.rule}): {now.refusal.detail}")
+        yield from _paragraph(f"partition {now.offsets_partition} ({now.refusal.code}): {now.refusal.reason}")
     if not exposures and not failing_now:
         yield f"Kafka {release} loads all {everything} to the same state wherever the log cleaner stops."
     titles = {
@@ -171,7 +171,7 @@ def _rows(pairs: Sequence[tuple[LoadOutcome, LoadOutcome]]) -> Iterator[tuple[An
 
     for outcome, in_use in pairs:
         changed, refusal = differences(outcome, in_use), outcome.refusal
-        first = (refusal.record_offset, refusal.rule, refusal.detail) if refusal is not None else (None, None, None)
+        first = (refusal.record_offset, refusal.code, refusal.reason) if refusal is not None else (None, None, None)
         yield (
             outcome.release, outcome.offsets_partition, outcome.loads, *first, outcome.refused, outcome.skipped.total(),
             len(outcome.groups), len(outcome.offsets), len(changed.groups), len(changed.offsets),
@@ -188,7 +188,7 @@ def _upgrade_lines(outcomes: Sequence[list[LoadOutcome]], in_use: Semantics, tar
         for outcome in failing:
             assert outcome.refusal is not None
             at = "at the end" if outcome.refusal.record_offset is None else f"at offset {outcome.refusal.record_offset}"
-            yield from _paragraph(f"partition {outcome.offsets_partition}, {at} ({outcome.refusal.rule}): {outcome.refusal.detail}")
+            yield from _paragraph(f"partition {outcome.offsets_partition}, {at} ({outcome.refusal.code}): {outcome.refusal.reason}")
     else:
         yield f"Kafka {target.broker_version} loads all {everything}."
     skipped = sum(of_target.skipped.total() for _, of_target in outcomes)

@@ -15,8 +15,15 @@ from groupcoord_spark.dataframes.rows_of_tables import PACKED, frame_of
 from groupcoord_spark.dataframes.state import State, named_semantics
 from groupcoord_spark.errors import UsageError
 from groupcoord_spark.moments import Moment, milliseconds_of, retention_of
-from groupcoord_spark.pipeline.exchange.state_rows import RULE_TABLES, packed_rows, rows_by_rule_table
-from groupcoord_spark.pipeline.expiration import GROUP_COLUMNS, OFFSET_COLUMNS, PENDING_COLUMNS, ExpirationJob, expiration_rows
+from groupcoord_spark.pipeline.exchange.state_rows import packed_rows
+from groupcoord_spark.pipeline.expiration import (
+    GROUP_COLUMNS,
+    OFFSET_COLUMNS,
+    PENDING_COLUMNS,
+    RULE_COLUMNS,
+    ExpirationJob,
+    expiration_rows,
+)
 from groupcoord_spark.pipeline.what_if import StateTables, cleanups
 
 if TYPE_CHECKING:
@@ -75,7 +82,7 @@ def expire(
     paired = offsets.groupBy(*place).cogroup(groups.groupBy(*place))
     packed, tasks = paired.applyInArrow(_rules(job), PACKED), tasks_of(groups.sparkSession)
     packed = kept(packed if tasks is None else packed.coalesce(tasks))
-    return Expirations(*(frame_of(packed, table) for table in RULE_TABLES))
+    return Expirations(*(frame_of(packed, table) for table in RULE_COLUMNS))
 
 
 def _rules(job: ExpirationJob) -> Callable[[tuple[pa.Scalar, ...], pa.Table, pa.Table], pa.Table]:
@@ -89,7 +96,7 @@ def _rules(job: ExpirationJob) -> Callable[[tuple[pa.Scalar, ...], pa.Table, pa.
         kept_groups = frozenset((group_id, reason) for group_id, of_group in reasons for reason in of_group or ())
         state = StateTables(of_origin[_COMMITTED], of_origin[_PENDING], groups, type_0, kept_groups)
         expirations = expiration_rows((cleaned for _, cleaned in cleanups(state, job)), job, type_0)
-        packed = dict(packed_rows(offsets_partition, rows_by_rule_table(expirations)))
+        packed = dict(packed_rows(offsets_partition, expirations))
         return pa.table({"cluster": [cluster] * len(packed), "kind": [*packed], "payload": [*packed.values()]}, _PACKED_ARROW)
 
     return apply

@@ -51,7 +51,7 @@ def frame_of(packed_frame: DataFrame, table: str) -> DataFrame:
 
 def schema_of(table: str) -> StructType:
     """The columns of a table but run_id as a schema of Spark, with their comments."""
-    declared = StructType.fromJson(json.loads(TABLES[table].delta_schema))
+    declared = StructType.fromJson(json.loads(TABLES[table].delta_schema.to_json()))
     return StructType([field for field in declared if field.name != RUN_ID])
 
 

@@ -35,14 +35,14 @@ from groupcoord_spark.doctor import FINDINGS, Finding
 from groupcoord_spark.doctor.groups import MOST_NAMES
 from groupcoord_spark.log import PartitionLog, read_segment
 from groupcoord_spark.pipeline.exchange.kept_records import as_one, kept_records
-from groupcoord_spark.pipeline.load_check import CHUNK_BYTES, LoadOutcome, Refusal, check_load_and_keep
+from groupcoord_spark.pipeline.load_check import CHUNK_BYTES, LoadOutcome, check_load_and_keep
 from groupcoord_spark.pipeline.read.decode import decode_chunk
 from groupcoord_spark.pipeline.read.superseded import needed_for_replay
 from groupcoord_spark.pipeline.replay.kept_records_replay import KeptRecordsReplay
 from groupcoord_spark.protocol import DecodeError, decode_value
 from groupcoord_spark.protocol.columnar import KeyColumns, decode_key_columns
 from groupcoord_spark.protocol.record_types import MODERN_KEY_TYPES, NO_PRODUCER_ID, NOT_A_CONTROL_RECORD, KeyType, MarkerType
-from groupcoord_spark.protocol.slices import Slices
+from groupcoord_spark.protocol.slices import Slices, codes_of
 
 Ints = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
@@ -77,6 +77,11 @@ class Cleaning(NamedTuple):
     drops_tombstones: bool
     read_before: int = NONE
 
+    @property
+    def refusal(self) -> str:
+        """What a refusal of a load after such a cleaning is: ``refused`` or ``refused_while_cleaning``."""
+        return "refused" if self.read_before < 0 else "refused_while_cleaning"
+
 
 @dataclass(frozen=True, slots=True)
 class Exposure:
@@ -93,7 +98,7 @@ class Exposure:
     release: str
     group_id: str
     cleaning: Cleaning
-    refusal: Refusal | None
+    refusal: LoadWarning | None
     differences: tuple[str, ...]
     since_ms: int
     mended_in: str | None
@@ -101,14 +106,12 @@ class Exposure:
     @property
     def answer(self) -> str:
         """``refused``, ``refused_while_cleaning`` or ``other_state``."""
-        if self.refusal is None:
-            return "other_state"
-        return "refused" if self.cleaning.read_before < 0 else "refused_while_cleaning"
+        return "other_state" if self.refusal is None else self.cleaning.refusal
 
     @property
     def issue(self) -> str | None:
         """The issue of Kafka; None where there is none."""
-        return None if self.refusal is None else _ISSUES.get(self.refusal.rule)
+        return None if self.refusal is None else _ISSUES.get(self.refusal.code)
 
     @property
     def summary(self) -> str:
@@ -122,7 +125,7 @@ class Exposure:
             return f"{text}: {'; '.join(self.differences)}."
         at = "the end of the log" if self.refusal.record_offset is None else f"offset {self.refusal.record_offset}"
         issue = "" if self.issue is None else f", {self.issue}"
-        return f"{text}: {at} is refused ({self.refusal.rule}{issue}). {self.refusal.detail}"
+        return f"{text}: {at} is refused ({self.refusal.code}{issue}). {self.refusal.reason}"
 
     @property
     def remedy(self) -> str:
@@ -178,7 +181,7 @@ def findings_after_cleaning(exposures: Sequence[Exposure], copy: str) -> Iterato
             "tombstones_dropped": first.cleaning.drops_tombstones,
             "read_before": first.cleaning.read_before if first.cleaning.read_before >= 0 else None,
             "refused_offset": None if first.refusal is None else first.refusal.record_offset,
-            "rule": None if first.refusal is None else first.refusal.rule,
+            "rule": None if first.refusal is None else first.refusal.code,
             "kafka_issue": first.issue,
             "differences": list(first.differences),
             "since_ms": first.since_ms,
@@ -222,30 +225,26 @@ def _exposures(records: _Kept, semantics: Semantics, offsets_partition: int, del
     if not first:
         return (), 0
     waiting = {group: chain((cleaning,), to_try[group]) for group, cleaning in first.items()}
-    before = _replayed(records.after(dict.fromkeys(first, Cleaning(0, False))), semantics)
-    found: dict[tuple[str, str], Exposure] = {}
+    uncleaned = _replayed(records.after(dict.fromkeys(first, Cleaning(0, False))), semantics)
+    exposures: dict[tuple[str, str], Exposure] = {}
     tried = 0
     while waiting:
         # One replay tries one cleaning of each group: groups do not see one another.
         cleanings = {}
         for group in list(waiting):
-            cleaning = next((one for one in waiting[group] if not _is_answered(records.names[group], one, found)), None)
+            name = records.names[group]
+            cleaning = next((one for one in waiting[group] if (name, one.refusal) not in exposures), None)
             if cleaning is None:
                 del waiting[group]
             else:
                 cleanings[group] = cleaning
         tried += len(cleanings)
-        after = _replayed(records.after(cleanings), semantics) if cleanings else before
+        after = _replayed(records.after(cleanings), semantics) if cleanings else uncleaned
         for group, cleaning in cleanings.items():
-            exposure = _exposure(records, group, cleaning, before, after, semantics, offsets_partition)
+            exposure = _exposure(records, group, cleaning, uncleaned, after, semantics, offsets_partition)
             if exposure is not None:
-                found.setdefault((exposure.group_id, exposure.answer), exposure)
-    return tuple(exposure for _, exposure in sorted(found.items())), tried
-
-
-def _is_answered(name: str, cleaning: Cleaning, found: Mapping[tuple[str, str], Exposure]) -> bool:
-    """True where the group is already known to be refused after such a cleaning."""
-    return (name, "refused" if cleaning.read_before < 0 else "refused_while_cleaning") in found
+                exposures.setdefault((exposure.group_id, exposure.answer), exposure)
+    return tuple(exposure for _, exposure in sorted(exposures.items())), tried
 
 
 @dataclass(frozen=True, slots=True)
@@ -293,19 +292,16 @@ def _exposure(
 ) -> Exposure | None:
     name = records.names[group]
     refused_before = {warning.record_offset for warning in before.refusals.get(name, ())}
-    refused = next((warning for warning in after.refusals.get(name, ()) if warning.record_offset not in refused_before), None)
-    refusal: Refusal | None = None
+    refusal = next((warning for warning in after.refusals.get(name, ()) if warning.record_offset not in refused_before), None)
     differences: tuple[str, ...] = ()
-    if refused is not None:
-        refusal = Refusal.of(refused)
-    elif cleaning.read_before < 0 and not refused_before:
+    if refusal is None and cleaning.read_before < 0 and not refused_before:
         differences = tuple(_differences(before.states.get(name, {}), after.states.get(name, {})))
     if refusal is None and not differences:
         return None
     mended_in = None
-    if refusal is not None and refusal.rule == "R-3.14" and not semantics.newer_epoch_takes_partitions_over:
+    if refusal is not None and refusal.code == "R-3.14" and not semantics.newer_epoch_takes_partitions_over:
         mended_in = "4.0.2, 4.1.2 and 4.2.0"
-    elif refusal is not None and refusal.rule == "R-3.5" and not semantics.streams_group_may_replace_simple:
+    elif refusal is not None and refusal.code == "R-3.5" and not semantics.streams_group_may_replace_simple:
         mended_in = "4.2.1"
     since_ms = records.newest_before(cleaning.cleaned_to)
     return Exposure(offsets_partition, semantics.broker_version, name, cleaning, refusal, differences, since_ms, mended_in)
@@ -332,48 +328,29 @@ class _Kept:
     """Kept records of one offsets partition with the columns that the cleaner looks at, in the order of the log.
 
     Attributes:
-        batch_start: int64, the first offset of the record's batch; None where nothing asks for it.
+        batch_start: int64, the first offset of the record's batch; None where nothing asks for it. offset: int64, the record offset.
+        is_control: bool, a record of a control batch. is_tombstone: bool, a data record without a value.
         key: int64, the number of the key, by its bytes; -1 for control records and null keys. keys: the distinct keys, decoded.
+        key_type: int16; -1 for control records and null keys. member_ids: by number of the key; None where the key has no member.
         group: int64, the number of the group in ``names``; -1 for control records and keys without a group.
     """
 
     def __init__(self, batch: pa.RecordBatch, batch_start: Ints | None = None) -> None:
         self.batch, self.batch_start = batch, batch_start
-        keys = Slices.from_arrow(batch.column("key"))
+        self.offset: Ints = self._column("record_offset")
+        self.is_control: Mask = np.asarray(self._column("control_type") != NOT_A_CONTROL_RECORD)
+        keys, values = Slices.from_arrow(batch.column("key")), Slices.from_arrow(batch.column("value"))
+        self.is_tombstone: Mask = values.is_null & ~self.is_control
         self.key, distinct = Slices(keys.data, keys.start, keys.end, keys.is_null | self.is_control).distinct()
         self.keys: KeyColumns = decode_key_columns(Slices.from_arrow(distinct))
+        self.key_type = np.append(self.keys.key_type, np.int16(NONE))[self.key]
+        self.member_ids: list[str | None] = self.keys.member_id.to_pylist()
         encoded = self.keys.group_id.dictionary_encode()
         self.names: list[str] = encoded.dictionary.to_pylist()
-        self.group: Ints = np.append(encoded.indices.fill_null(NONE).to_numpy(zero_copy_only=False).astype(np.int64), NONE)[self.key]
+        self.group: Ints = np.append(codes_of(encoded), NONE)[self.key]
 
     def _column(self, name: str) -> npt.NDArray[Any]:
         return np.asarray(self.batch.column(name).to_numpy(zero_copy_only=False))
-
-    @cached_property
-    def offset(self) -> Ints:
-        """int64, the record offset."""
-        return self._column("record_offset")
-
-    @cached_property
-    def key_type(self) -> npt.NDArray[np.int16]:
-        """int16; -1 for control records and null keys."""
-        return np.append(self.keys.key_type, np.int16(NONE))[self.key]
-
-    @cached_property
-    def is_control(self) -> Mask:
-        """bool, a record of a control batch."""
-        return np.asarray(self._column("control_type") != NOT_A_CONTROL_RECORD)
-
-    @cached_property
-    def is_tombstone(self) -> Mask:
-        """bool, a data record without a value."""
-        return np.asarray(self.batch.column("value").is_null().to_numpy(zero_copy_only=False)) & ~self.is_control
-
-    @cached_property
-    def member_ids(self) -> list[str | None]:
-        """By number of the key; None where the key has no member."""
-        member_ids: list[str | None] = self.keys.member_id.to_pylist()
-        return member_ids
 
     @cached_property
     def marker(self) -> Ints:
@@ -424,7 +401,8 @@ class _Kept:
         """bool, a commit or tombstone of an offset that the cleaner may see otherwise than the loader does."""
         is_offset = (self.group >= 0) & (self.key_type < KeyType.GROUP_METADATA)
         producer, bit, following = self._column("producer_id") != NO_PRODUCER_ID, self._column("is_transactional"), self.next_of_key
-        of_both_types = np.isin(self.group, self._groups_with_both_offset_types())
+        of_type = (self.group[self.key_type == key_type] for key_type in (KeyType.LEGACY_OFFSET_COMMIT, KeyType.OFFSET_COMMIT))
+        of_both_types = np.isin(self.group, np.intersect1d(*of_type))
         return np.asarray(
             is_offset
             & (
@@ -439,10 +417,6 @@ class _Kept:
         known = [key_type for key_type in MODERN_KEY_TYPES if key_type in semantics.known_key_types]
         at_risk = (self.group >= 0) & np.isin(self.key_type, known) | self.is_offset_at_risk
         return {self.names[group] for group in np.unique(self.group[at_risk]).tolist()}
-
-    def _groups_with_both_offset_types(self) -> Ints:
-        legacy, modern = (self.group[self.key_type == key_type] for key_type in (KeyType.LEGACY_OFFSET_COMMIT, KeyType.OFFSET_COMMIT))
-        return np.asarray(np.intersect1d(legacy, modern))
 
     def rows_by_group(self) -> dict[int, Ints]:
         """Group number -> rows."""

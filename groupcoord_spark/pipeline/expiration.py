@@ -2,27 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, Final, NamedTuple
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from groupcoord_spark.coordinator.expiration import (
     PENDING_TRANSACTION,
     TOPOLOGY_DESCRIPTION,
     Cleanup,
+    Commit,
     CommitTimes,
     GroupCleanup,
+    GroupExpiry,
     GroupFacts,
+    OffsetExpiry,
+    Tombstone,
 )
 from groupcoord_spark.coordinator.semantics import Semantics
 from groupcoord_spark.coordinator.state import GroupRow, PartitionState
 from groupcoord_spark.coordinator.transactions import OffsetKey, TopicPartition
-from groupcoord_spark.coordinator.traps import traps_of
+from groupcoord_spark.coordinator.traps import Traps, traps_of
 from groupcoord_spark.protocol.record_types import NO_TIMESTAMP, KeyType
-from groupcoord_spark.warehouse.declaration import exact_milliseconds
+from groupcoord_spark.warehouse.tables import TABLES
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,58 +51,15 @@ class ExpirationJob:
         return frozenset(type_0_offsets) if self.semantics.offset_tombstone_key_type != KeyType.LEGACY_OFFSET_COMMIT else frozenset()
 
 
-class OffsetExpirationRow(NamedTuple):
-    """A row of offset_expirations, times in milliseconds."""
+RULE_COLUMNS: Final[Mapping[str, Sequence[str]]] = {
+    "offset_expirations": (*OffsetExpiry._fields, *Traps._fields, "may_come_back", "as_of_ms", "retention_ms", "retention_changed"),
+    "group_expirations": (*GroupExpiry._fields, "as_of_ms"),
+    "tombstones": (*Tombstone._fields, "as_of_ms", "sequence"),
+}
+"""Table -> the columns of its rows, times in milliseconds."""
 
-    group_id: str
-    topic: str
-    partition: int
-    as_of_ms: int
-    retention_ms: int
-    base_timestamp_ms: int | None
-    expires_at_ms: int | None
-    expired: bool
-    rule: str
-    blocked_by: str | None
-    inherits_empty_time: bool
-    topic_is_unsubscribed: bool
-    is_simple_group: bool
-    has_explicit_expiry: bool
-    may_come_back: bool
-    retention_changed: bool
-
-
-class GroupExpirationRow(NamedTuple):
-    """A row of group_expirations, times in milliseconds."""
-
-    group_id: str
-    as_of_ms: int
-    removed: bool
-    removed_at_ms: int | None
-    rule: str | None
-    blocked_by: str | None
-    tombstone_count: int
-
-
-class TombstoneRow(NamedTuple):
-    """A row of tombstones, times in milliseconds."""
-
-    as_of_ms: int
-    sequence: int
-    group_id: str
-    key_type: int
-    topic: str | None
-    partition: int | None
-    reason: str
-    key: bytes
-
-
-class Expirations(NamedTuple):
-    """The rows about one offsets partition after a cleanup."""
-
-    offsets: list[OffsetExpirationRow]
-    groups: list[GroupExpirationRow]
-    tombstones: list[TombstoneRow]
+Expirations = dict[str, list[tuple[Any, ...]]]
+"""Table -> the rows about one offsets partition after a cleanup."""
 
 
 class CleanedGroup(NamedTuple):
@@ -107,7 +67,7 @@ class CleanedGroup(NamedTuple):
 
     group: GroupFacts
     """The group as the cleanup sees it."""
-    committed: Mapping[TopicPartition, CommitTimes]
+    committed: Mapping[TopicPartition, Commit]
     cleanup: GroupCleanup
 
 
@@ -126,32 +86,18 @@ def expirations_of(state: PartitionState, job: ExpirationJob, type_0_offsets: Co
 
 def expiration_rows(cleaned: Iterable[CleanedGroup], job: ExpirationJob, type_0_offsets: Collection[OffsetKey] = ()) -> Expirations:
     """The rows of a cleanup, for groups of one offsets partition, in the given order."""
-    expirations = Expirations([], [], [])
-    as_of_ms, retention_ms = job.as_of_ms, job.retention_ms
-    retention_changed = job.previous_retention_ms is not None and job.previous_retention_ms != retention_ms
+    expirations: Expirations = {table: [] for table in RULE_COLUMNS}
+    offset_rows, group_rows, tombstone_rows = expirations.values()
+    retention_changed = job.previous_retention_ms is not None and job.previous_retention_ms != job.retention_ms
+    of_job = (job.as_of_ms, job.retention_ms, retention_changed)
     returning = job.returning(type_0_offsets)
     for facts, committed, (offsets, group, tombstones) in cleaned:
         for offset in offsets:
-            group_id, topic, partition, base_ms, expires_at_ms, expired, rule, blocked_by = offset
-            expirations.offsets.append(
-                OffsetExpirationRow(
-                    *(group_id, topic, partition, as_of_ms, retention_ms, base_ms, expires_at_ms, expired, rule, blocked_by),
-                    *traps_of(facts, committed[topic, partition], offset),
-                    may_come_back=(group_id, topic, partition) in returning,
-                    retention_changed=retention_changed,
-                )
-            )
-        expirations.groups.append(GroupExpirationRow(as_of_ms=as_of_ms, **group._asdict()))
-        for tombstone in tombstones:
-            expirations.tombstones.append(TombstoneRow(as_of_ms, len(expirations.tombstones), *tombstone))
+            traps = traps_of(facts, committed[offset.topic, offset.partition], offset)
+            offset_rows.append((*offset, *traps, offset[:3] in returning, *of_job))
+        group_rows.append((*group, job.as_of_ms))
+        tombstone_rows += [(*tombstone, job.as_of_ms, sequence) for sequence, tombstone in enumerate(tombstones, len(tombstone_rows))]
     return expirations
-
-
-class StoredTimes(NamedTuple):
-    """The two times of a committed offset that the expiration rules need; -1: none."""
-
-    commit_timestamp_ms: int
-    expire_timestamp_ms: int
 
 
 OFFSET_COLUMNS = ("group_id", "topic", "partition", "commit_timestamp", "expire_timestamp", "timestamps_out_of_range")
@@ -173,14 +119,11 @@ def cleaned_groups(
     In: rows of the tables of these names, at least with OFFSET_COLUMNS, PENDING_COLUMNS and GROUP_COLUMNS; kept_groups: (group id,
     reason) of the groups that the cleanup keeps for a reason that no column of these tables shows (``kept_for``).
     """
-    offsets: dict[str, dict[TopicPartition, CommitTimes]] = {}
-    columns = [committed[name].to_pylist() for name in ("group_id", "topic", "partition")]
-    times = [pc.fill_null(exact_milliseconds(committed, f"{of}_timestamp"), NO_TIMESTAMP).to_pylist() for of in ("commit", "expire")]
-    for group_id, topic, partition, commit_ms, expire_ms in zip(*columns, *times, strict=True):
-        of_group = offsets.get(group_id)
-        if of_group is None:
-            of_group = offsets[group_id] = {}
-        of_group[topic, partition] = StoredTimes(commit_ms, expire_ms)
+    offsets: dict[str, dict[TopicPartition, Commit]] = {}
+    names = ("group_id", "topic", "partition", "commit_timestamp_ms", "expire_timestamp_ms")
+    in_milliseconds = TABLES["committed_offsets"].to_milliseconds(committed.select(OFFSET_COLUMNS))
+    for group_id, topic, partition, commit_ms, expire_ms in zip(*(in_milliseconds[name].to_pylist() for name in names), strict=True):
+        offsets.setdefault(group_id, {})[topic, partition] = CommitTimes(commit_ms, expire_ms)
     staged: dict[str, set[TopicPartition]] = {}
     for group_id, topic, partition in zip(*(pending[name].to_pylist() for name in PENDING_COLUMNS), strict=True):
         staged.setdefault(group_id, set()).add((topic, partition))
@@ -207,20 +150,13 @@ def kept_for(group: GroupRow) -> Iterator[str]:
 
 def _facts(groups: pa.Table) -> Iterator[tuple[int, GroupFacts]]:
     """offsets_partition and facts of each group."""
-    state_times = exact_milliseconds(groups, "state_timestamp").to_pylist()
-    plain_rows = groups.select([name for name in GROUP_COLUMNS if not name.endswith(("timestamp", "range"))]).to_pylist()
-    for row, state_timestamp_ms in zip(plain_rows, state_times, strict=True):
-        topics = row["subscribed_topics"]
+    for row in TABLES["groups"].to_milliseconds(groups.select(GROUP_COLUMNS)).to_pylist():
+        topics, state_timestamp_ms = row["subscribed_topics"], row["state_timestamp_ms"]
+        facts = GroupFacts(*(row[name] for name in GroupFacts._fields[:-2]))
         yield (
             row["offsets_partition"],
-            GroupFacts(
-                group_id=row["group_id"],
-                group_type=row["group_type"],
-                state=row["state"],
-                protocol_type=row["protocol_type"],
-                generation=row["generation"],
-                member_count=row["member_count"],
-                state_timestamp_ms=state_timestamp_ms,
+            facts._replace(
+                state_timestamp_ms=None if state_timestamp_ms == NO_TIMESTAMP else state_timestamp_ms,
                 subscribed_topics=None if topics is None else frozenset(topics),
                 regular_expressions=tuple(row["regular_expressions"] or ()),
             ),

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import Any, Final
 
 from groupcoord_spark.doctor import (
@@ -45,6 +45,15 @@ TOPIC_HEALTH = "topic_health"
 CHECKED_BYTES: Final = 64 << 20
 """A night asks what the log cleaner will make of so many bytes of logs, which takes about a second; of more with --full alone."""
 _BLOCKED = "cleaning_blocked_by_open_transaction"
+_EVIDENCE_OF_FIELD: Final = {
+    "first_timestamp_ms": "first_record_timestamp_ms",
+    "last_timestamp_ms": "last_record_timestamp_ms",
+    "marker_epoch": "highest_marker_epoch",
+    "batches_after": "batches_after_first_offset",
+    "bytes_after": "bytes_after_first_offset",
+    "pending": "unstable",
+}
+"""Field of OpenTransaction -> its name in the evidence; the other fields have the same name there."""
 
 
 def health_rows(
@@ -145,32 +154,16 @@ def _with_carried(facts: PartitionFacts, before: Iterable[Row], open_producers: 
         for row in before
         if row["offsets_partition"] == facts.offsets_partition and row["certainty"] is not None
     ]
-    still_open = {each.producer_id: each for each in carried if each.producer_id in open_producers}
-    transactions = tuple(sorted((begun | still_open).values(), key=lambda each: each.first_offset))
-    stable = min([facts.last_stable_offset, *(each.first_offset for each in transactions)])
+    still_open = {transaction.producer_id: transaction for transaction in carried if transaction.producer_id in open_producers}
+    transactions = tuple(sorted((begun | still_open).values(), key=lambda transaction: transaction.first_offset))
+    stable = min([facts.last_stable_offset, *(transaction.first_offset for transaction in transactions)])
     return replace(facts, open_transactions=transactions, last_stable_offset=stable)
 
 
 def _transaction_of(evidence: Mapping[str, Any]) -> OpenTransaction:
     """The open transaction of a finding, as the night before saw it."""
-    return OpenTransaction(
-        evidence["producer_id"],
-        evidence["producer_epoch"],
-        evidence["first_offset"],
-        evidence["last_offset"],
-        evidence["first_record_timestamp_ms"],
-        evidence["last_record_timestamp_ms"],
-        evidence["records"],
-        evidence["batches"],
-        evidence["bytes"],
-        evidence["highest_marker_epoch"],
-        evidence["batches_after_first_offset"],
-        evidence["bytes_after_first_offset"],
-        tuple((group, topic, partition) for group, topic, partition in evidence["unstable"]),
-        evidence["coordinator_epoch"],
-        evidence["in_no_snapshot"],
-        evidence["is_cleaned_behind"],
-    )
+    values: dict[str, Any] = {field.name: evidence[_EVIDENCE_OF_FIELD.get(field.name, field.name)] for field in fields(OpenTransaction)}
+    return OpenTransaction(**values | {"pending": tuple(map(tuple, values["pending"]))})
 
 
 def _diagnosis(facts: Mapping[int, PartitionFacts], logs: Mapping[int, PartitionLog]) -> Diagnosis:
@@ -200,41 +193,17 @@ def _after_cleaning(logs: Sequence[PartitionLog], request: RunRequest) -> list[F
 
 
 def _rows(diagnosis: Diagnosis, after_cleaning: Sequence[Finding], as_of_ms: int) -> list[Row]:
-    log_bytes = {verdict.offsets_partition: verdict.figures["log_bytes"] for verdict in diagnosis.verdicts}
-    rows = [
-        {
-            "offsets_partition": each.offsets_partition,
-            "copy": each.copy,
-            "finding": each.finding,
-            "severity": each.severity.word,
-            "subject": None if each.subject is None else str(each.subject),
-            "certainty": each.certainty,
-            "summary": each.summary,
-            "remedy": each.remedy,
-            "ask": each.ask,
-            "evidence": each.evidence,
-            "log_bytes": None if each.offsets_partition is None else log_bytes[each.offsets_partition],
-            "read_at_ms": as_of_ms,
-        }
-        for each in (*diagnosis.findings, *after_cleaning)
-    ]
+    rows = [_row(finding, finding.finding, finding.evidence) for finding in (*diagnosis.findings, *after_cleaning)]
     with_finding = {row["offsets_partition"] for row in rows}
-    for verdict in diagnosis.verdicts:
-        if verdict.offsets_partition not in with_finding:
-            rows.append(
-                {
-                    "offsets_partition": verdict.offsets_partition,
-                    "copy": verdict.copy,
-                    "finding": verdict.verdict,
-                    "severity": verdict.severity.word,
-                    "subject": None,
-                    "certainty": None,
-                    "summary": "Nothing is wrong.",
-                    "remedy": None,
-                    "ask": None,
-                    "evidence": verdict.figures,
-                    "log_bytes": verdict.figures["log_bytes"],
-                    "read_at_ms": as_of_ms,
-                }
-            )
-    return rows
+    healthy = [verdict for verdict in diagnosis.verdicts if verdict.offsets_partition not in with_finding]
+    rows += [_row(verdict, verdict.verdict, verdict.figures) | {"summary": "Nothing is wrong."} for verdict in healthy]
+    log_bytes = {verdict.offsets_partition: verdict.figures["log_bytes"] for verdict in diagnosis.verdicts}
+    return [{**row, "log_bytes": log_bytes.get(row["offsets_partition"]), "read_at_ms": as_of_ms} for row in rows]
+
+
+def _row(judged: Any, finding: str, evidence: Mapping[str, Any]) -> Row:
+    """A row about a finding or a verdict, which has no subject and nothing to mend."""
+    columns = ("offsets_partition", "copy", "subject", "certainty", "summary", "remedy", "ask")
+    row = {name: getattr(judged, name, None) for name in columns}
+    subject = None if row["subject"] is None else str(row["subject"])
+    return row | {"finding": finding, "severity": judged.severity.word, "subject": subject, "evidence": evidence}

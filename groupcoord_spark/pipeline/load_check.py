@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from groupcoord_spark.coordinator.releases import LAST_PATCHES, Release, version_text
 from groupcoord_spark.coordinator.semantics import JAVA, Semantics, semantics_for
-from groupcoord_spark.coordinator.state import LOAD_FAILS, LoadWarning
+from groupcoord_spark.coordinator.state import LoadWarning
 from groupcoord_spark.log import PartitionLog, Records, read_segment
 from groupcoord_spark.pipeline.exchange.kept_records import kept_records
 from groupcoord_spark.pipeline.read import superseded
@@ -27,19 +27,12 @@ _UNKNOWN_TYPE: Final = "R-1.6"
 _ENDS_WITH_AN_ERROR: Final = "R-1.28"
 CHUNK_BYTES: Final = 12 << 20
 
-
-@dataclass(frozen=True, slots=True)
-class Refusal:
-    """The first record that makes a load fail. record_offset: None where the load fails after the last record."""
-
-    record_offset: int | None
-    rule: str
-    detail: str
-
-    @staticmethod
-    def of(warning: LoadWarning) -> Refusal:
-        """The refusal that a warning tells."""
-        return Refusal(warning.record_offset, warning.code, warning.detail.removesuffix(LOAD_FAILS).strip())
+_NOT_OF_LOADING: Final = (
+    *("written_offset_value", "describes_pending_revocation", "forgets_former_instance_ids", "offset_rules", "expires_unsubscribed"),
+    *("pending_protects", "tombstone_leaves_transaction_open", "pending_keeps_group", "share_offsets_fail_cleanup"),
+    *("stored_description_keeps_group", "group_rule", "offset_tombstone_key_type", "default_retention_ms"),
+)
+"""Fields of Semantics that change nothing of what a load makes of a log."""
 
 
 @dataclass(slots=True)
@@ -58,7 +51,7 @@ class LoadOutcome:
 
     offsets_partition: int
     release: str
-    refusal: Refusal | None = None
+    refusal: LoadWarning | None = None
     refused: int = 0
     skipped: Counter[str] = field(default_factory=Counter)
     groups: dict[str, tuple[str, str, int]] = field(default_factory=dict)
@@ -101,44 +94,25 @@ def release_ranges() -> list[ReleaseRange]:
 
 def _loading_rules(semantics: Semantics) -> Semantics:
     """The semantics without everything that does not change what a load makes of a log: names, expiration, and what the broker writes."""
-    return replace(
-        semantics,
-        broker_version="",
-        release=(),
-        written_offset_value=JAVA.written_offset_value,
-        describes_pending_revocation=JAVA.describes_pending_revocation,
-        forgets_former_instance_ids=JAVA.forgets_former_instance_ids,
-        offset_rules=JAVA.offset_rules,
-        expires_unsubscribed=JAVA.expires_unsubscribed,
-        pending_protects=JAVA.pending_protects,
-        tombstone_leaves_transaction_open=JAVA.tombstone_leaves_transaction_open,
-        pending_keeps_group=JAVA.pending_keeps_group,
-        share_offsets_fail_cleanup=JAVA.share_offsets_fail_cleanup,
-        stored_description_keeps_group=JAVA.stored_description_keeps_group,
-        group_rule=JAVA.group_rule,
-        offset_tombstone_key_type=JAVA.offset_tombstone_key_type,
-        default_retention_ms=JAVA.default_retention_ms,
-    )
+    return replace(semantics, broker_version="", release=(), **{name: getattr(JAVA, name) for name in _NOT_OF_LOADING})
 
 
 def check_load(log: PartitionLog, releases: Sequence[Semantics]) -> list[LoadOutcome]:
     """What the coordinator of each release makes of the log of one offsets partition; the log is read once."""
-    return [load.finish() for load in _loads(log, releases)]
+    return [outcome for outcome, _ in check_load_and_keep(log, releases, keep=False)]
 
 
-def check_load_and_keep(log: PartitionLog, releases: Sequence[Semantics]) -> list[tuple[LoadOutcome, list[pa.RecordBatch]]]:
+def check_load_and_keep(
+    log: PartitionLog, releases: Sequence[Semantics], *, keep: bool = True
+) -> list[tuple[LoadOutcome, list[pa.RecordBatch]]]:
     """As ``check_load``, with the batches of KEPT that each load needed, in the order of the log."""
-    return [(load.finish(), load.kept) for load in _loads(log, releases, keep=True)]
-
-
-def _loads(log: PartitionLog, releases: Sequence[Semantics], *, keep: bool = False) -> list[_Load]:
     loads = [_Load(log.offsets_partition, semantics, keep) for semantics in releases]
     for segment in log.segments:
         for chunk in read_segment(segment, chunk_bytes=CHUNK_BYTES):
             if len(chunk.records):
                 for load in loads:
                     load.add(chunk.records)
-    return loads
+    return [(load.finish(), load.kept) for load in loads]
 
 
 class _Load:
@@ -189,20 +163,16 @@ class _Load:
         for warning in warnings:
             if warning.code == _UNKNOWN_TYPE and not self._semantics.unknown_key_type_fails_load:
                 outcome.skipped[warning.code] += 1
-            elif self._makes_load_fail(warning):
+            # R-1.28: the Scala loader raises an error after the last record.
+            elif warning.is_refusal or warning.code == _ENDS_WITH_AN_ERROR:
                 outcome.refused += 1
-                refusal = Refusal.of(warning)
-                if outcome.refusal is None or _place(refusal) < _place(outcome.refusal):
-                    outcome.refusal = refusal
-
-    def _makes_load_fail(self, warning: LoadWarning) -> bool:
-        """Whether the loader gives up. R-1.28: the Scala loader raises an error after the last record."""
-        return warning.is_refusal or warning.code == _ENDS_WITH_AN_ERROR
+                if outcome.refusal is None or _place(warning) < _place(outcome.refusal):
+                    outcome.refusal = warning
 
 
-def _place(refusal: Refusal) -> float:
+def _place(refusal: LoadWarning) -> float:
     """Sort key: the record offset; the end of the log is after all of them."""
-    return float("inf") if refusal.record_offset is None or refusal.rule == _ENDS_WITH_AN_ERROR else refusal.record_offset
+    return float("inf") if refusal.record_offset is None or refusal.code == _ENDS_WITH_AN_ERROR else refusal.record_offset
 
 
 @dataclass(frozen=True, slots=True)

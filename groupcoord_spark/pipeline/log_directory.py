@@ -36,7 +36,6 @@ from groupcoord_spark.sources.log_directory import (
     read_rows,
 )
 from groupcoord_spark.sources.rows import InputKind
-from groupcoord_spark.warehouse.declaration import Table
 from groupcoord_spark.warehouse.tables import (
     ACLS,
     GROUP_CONFIGS,
@@ -90,7 +89,7 @@ def read_beside_the_offsets(request: RunRequest, kind: InputKind, run_id: str) -
         LOG_ENDS.name: log_ends.append_column("run_id", pa.repeat(run_id, log_ends.num_rows)),
         **_cluster_tables(cluster, topics),
         **_share_tables(directories, topic_names, damages),
-        TRANSACTIONAL_IDS.name: _table(TRANSACTIONAL_IDS, _TRANSACTION_COLUMNS, map(_transaction_row, producers.values())),
+        TRANSACTIONAL_IDS.name: TRANSACTIONAL_IDS.columns_of(_TRANSACTION_COLUMNS.split(), map(_transaction_row, producers.values())),
     }
     transactional_ids = {producer_id: state.transactional_id for producer_id, state in producers.items()}
     doubts = tuple(PlacedDoubt("log_directory_file_not_used", damage.sentence, damage.source, None, 0, 0, None) for damage in damages)
@@ -128,7 +127,7 @@ def _share_tables(
                 replay.lose_records()
             else:
                 replay.add(row.record_offset, row.key, row.value, row.timestamp_ms)
-        for place, (state, record_offset, timestamp_ms) in replay.states():
+        for place, state, record_offset, timestamp_ms in replay.states():
             name = topic_names.get(place.topic_id)
             times = (state.create_timestamp_ms or None, state.write_timestamp_ms or None, timestamp_ms)
             epochs = (state.state_epoch, state.leader_epoch, state.snapshot_epoch)
@@ -141,8 +140,8 @@ def _share_tables(
     key = "group_id topic_id partition topic "
     columns = "start_offset delivery_complete_count state_epoch leader_epoch snapshot_epoch created_at_ms written_at_ms record_timestamp_ms"
     return {
-        SHARE_OFFSETS.name: _table(SHARE_OFFSETS, key + columns + " state_partition record_offset", offsets),
-        SHARE_BATCHES.name: _table(SHARE_BATCHES, key + "first_offset last_offset delivery_state delivery_count", batches),
+        SHARE_OFFSETS.name: SHARE_OFFSETS.columns_of((key + columns + " state_partition record_offset").split(), offsets),
+        SHARE_BATCHES.name: SHARE_BATCHES.columns_of((key + "first_offset last_offset delivery_state delivery_count").split(), batches),
     }
 
 
@@ -251,15 +250,8 @@ def _cluster_tables(cluster: Cluster, topics: Sequence[Topic]) -> dict[str, pa.T
     acls = "resource_type resource_name pattern_type principal host operation permission"
     of_topic = "topic_id topic partition_count created_at_ms deleted_at_ms is_deleted all_topics_known"
     return {
-        TOPICS.name: _table(TOPICS, of_topic, rows_of_topics),
-        TOPIC_CONFIGS.name: _table(TOPIC_CONFIGS, "topic name value", of_topics),
-        GROUP_CONFIGS.name: _table(GROUP_CONFIGS, "group_id name value", of_groups),
-        ACLS.name: _table(ACLS, acls, sorted(set(cluster.acls.values()))),
+        TOPICS.name: TOPICS.columns_of(of_topic.split(), rows_of_topics),
+        TOPIC_CONFIGS.name: TOPIC_CONFIGS.columns_of(["topic", "name", "value"], of_topics),
+        GROUP_CONFIGS.name: GROUP_CONFIGS.columns_of(["group_id", "name", "value"], of_groups),
+        ACLS.name: ACLS.columns_of(acls.split(), sorted(set(cluster.acls.values()))),
     }
-
-
-def _table(table: Table, names: str, rows: Iterable[Sequence[Any]]) -> pa.Table:
-    """The rows as columns, with times in milliseconds."""
-    columns = list(zip(*rows, strict=True))
-    types = {name: table.by_name[name].arrow_type if name in table.by_name else pa.int64() for name in names.split()}
-    return pa.table({name: pa.array(columns[place] if columns else [], kind) for place, (name, kind) in enumerate(types.items())})

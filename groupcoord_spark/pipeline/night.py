@@ -17,6 +17,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
+from itertools import groupby
 from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
@@ -31,7 +32,7 @@ from groupcoord_spark.pipeline.extents import HistoryPiece
 from groupcoord_spark.pipeline.health_rows import TOPIC_HEALTH, health_rows
 from groupcoord_spark.pipeline.log_directory import BesideTheOffsets, read_beside_the_offsets
 from groupcoord_spark.pipeline.outcome import driver_rows, files_by_table, history_ends, run_row, settings_for_next_night, summary_of
-from groupcoord_spark.pipeline.plan.earlier_runs import state_versions_at_history_end
+from groupcoord_spark.pipeline.plan.earlier_runs import latest_records_at_history_end
 from groupcoord_spark.pipeline.plan.file_ranges import split_large_segments
 from groupcoord_spark.pipeline.plan.guards import judge_what_was_read
 from groupcoord_spark.pipeline.plan.input_rows import RowPlan
@@ -152,7 +153,7 @@ def commit(planned: NightPlan, reports: Sequence[PartitionReport], beside: Mappi
     tables_of_driver = {name: TABLES[name].from_rows(table_rows) for name, table_rows in rows_of_driver.items() if table_rows}
     for table, table_rows in {**tables_of_driver, **beside}.items():
         files.setdefault(table, []).extend(write_part(start.location.uri, TABLES[table], table_rows, request.cluster, start.run_id))
-    summary = summary_of(planned, reports, start.run_id)
+    summary = summary_of(planned, reports, start.run_id, len(rows_of_driver["warnings"]))
     partitions = rows_of_driver["offsets_partitions"]
     known = settings_for_next_night(planned, partitions)
     commit_run(start, run_row(request, summary, planned.points_in_time, known), files, history_ends(partitions))
@@ -198,7 +199,7 @@ def tasks_of(planned: NightPlan, spark: SparkSession) -> Tasks:
 def read_job(planned: NightPlan, tasks: Tasks, start: RunStart) -> ReadJob:
     """What every reader of the run needs to know."""
     request, carried = planned.request, planned.carry_over.state
-    versions = state_versions_at_history_end(start)
+    rebalances = RebalanceJob(start.location.uri, request.cluster, planned.history_ranges, latest_records_at_history_end(start))
     return ReadJob(
         cluster=request.cluster,
         partition_count=planned.partition_count,
@@ -207,7 +208,7 @@ def read_job(planned: NightPlan, tasks: Tasks, start: RunStart) -> ReadJob:
         semantics=request.semantics,
         with_history=request.writes_history,
         history_ranges=planned.history_ranges,
-        rebalances=RebalanceJob(start.location.uri, request.cluster, planned.history_ranges, versions) if request.writes_history else None,
+        rebalances=rebalances if request.writes_history else None,
         whole_partitions=tasks.whole_partitions,
         points_in_time=planned.points_in_time,
         counted=planned.carry_over.counted,
@@ -266,10 +267,8 @@ def partitions_in_one_sequence(tasks: Iterable[Iterable[Sequence[Segment]]]) -> 
 
 def _by_partition(segments: Sequence[Segment]) -> list[list[Segment]]:
     """The segments of each offsets partition, by base offset."""
-    partitions: dict[int, list[Segment]] = {}
-    for segment in sorted(segments, key=lambda segment: (segment.offsets_partition, segment.base_offset)):
-        partitions.setdefault(segment.offsets_partition, []).append(segment)
-    return list(partitions.values())
+    in_order = sorted(segments, key=lambda segment: (segment.offsets_partition, segment.base_offset))
+    return [list(of_partition) for _, of_partition in groupby(in_order, key=lambda segment: segment.offsets_partition)]
 
 
 def _sequences(segments: Sequence[Segment], most_bytes: float) -> list[list[Segment]]:

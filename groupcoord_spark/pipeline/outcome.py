@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict
 from typing import Any
 
 from groupcoord_spark.coordinator.authors import other_coordinator
 from groupcoord_spark.log import LogPlan, PartitionLog
 from groupcoord_spark.log.files.storage import shown
 from groupcoord_spark.log.partition_count import certain_partition_count
-from groupcoord_spark.pipeline.exchange.counts import NO_KEY_TYPE, NO_VERSION, KindCount, PartitionCounts
+from groupcoord_spark.pipeline.exchange.counts import NO_KEY_TYPE, NO_VERSION, KindCount, PartitionCounts, add_kinds
 from groupcoord_spark.pipeline.exchange.state_rows import GROUPS_NAMED, PartitionReport
 from groupcoord_spark.pipeline.extents import PointInTime
 from groupcoord_spark.pipeline.plan.carry_over import RULES_SETTING, CarryOver, rules_of
@@ -71,18 +72,8 @@ def driver_rows(planned: NightPlan, reports: Sequence[PartitionReport], run_id: 
         )
         for number in sorted({*logs, *histories})
     ]
-    doubts = [
-        {
-            "run_id": run_id,
-            "offsets_partition": doubt.offsets_partition,
-            "record_offset": doubt.record_offset,
-            "source": doubt.source,
-            "position": doubt.position,
-            "code": doubt.code,
-            "detail": doubt.detail,
-        }
-        for doubt in plan.doubts
-    ]
+    columns = ("offsets_partition", "record_offset", "source", "position", "code", "detail")
+    doubts = [{"run_id": run_id, **{name: getattr(doubt, name) for name in columns}} for doubt in plan.doubts]
     for number, count in _missing_records(reports, points_in_time).items():
         end, complete_until = points_in_time[number].end_offset, points_in_time[number].complete_until
         detail = (
@@ -208,54 +199,38 @@ def _offsets_partition_row(
     }
 
 
-def _coverage_rows(reports: Sequence[PartitionReport], before: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Rows of decode_coverage: the counts of all offsets partitions by key type and value version, added to the rows ``before``.
-
-    Records of partitions that are read again, which these rows already count, are not added.
-    """
-    total = {
+def _coverage_rows(reports: Sequence[PartitionReport], of_earlier_nights: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Rows of decode_coverage: the new records of all offsets partitions by key type and value version, added to earlier rows."""
+    sums = {
         (row["key_type"], NO_VERSION if row["value_version"] is None else row["value_version"]): KindCount(
             row["records"], row["bytes"], row["decoded"], row["misplaced"]
         )
-        for row in before
+        for row in of_earlier_nights
     }
     for report in reports:
-        for kind, count in report.counts.by_kind.items():
-            counted = report.counts.counted_by_kind.get(kind, KindCount())
-            sums = total.setdefault(kind, KindCount())
-            sums.records += count.records - counted.records
-            sums.bytes += count.bytes - counted.bytes
-            sums.decoded += count.decoded - counted.decoded
-            sums.misplaced += count.misplaced - counted.misplaced
-        if report.counts.lost > report.counts.counted_lost:
-            # The keys of a damaged batch are not known.
-            total.setdefault((NO_KEY_TYPE, NO_VERSION), KindCount()).records += report.counts.lost - report.counts.counted_lost
+        add_kinds(sums, report.counts.new_by_kind)
+        # The keys of a damaged batch are not known.
+        add_kinds(sums, {(NO_KEY_TYPE, NO_VERSION): KindCount(records=report.counts.new_lost)})
     return [
         {
             "key_type": key_type,
             "value_version": None if version == NO_VERSION else version,
             "key_name": RECORD_TYPES[key_type].key.name if key_type in RECORD_TYPES else None,
-            "records": count.records,
-            "bytes": count.bytes,
-            "decoded": count.decoded,
+            **asdict(count),
             "quarantined": count.records - count.decoded,
-            "misplaced": count.misplaced,
         }
-        for (key_type, version), count in sorted(total.items())
+        for (key_type, version), count in sorted(sums.items())
         if count.records
     ]
 
 
-def summary_of(planned: NightPlan, reports: Sequence[PartitionReport], run_id: str) -> Summary:
-    """The summary of the run, from the reports of all offsets partitions."""
+def summary_of(planned: NightPlan, reports: Sequence[PartitionReport], run_id: str, warnings_of_driver: int) -> Summary:
+    """The summary of the run, from the reports of all offsets partitions. warnings_of_driver: number of warnings in ``driver_rows``."""
     request, plan, rows = planned.request, planned.log, planned.rows
     points_in_time, carry_over = planned.points_in_time, planned.carry_over
     reasons: Counter[str] = Counter()
     for report in reports:
         reasons.update(report.counts.reasons)
-    coordinator_hint = _other_coordinator(request, reports)
-    contradicted = contradiction(request, plan)
-    missing, vanished = _missing_records(reports, points_in_time), _vanished(planned, reports)
     logs = {log.offsets_partition: log for log in plan.partitions}
     return Summary(
         run_id=run_id,
@@ -273,11 +248,10 @@ def summary_of(planned: NightPlan, reports: Sequence[PartitionReport], run_id: s
         committed_offsets=sum(report.offsets for report in reports),
         expired_offsets=sum(report.expired_offsets for report in reports),
         removed_groups=sum(report.removed_groups for report in reports),
-        warnings=sum(report.warnings + report.counts.doubts for report in reports)
-        + len([*plan.doubts, *missing, *vanished, *carry_over.gaps, *filter(None, [coordinator_hint, contradicted])]),
+        warnings=warnings_of_driver + sum(report.warnings + report.counts.doubts for report in reports),
         refusals=sum(report.refusals for report in reports),
-        other_coordinator=coordinator_hint,
-        contradiction=contradicted,
+        other_coordinator=_other_coordinator(request, reports),
+        contradiction=contradiction(request, plan),
         semantics=request.semantics.name,
         broker_version=request.semantics.broker_version,
         surviving_share=surviving_share(plan, reports, points_in_time, carry_over),
@@ -290,7 +264,7 @@ def summary_of(planned: NightPlan, reports: Sequence[PartitionReport], run_id: s
             text=request.until.text,
             ended_early=sum(point_in_time.end_offset < logs[number].end_offset for number, point_in_time in points_in_time.items()),
             records_from_history=sum(report.records_from_history for report in reports),
-            missing=missing,
+            missing=_missing_records(reports, points_in_time),
         ),
         beyond_high_watermark=plan.beyond,
         accepted=planned.verdict.remarks,

@@ -268,25 +268,30 @@ def view_statements(
 def publish(spark: SparkSession, warehouse: Warehouse, database: str) -> list[str]:
     """Creates or replaces the views of the newest night of each cluster in a database of the session's metastore. Returns their names.
 
-    The database is created if it does not exist. The session needs Delta on its class path (``delta_settings``).
+    database: ``database``, or ``catalog.schema``. It is created if it does not exist. The session needs Delta on its class path
+    (``delta_settings``).
     Raises UsageError for a name that Spark does not take.
     """
     refuse_bad_database(database)
-    before = spark.catalog.currentDatabase()
-    spark.sql(f"CREATE DATABASE IF NOT EXISTS `{database}`")
-    spark.sql(f"USE `{database}`")  # a view keeps the database in which the names of its query are looked up
+    before = f"`{spark.catalog.currentCatalog()}`.`{spark.catalog.currentDatabase()}`"
+    quoted = ".".join(f"`{name}`" for name in database.split("."))
+    spark.sql(f"CREATE DATABASE IF NOT EXISTS {quoted}")
+    spark.sql(f"USE {quoted}")  # a view keeps the database in which the names of its query are looked up
     try:
         for statement in view_statements("spark", warehouse):
             spark.sql(statement)
     finally:
-        spark.sql(f"USE `{before}`")
+        spark.sql(f"USE {before}")
     return [*TABLES, *VIEWS]
 
 
 def refuse_bad_database(database: str) -> None:
     """Raises UsageError for a name of a database that Spark does not take."""
-    if not re.fullmatch("[A-Za-z0-9_]+", database):
-        raise UsageError(f"{database!r} is no name of a database: Spark takes letters, digits and _. Write for example kafka_offsets.")
+    if not re.fullmatch(r"[A-Za-z0-9_]+(\.[A-Za-z0-9_]+)?", database):
+        raise UsageError(
+            f"{database!r} is no name of a database: Spark takes letters, digits and _. Write for example kafka_offsets, or with the"
+            " catalog main.kafka_offsets."
+        )
 
 
 def _selects(engine: Engine, location: Location, table: Table, runs: Sequence[Run]) -> list[str]:

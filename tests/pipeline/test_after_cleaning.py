@@ -184,7 +184,7 @@ def test_streams_group_over_the_offsets_of_a_classic_one_is_refused_before_kafka
     log = [offset_commit("t0", 5), classic_group(generation=3), tombstone(2), streams_group_epoch(4)]
     (found,) = checked(log, tmp_path, "4.2.0").exposures
     assert found.refusal is not None
-    assert (found.answer, found.refusal.rule, found.refusal.record_offset, found.issue) == ("refused", "R-3.5", 3, "KAFKA-20254")
+    assert (found.answer, found.refusal.code, found.refusal.record_offset, found.issue) == ("refused", "R-3.5", 3, "KAFKA-20254")
     assert "from 4.2.1 on" in found.remedy
     assert checked(log, tmp_path, "4.2.1").exposures == ()
 
@@ -193,7 +193,7 @@ def test_deletion_on_both_sides_of_the_cleaners_end_is_refused(tmp_path: Path) -
     """The epoch's tombstone is dropped, the group's stays: it finds a simple group, made by the offset, whose epoch was never removed."""
     log = [offset_commit("t0", 5), group_epoch(2), target_metadata(6, 2), tombstone(6), tombstone(3)]
     refused = [found for found in checked(log, tmp_path).exposures if found.refusal is not None]
-    assert [(found.refusal.rule, found.refusal.record_offset, found.cleaning.cleaned_to) for found in refused if found.refusal] == [
+    assert [(found.refusal.code, found.refusal.record_offset, found.cleaning.cleaned_to) for found in refused if found.refusal] == [
         ("R-3.9", 4, 4)
     ]
     in_one_batch = foreseen(tmp_path, log, JAVA, batches=[0, 1, 1, 2, 2])
@@ -208,7 +208,7 @@ def test_load_that_meets_the_cleaner_may_fail_on_logs_of_real_brokers(corpus: st
     logs = plan_logs([str(GOLDEN / corpus / "logs")]).partitions
     (found,) = [found for log in logs for found in check_after_cleaning(log, [JAVA])[0].exposures]
     assert found.refusal is not None
-    assert (found.answer, found.group_id, found.refusal.rule, found.issue) == ("refused_while_cleaning", group, rule, issue)
+    assert (found.answer, found.group_id, found.refusal.code, found.issue) == ("refused_while_cleaning", group, rule, issue)
 
 
 @pytest.mark.parametrize("corpus", ["classic-modern", "compacted", "connect", "expiry", "share", "streams", "transactions", "vanished"])

@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import numpy as np
 
-from groupcoord_spark.pipeline.exchange.counts import NO_KEY_TYPE, NO_VERSION, KindCount, PartitionCounts
+from groupcoord_spark.pipeline.exchange.counts import NO_KEY_TYPE, NO_VERSION, KindCount, PartitionCounts, counts_by_kind
 from groupcoord_spark.protocol.record_types import KeyType
 
 
 def counted(*records: tuple[int, int, int, bool, bool]) -> PartitionCounts:
     """Counts of records (key type, value version, bytes, decodes, is misplaced)."""
-    counts = PartitionCounts()
-    key_type, version, size, decodes, is_misplaced = zip(*records, strict=True)
-    counts.count_kinds(
-        np.array(key_type, np.int16), np.array(version, np.int16), np.array(size), np.array(decodes), np.array(is_misplaced, np.bool_)
-    )
-    return counts
+    types = (np.int16, np.int16, np.int64, np.bool_, np.bool_)
+    columns = (np.array(column, kind) for column, kind in zip(zip(*records, strict=True), types, strict=True))
+    return PartitionCounts(by_kind=counts_by_kind(*columns))
 
 
 COMMIT = (KeyType.OFFSET_COMMIT, 3, 100, True, False)
@@ -49,9 +46,8 @@ def test_records_of_damaged_batches_and_control_records_are_part_of_the_total() 
 
 def test_counts_of_two_readers_add_up() -> None:
     one, two = counted(COMMIT), counted(COMMIT, (KeyType.GROUP_METADATA, 3, 50, True, False))
-    one.reach(10, 20)
-    two.reach(0, 10)
-    one.newest_timestamp_ms, two.newest_timestamp_ms = None, 7
+    one.reach(10, 20, None)
+    two.reach(0, 10, 7)
     two.reasons["value_truncated"] = 1
     one.add(two)
     assert (one.first_offset, one.end_offset, one.newest_timestamp_ms, one.records) == (0, 20, 7, 3)
@@ -60,6 +56,6 @@ def test_counts_of_two_readers_add_up() -> None:
 
 def test_a_reader_without_records_changes_nothing() -> None:
     counts = counted(COMMIT)
-    counts.reach(3, 4)
+    counts.reach(3, 4, None)
     counts.add(PartitionCounts())
     assert (counts.first_offset, counts.end_offset, counts.newest_timestamp_ms, counts.records) == (3, 4, None, 1)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from groupcoord_spark.coordinator.semantics import JAVA, SCALA, semantics_for
-from groupcoord_spark.pipeline.read.decode import DecodedChunk, decode_checked_records, decode_chunk
+from groupcoord_spark.pipeline.read.decode import DecodedChunk, decode_chunk, decode_kept_records
 from groupcoord_spark.pipeline.read.notes import RowNotes
 from groupcoord_spark.protocol import encode_key, encode_value
 from groupcoord_spark.protocol.primitives import uuid_bytes, write_uvarint
@@ -139,7 +139,7 @@ def test_checked_records_decode_to_the_same_columns() -> None:
     records = records_of(
         [LogRecord(0, COMMIT_KEY, commit_value(1)), LogRecord(1, GROUP_KEY, classic_value(2, 1)), LogRecord(2, EPOCH_KEY, None)]
     )
-    once, again = decode_chunk(records, JAVA), decode_checked_records(records, JAVA, records.distinct_keys())
+    once, again = decode_chunk(records, JAVA), decode_kept_records(records, np.ones(len(records), np.bool_), JAVA, records.distinct_keys())
     for name in ("key_code", "group_code", "member_code", "key_type", "is_tombstone", "coordinator_accepts"):
         assert np.array_equal(getattr(once.kinds, name), getattr(again.kinds, name)), name
     assert np.array_equal(once.value_version, again.value_version) and not len(again.faults)

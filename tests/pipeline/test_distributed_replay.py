@@ -103,7 +103,7 @@ def rebalances_by_the_rule(logs: Logs) -> list[dict[str, Any]]:
     """Each record decoded alone by the definition: no part of one is the same object as a part of another."""
     rows = []
     for offsets_partition, log in logs.items():
-        arrow = to_arrow(TABLES[REBALANCES], Rebalance, list(rebalances(group_records(log))))
+        arrow = to_arrow(TABLES[REBALANCES], Rebalance._fields, list(rebalances(group_records(log))))
         arrow = arrow.append_column("incarnation", pa.array([0] * arrow.num_rows, pa.int32()))
         rows += rows_of_partition(REBALANCES, arrow, offsets_partition)
     return rows

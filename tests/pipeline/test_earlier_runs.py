@@ -17,13 +17,13 @@ from groupcoord_spark.pipeline.plan.earlier_runs import (
     NEWEST_RECORD,
     PartitionHistory,
     last_setting,
+    latest_records_at_history_end,
     mark_fields,
     partition_histories,
     remembered_offsets,
-    state_versions_at_history_end,
     with_new_incarnation,
 )
-from groupcoord_spark.pipeline.rebalances import STATE_TABLES
+from groupcoord_spark.pipeline.rebalances import LATEST_RECORDS
 from groupcoord_spark.protocol.record_types import NO_TIMESTAMP
 from groupcoord_spark.warehouse import TABLES
 
@@ -111,7 +111,7 @@ def test_the_last_setting_is_that_of_the_newest_run_that_has_it() -> None:
 
 def finished(history: str | None, version: int, **settings: str) -> Any:
     fields = None if history is None else [("history", history), *settings.items()]
-    return SimpleNamespace(fields={"settings": fields}, table_versions=dict.fromkeys(STATE_TABLES, version))
+    return SimpleNamespace(fields={"settings": fields}, table_versions={"groups": 1, LATEST_RECORDS: version})
 
 
 @pytest.fixture
@@ -122,14 +122,14 @@ def tables_are_there(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("tables_are_there")
 def test_state_at_the_end_of_the_history_is_that_of_the_newest_run_that_wrote_history_to_the_end() -> None:
     runs = (finished("true", 1), finished("true", 2), finished("false", 3), finished("true", 4, until="2026-01-01"), finished(None, 5))
-    assert state_versions_at_history_end(start(runs=runs)) == dict.fromkeys(STATE_TABLES, 2)
-    assert state_versions_at_history_end(start(runs=runs[2:])) is None
+    assert latest_records_at_history_end(start(runs=runs)) == 2
+    assert latest_records_at_history_end(start(runs=runs[2:])) is None
 
 
 @pytest.mark.usefixtures("tables_are_there")
 def test_a_run_over_an_older_dump_has_not_the_state_at_the_end_of_the_history() -> None:
     runs = (finished("true", 1), finished("true", 2, **{BEYOND_SETTING: "true"}))
-    assert state_versions_at_history_end(start(runs=runs)) == dict.fromkeys(STATE_TABLES, 1)
+    assert latest_records_at_history_end(start(runs=runs)) == 1
 
 
 def test_without_offsets_partitions_the_history_tables_say_how_far_they_go() -> None:

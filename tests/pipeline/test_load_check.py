@@ -66,7 +66,7 @@ def commit(offset: int, version: int, **fields: Any) -> bytes:
 def test_newer_value_version_makes_an_older_loader_fail(tmp_path: Path) -> None:
     old, new = outcomes(tmp_path, [commit(0, 3)], "2.0.1", "2.1.0")
     assert old.refusal is not None
-    assert (old.refusal.record_offset, old.refusal.rule, old.refused) == (0, "R-1.9", 1)
+    assert (old.refusal.record_offset, old.refusal.code, old.refused) == (0, "R-1.9", 1)
     assert new.loads
     changed = differences(old, new)
     assert (changed.groups, changed.offsets) == (("g",), (("g", "t", 0),))
@@ -75,7 +75,7 @@ def test_newer_value_version_makes_an_older_loader_fail(tmp_path: Path) -> None:
 def test_unknown_key_type_is_skipped_or_makes_the_load_fail(tmp_path: Path) -> None:
     record = batch(0, [Rec(key=encode_key(3, {"group_id": "g"}), value=encode_value(3, 0, {"epoch": 1}))])
     failing, skipping, knowing = outcomes(tmp_path, [record], "3.4.0", "3.4.1", "4.0.0")
-    assert failing.refusal is not None and failing.refusal.rule == "R-1.6"
+    assert failing.refusal is not None and failing.refusal.code == "R-1.6"
     assert skipping.loads and skipping.skipped == {"R-1.6": 1}
     assert knowing.loads and not knowing.skipped
 

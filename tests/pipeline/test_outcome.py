@@ -29,7 +29,8 @@ def log(first: int | None, end: int, log_start: int | None, number: int = 0) -> 
 
 
 def read(first: int, end: int, records: int, number: int = 0) -> PartitionReport:
-    counts = PartitionCounts(first_offset=first, end_offset=end, by_kind={(1, 3): KindCount(records, 0, records)})
+    kinds = {(1, 3): KindCount(records, 0, records)}
+    counts = PartitionCounts(first_offset=first, end_offset=end, by_kind=kinds, new_by_kind=kinds)
     return PartitionReport(number, counts)
 
 
@@ -112,7 +113,7 @@ def test_a_look_back_ends_at_its_moment_and_leaves_the_history_as_it_is() -> Non
     request, points_in_time = replace(REQUEST, until=Until("then", end_offsets={0: 40})), {0: PointInTime(40, NO_HISTORY, 40)}
     (row,) = rows_of_driver(plan(log(0, 120, 0)), [read(0, 40, 40)], histories, points_in_time, request)["offsets_partitions"]
     assert (row["end_offset"], row["last_stable_offset"], row["history_end_offset"]) == (40, 40, 100)
-    summary = summary_of(planned(plan(log(0, 120, 0)), request, points_in_time=points_in_time), [], "run")
+    summary = summary_of(planned(plan(log(0, 120, 0)), request, points_in_time=points_in_time), [], "run", 0)
     assert (run_row(request, summary, {})["kind"], run_row(REQUEST, summary, {})["kind"]) == ("look_back", "night")
 
 
@@ -151,7 +152,7 @@ def test_a_partition_that_the_settings_rule_out_contradicts_them() -> None:
 
 def test_coverage_adds_up_partitions_and_counts_damaged_batches_without_a_key_type() -> None:
     damaged = read(0, 10, 4, number=1)
-    damaged.counts.lost = 6
+    damaged.counts.lost = damaged.counts.new_lost = 6
     rows = rows_of_driver(plan(log(0, 10, 0), log(0, 10, 0, 1)), [read(0, 10, 10), damaged])["decode_coverage"]
     assert [(row["key_type"], row["value_version"], row["key_name"], row["records"], row["quarantined"]) for row in rows] == [
         (-1, None, None, 6, 6),
@@ -200,7 +201,7 @@ def test_no_look_back_goes_over_a_gap() -> None:
 
 def test_coverage_goes_on_from_the_night_before() -> None:
     before = {"key_type": 1, "value_version": 3, "records": 5, "bytes": 50, "decoded": 4, "misplaced": 1}
-    counts = PartitionCounts(by_kind={(1, 3): KindCount(2, 20, 2, 0)})
+    counts = PartitionCounts(new_by_kind={(1, 3): KindCount(2, 20, 2, 0)})
     report = PartitionReport(0, counts)
     (row,) = rows_of_driver(plan(log(0, 1, 0)), [report], carry_over=CarryOver(coverage=[before]))["decode_coverage"]
     assert (row["records"], row["bytes"], row["decoded"], row["quarantined"], row["misplaced"]) == (7, 70, 6, 1, 1)

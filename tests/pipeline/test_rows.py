@@ -14,7 +14,6 @@ from groupcoord_spark.cli.progress import StageLines
 from groupcoord_spark.coordinator.semantics import JAVA
 from groupcoord_spark.errors import InputError, UsageError
 from groupcoord_spark.log import Chunk, RecordMark, record_crc
-from groupcoord_spark.pipeline.exchange.kept_records import KEPT, SHUFFLED, kept_columns, shuffled_row, shuffled_rows
 from groupcoord_spark.pipeline.extents import Until
 from groupcoord_spark.pipeline.night import run_nightly
 from groupcoord_spark.pipeline.plan.evidence import Evidence
@@ -132,16 +131,6 @@ def test_rows_of_many_tasks_in_any_order_are_merged_in_the_order_of_their_offset
         assert {name for batch in in_order for name in batch["cluster"].to_pylist()} == {place[0]}
     assert sorted(found, key=str) == sorted(((r["cluster"], r["offsets_partition"], r["record_offset"]) for r in every), key=str), seed
     assert len(packed) > 10
-
-
-def test_kept_records_between_two_stages_have_named_columns_for_who_looks(spark):
-    records = pa.RecordBatch.from_pylist([{**dict.fromkeys(KEPT.names), "record_offset": 2**60 + 1, "key": b"k", "decodes": True}], KEPT)
-    (batch,) = shuffled_rows("main", 7, "records", [records])
-    other = shuffled_row("main", 7, -1, "report", b"")
-    shuffled = spark.createDataFrame(pa.Table.from_batches([batch, other]), SHUFFLED)
-    found = kept_columns(shuffled)
-    assert found.columns == ["cluster", "offsets_partition", *KEPT.names]
-    assert [(*tuple(each)[:3], each.key, each.value) for each in found.collect()] == [("main", 7, 2**60 + 1, b"k", None)]
 
 
 def test_of_rows_with_one_offset_the_newest_is_taken_and_then_the_one_that_knows_its_producer(tmp_path):

@@ -24,7 +24,7 @@ def assignment(topic_id: str | None, topic: str | None = None) -> AssignmentRow:
 
 
 def assignments(*rows: AssignmentRow) -> tuple[str, bytes]:
-    arrow = to_arrow(TABLES["assignments"], AssignmentRow, rows)
+    arrow = to_arrow(TABLES["assignments"], AssignmentRow._fields, rows)
     if "offsets_partition" in TABLES["assignments"].by_name:
         arrow = arrow.append_column("offsets_partition", pa.array([0] * len(rows), pa.int32()))
     return "assignments", pack(arrow)

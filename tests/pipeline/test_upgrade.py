@@ -124,7 +124,7 @@ def test_what_a_refused_run_of_the_first_release_left_in_the_history_is_removed(
     shutil.copy(old / "offset_commits" / path, old / "offset_commits" / copy)
     rows = len(rows_of(old, "offset_commits"))
     added = write.AddAction(copy, size, {"cluster": "nights"}, 1, True, '{"numRecords":1}')
-    schema = write.Schema.from_json(TABLES["offset_commits"].delta_schema)
+    schema = TABLES["offset_commits"].delta_schema
     commits.create_write_transaction([added], "append", schema, partition_by=["cluster"])
     begin_run(str(old), "nights")
     newest = DeltaTable(str(old / "offset_commits"))

@@ -7,7 +7,9 @@ from decimal import Decimal
 from pathlib import Path
 
 import duckdb
+import jinja2
 import pytest
+import yaml
 from pyspark.sql import SparkSession
 
 from groupcoord_spark.errors import UsageError, WarehouseError
@@ -15,6 +17,7 @@ from groupcoord_spark.warehouse import TABLES, open_warehouse
 from groupcoord_spark.warehouse.sql import NightInDuckDB, publish, view_statements
 from tests.conftest import SampleWarehouse
 from tests.running import tables_of
+from tests.test_documentation import ROOT
 from tests.warehouse.nights import AS_OF_MS, DAY_MS, group, night, offset
 
 TWENTY_QUERIES = (
@@ -103,8 +106,9 @@ def test_each_table_is_the_one_that_readers_of_the_warehouse_get(sample_warehous
 @pytest.fixture
 def published(spark_with_delta: SparkSession, sample_warehouse: SampleWarehouse) -> Iterator[SparkSession]:
     """A session whose database is the one in which the night of the sample is published."""
-    publish(spark_with_delta, open_warehouse(str(sample_warehouse.path)), "published_night")
-    spark_with_delta.sql("USE published_night")
+    publish(spark_with_delta, open_warehouse(str(sample_warehouse.path)), "spark_catalog.published_night")
+    assert spark_with_delta.catalog.currentDatabase() == "default"
+    spark_with_delta.sql("USE spark_catalog.published_night")
     yield spark_with_delta
     spark_with_delta.sql("USE default")
     spark_with_delta.sql("DROP DATABASE published_night CASCADE")
@@ -115,6 +119,23 @@ def test_spark_gives_the_same_rows_over_published_views(published: SparkSession,
     for query in TWENTY_QUERIES:
         of_spark = [tuple(row) for row in published.sql(query).collect()]
         assert sorted(map(repr, of_spark)) == sorted(map(repr, rows(opened, query))), query
+
+
+def test_the_source_and_the_model_of_dbt_are_about_tables_that_exist(sample_warehouse: SampleWarehouse) -> None:
+    folder = ROOT / "conf" / "dbt"
+    declared = yaml.safe_load((folder / "groupcoord.yml").read_text(encoding="utf-8"))
+    (source,), (model,) = declared["sources"], declared["models"]
+    opened = NightInDuckDB(open_warehouse(str(sample_warehouse.path)))
+    for table in source["tables"]:
+        names = [*(column["name"] for column in table.get("columns", [])), *([table["loaded_at_field"]] if "freshness" in table else [])]
+        opened.execute(f"SELECT {', '.join(names) or '*'} FROM {table['name']} LIMIT 1")
+    text = (folder / f"{model['name']}.sql").read_text(encoding="utf-8")
+    tables = {table["name"] for table in source["tables"]}
+    asked: list[tuple[str, str]] = []
+    query = jinja2.Template(text).render(source=lambda name, table: asked.append((name, table)) or table)
+    assert {name for name, _ in asked} == {source["name"]} and {table for _, table in asked} <= tables
+    names, found = [column["name"] for column in model["columns"]], opened.execute(query)
+    assert set(names) <= set(found.column_names) and found.num_rows
 
 
 def test_trino_reads_registered_tables_at_their_versions(two_nights: str) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -12,12 +12,12 @@ import pyarrow as pa
 
 from groupcoord_spark.log import Records
 from groupcoord_spark.pipeline.exchange.counts import PartitionCounts
-from groupcoord_spark.pipeline.exchange.packing import pack, unpack_batch
+from groupcoord_spark.pipeline.exchange.packing import pack
 from groupcoord_spark.protocol.slices import Mask, Slices
 from groupcoord_spark.warehouse import AddedFile
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    pass
 
 SHUFFLED = "cluster STRING, offsets_partition INT, first_offset BIGINT, kind STRING, payload BINARY"
 """Rows from the readers to the replay. kind says what the payload is:
@@ -137,26 +137,6 @@ def records_of(batch: pa.RecordBatch, control_type: npt.NDArray[np.int8], positi
         control_type=control_type,
         position=position,
     )
-
-
-def kept_columns(shuffled: DataFrame) -> DataFrame:
-    """The kept records in a frame of SHUFFLED as rows with named columns: cluster, offsets_partition, and those of KEPT.
-
-    For whoever wants to look between two stages of a night. The stages themselves never unpack a frame.
-    """
-    from pyspark.sql.pandas.types import from_arrow_schema
-
-    schema = pa.schema([SHUFFLED_ARROW.field("cluster"), SHUFFLED_ARROW.field("offsets_partition"), *KEPT])
-
-    def unpacked(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for batch in batches:
-            for row in batch.to_pylist():
-                records = unpack_batch(row["payload"])
-                place = (pa.repeat(pa.scalar(row[name], schema.field(name).type), records.num_rows) for name in schema.names[:2])
-                yield pa.RecordBatch.from_arrays([*place, *records.columns], schema=schema)
-
-    rows = shuffled.where(shuffled["kind"] == RECORDS).select("cluster", "offsets_partition", "payload")
-    return rows.mapInArrow(unpacked, from_arrow_schema(schema))
 
 
 def shuffled_rows(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any
 
 import pyarrow as pa
 
@@ -15,7 +15,7 @@ from groupcoord_spark.doctor import PartitionFacts
 from groupcoord_spark.pipeline.exchange.counts import PartitionCounts
 from groupcoord_spark.pipeline.exchange.kept_records import PieceReport
 from groupcoord_spark.pipeline.exchange.packing import pack
-from groupcoord_spark.pipeline.expiration import Expirations, GroupExpirationRow, OffsetExpirationRow, TombstoneRow, kept_for
+from groupcoord_spark.pipeline.expiration import RULE_COLUMNS, Expirations, kept_for
 from groupcoord_spark.warehouse import TABLES, AddedFile, Table
 
 REPLAYED = "writer INT, place INT, kind STRING, payload BINARY, cluster STRING"
@@ -41,22 +41,17 @@ INTERNALS = (TYPE_0_OFFSETS, KEPT_GROUPS)
 """What the rules of expiration need of the state and no state table shows: the offsets whose newest record has a key of type 0, so that
 they come back after their tombstone (group_id, topic, partition), and the groups that a cleanup may keep (group_id, kept_for)."""
 
-WRITTEN_ROWS: Mapping[str, type[NamedTuple]] = {
-    "committed_offsets": OffsetRow,
-    "pending_offsets": OffsetRow,
-    "orphan_offsets": OffsetRow,
-    "groups": GroupRow,
-    "members": MemberRow,
-    "assignments": AssignmentRow,
-    "offset_expirations": OffsetExpirationRow,
-    "group_expirations": GroupExpirationRow,
-    "tombstones": TombstoneRow,
-    "warnings": LoadWarning,
+WRITTEN_ROWS: Mapping[str, Sequence[str]] = {
+    "committed_offsets": OffsetRow._fields,
+    "pending_offsets": OffsetRow._fields,
+    "orphan_offsets": OffsetRow._fields,
+    "groups": GroupRow._fields,
+    "members": MemberRow._fields,
+    "assignments": AssignmentRow._fields,
+    **RULE_COLUMNS,
+    "warnings": LoadWarning._fields,
 }
-"""Table -> the type of the rows that the replay makes for it."""
-
-RULE_TABLES = ("offset_expirations", "group_expirations", "tombstones")
-
+"""Table -> the columns of the rows that the replay makes for it."""
 
 GROUPS_NAMED = 5
 """So many groups of vanished keys are named."""
@@ -134,14 +129,9 @@ def state_rows(
         "groups": state.groups(default_assignors=default_assignors),
         "members": state.members(),
         "assignments": state.assignments({}),
-        **({} if expirations is None else rows_by_rule_table(expirations)),
+        **(expirations or {}),
         "warnings": state.warnings(),
     }
-
-
-def rows_by_rule_table(expirations: Expirations) -> dict[str, Sequence[tuple[Any, ...]]]:
-    """Rule table -> its rows."""
-    return dict(zip(RULE_TABLES, (expirations.offsets, expirations.groups, expirations.tombstones), strict=True))
 
 
 def internals_of(state: PartitionState, type_0_offsets: Iterable[OffsetKey]) -> dict[str, list[tuple[Any, ...]]]:
@@ -150,17 +140,13 @@ def internals_of(state: PartitionState, type_0_offsets: Iterable[OffsetKey]) -> 
     return {TYPE_0_OFFSETS: list(type_0_offsets), KEPT_GROUPS: kept_groups}
 
 
-def to_arrow(table: Table, kind: type[NamedTuple], rows: Sequence[tuple[Any, ...]]) -> pa.Table:
-    """Columns of the table with Kafka's values (times as ``<name>_ms`` integers, -1 for none). Fields without a column are left out."""
-    columns = list(zip(*rows, strict=True)) if rows else [()] * len(kind._fields)
-    wire = {name: of for column in table.columns for name, of in _wire_fields(column)}
-    return pa.table({name: pa.array(values, wire[name]) for name, values in zip(kind._fields, columns, strict=True) if name in wire})
+def to_arrow(table: Table, columns: Sequence[str], rows: Sequence[tuple[Any, ...]]) -> pa.Table:
+    """The rows in columns of the table with Kafka's values (times as ``<name>_ms`` integers, -1 for none).
 
-
-def _wire_fields(column: Any) -> Iterator[tuple[str, pa.DataType]]:
-    yield column.name, column.arrow_type
-    if column.is_time:
-        yield f"{column.name}_ms", pa.int64()
+    Columns that the table lacks are the last ones, and are left out.
+    """
+    names = [name for name in columns if name in table.by_name or name.removesuffix("_ms") in table.by_name]
+    return table.columns_of(names, rows if len(names) == len(columns) else (row[: len(names)] for row in rows))
 
 
 def packed_rows(offsets_partition: int, rows: Mapping[str, Sequence[tuple[Any, ...]]]) -> Iterator[tuple[str, bytes]]:

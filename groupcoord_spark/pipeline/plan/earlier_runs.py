@@ -12,7 +12,7 @@ import pyarrow as pa
 from groupcoord_spark.errors import WarehouseError
 from groupcoord_spark.log import RecordMark
 from groupcoord_spark.pipeline.extents import NO_HISTORY, HistoryRange
-from groupcoord_spark.pipeline.rebalances import LATEST_RECORDS, STATE_TABLES
+from groupcoord_spark.pipeline.rebalances import LATEST_RECORDS
 from groupcoord_spark.protocol.record_types import NO_TIMESTAMP
 from groupcoord_spark.warehouse import TABLES, RunStart, Warehouse, open_warehouse
 from groupcoord_spark.warehouse.location import locate
@@ -162,15 +162,11 @@ def _histories_of_tables(start: RunStart, offsets_partitions: Iterable[int]) -> 
     }
 
 
-def state_versions_at_history_end(start: RunStart) -> Mapping[str, int] | None:
-    """Delta version of each table after the newest run that wrote history up to the end of the log; None: no such run is kept.
-
-    Where a table of STATE_TABLES was deleted, or lost a file of the run, the version of LATEST_RECORDS alone, which tell the same state.
-    """
-    runs = (run for run in reversed(start.finished) if run.fields["settings"] is not None)
-    settings_of_runs = ((run, dict(run.fields["settings"])) for run in runs)
+def latest_records_at_history_end(start: RunStart) -> int | None:
+    """Delta version of latest_records after the newest run that wrote history up to the end of the log; None: it cannot be read."""
+    settings_of_runs = ((run, dict(run.fields["settings"] or ())) for run in reversed(start.finished))
     # A run with --until, and a run over an older dump, stored the state of an earlier moment, not that at the end of the history.
-    versions = next(
+    versions: Mapping[str, int] = next(
         (
             run.table_versions
             for run, settings in settings_of_runs
@@ -179,17 +175,12 @@ def state_versions_at_history_end(start: RunStart) -> Mapping[str, int] | None:
             and UNTIL_SETTING not in settings
             and BEYOND_SETTING not in settings
         ),
-        None,
+        {},
     )
-    if versions is None or all(_is_there(start, table, versions) for table in STATE_TABLES):
-        return versions
-    return {LATEST_RECORDS: versions[LATEST_RECORDS]} if _is_there(start, LATEST_RECORDS, versions) else None
-
-
-def _is_there(start: RunStart, table: str, versions: Mapping[str, int]) -> bool:
-    """Whether a table has all files of the cluster at the version of a run."""
+    version = versions.get(LATEST_RECORDS)
     try:
-        check_files_at(start.location, TABLES[table], versions[table], start.cluster)
-    except (KeyError, WarehouseError):
-        return False
-    return True
+        if version is not None:
+            check_files_at(start.location, TABLES[LATEST_RECORDS], version, start.cluster)
+    except WarehouseError:
+        return None  # the table was deleted, or has lost a file of the run
+    return version

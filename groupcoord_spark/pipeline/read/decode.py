@@ -84,16 +84,6 @@ def decode_chunk(records: Records, semantics: Semantics) -> DecodedChunk:
     return decoder.decoded(kinds, decodes, faults, findings, refusals)
 
 
-def decode_checked_records(records: Records, semantics: Semantics, distinct_keys: tuple[Ints, pa.BinaryArray]) -> DecodedChunk:
-    """The decoded columns, without notes, of records that ``decode_chunk`` has checked: all decode, and their key types are known.
-
-    distinct_keys: the result of ``records.distinct_keys()``.
-    """
-    everything = np.ones(len(records), np.bool_)
-    decoder = _ChunkDecoder(records, everything, distinct_keys)
-    return decoder.decoded(decoder.kinds(semantics), everything, *[RowNotes.none()] * 3)
-
-
 def decode_kept_records(records: Records, decodes: Mask, semantics: Semantics, distinct_keys: tuple[Ints, pa.BinaryArray]) -> DecodedChunk:
     """The decoded columns, without notes, of records of which ``decode_chunk`` has noted which decode.
 

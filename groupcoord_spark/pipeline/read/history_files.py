@@ -5,6 +5,7 @@ The rows never cross to the JVM: the driver only gets the names of the files.
 
 from __future__ import annotations
 
+from operator import attrgetter
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -30,6 +31,10 @@ Rows = npt.NDArray[np.int64]
 Source: TypeAlias = str | pa.StringArray | None
 """The file of all records, or the file of each record; None for records of the history tables."""
 
+_LOST_COLUMNS = ("record_offset", "source", "position", "size", "reason", "detail", "key", "value", "records")
+_VALUES_OF_LOST = attrgetter(*("code" if name == "reason" else name for name in _LOST_COLUMNS))
+_DOUBT_COLUMNS = ("record_offset", "source", "position", "code", "detail")
+
 MARKER_RESULTS = {MarkerType.ABORT: "aborted", MarkerType.COMMIT: "committed"}
 
 
@@ -41,11 +46,13 @@ def write_chunk(
     offsets_partition: -1 where it is not known. history_range: record offsets that the history tables have; None: no history is written.
     """
     records = chunk.records
-    lost, doubts = [_lost_row(lost) for lost in chunk.lost], [_doubt_row(doubt) for doubt in chunk.doubts]
-    for table, rows in (("quarantined_records", lost), ("warnings", doubts)):
+    for table, names, rows in (
+        ("quarantined_records", _LOST_COLUMNS, list(map(_VALUES_OF_LOST, chunk.lost))),
+        ("warnings", _DOUBT_COLUMNS, list(map(attrgetter(*_DOUBT_COLUMNS), chunk.doubts))),
+    ):
         if rows:
-            typed = {name: pa.array([row[name] for row in rows], TABLES[table].by_name[name].arrow_type) for name in rows[0]}
-            files.write(table, typed, offsets_partition=_partition_or_none(offsets_partition))
+            columns = TABLES[table].columns_of(names, rows)
+            files.write(table, columns, offsets_partition=_partition_or_none(offsets_partition))
     sources = source_of(chunk, source)
     _write_quarantined(files, offsets_partition, decoded.faults, records, sources)
     write_notes(files, offsets_partition, decoded.findings, records, decoded, sources)
@@ -194,20 +201,6 @@ def _coordinator_epoch(value: bytes | None) -> int | None:
         return None
 
 
-def _lost_row(lost: Any) -> dict[str, Any]:
-    return {
-        "record_offset": lost.record_offset,
-        "source": lost.source,
-        "position": lost.position,
-        "size": lost.size,
-        "reason": lost.code,
-        "detail": lost.detail,
-        "key": lost.key,
-        "value": lost.value,
-        "records": lost.records,
-    }
-
-
 def _write_quarantined(files: TaskFiles, offsets_partition: int, faults: RowNotes, records: Records, source: Source) -> None:
     """Write a row of quarantined_records for each record that does not decode. Records of unknown key type are in group_records instead."""
     lost = faults.where(~faults.has_code(UNKNOWN_KEY_TYPE))
@@ -256,14 +249,3 @@ def _place_columns(rows: Rows, records: Records, source: Source) -> dict[str, An
 
 def _partition_or_none(offsets_partition: int) -> int | None:
     return offsets_partition if offsets_partition >= 0 else None
-
-
-def _doubt_row(doubt: Any) -> dict[str, Any]:
-    return {
-        "record_offset": doubt.record_offset,
-        "source": doubt.source,
-        "position": doubt.position,
-        "group_id": None,
-        "code": doubt.code,
-        "detail": doubt.detail,
-    }

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
@@ -17,28 +16,20 @@ from groupcoord_spark.pipeline.read.history_files import MARKER_RESULTS
 from groupcoord_spark.protocol import encode_key, encode_value
 from groupcoord_spark.protocol.messages import RECORD_TYPES
 from groupcoord_spark.protocol.record_types import NO_PRODUCER_EPOCH, NOT_A_CONTROL_RECORD, KeyType
-from groupcoord_spark.protocol.slices import Mask, Slices
+from groupcoord_spark.protocol.slices import Slices
 from groupcoord_spark.warehouse import TABLES
 from groupcoord_spark.warehouse.location import locate
-from groupcoord_spark.warehouse.read import rows_at
+from groupcoord_spark.warehouse.read import SurvivingRanges, rows_at, surviving_ranges
+from groupcoord_spark.warehouse.tables import SURVIVING_RECORDS
 
 OFFSETS_AT_ONCE: Final = 500_000
 """Record offsets that are read at a time, and so the most rows in memory."""
 
 _COMMON_COLUMNS: Final = ("record_offset", "record_timestamp", "producer_id", "timestamps_out_of_range")
+_VALUE_COLUMNS: Final = ("committed_offset", "leader_epoch", "metadata", "commit_timestamp", "expire_timestamp", "topic_id")
 _COMMIT_COLUMNS: Final = (
-    *(
-        *_COMMON_COLUMNS,
-        "group_id",
-        "topic",
-        "partition",
-        "committed_offset",
-        "leader_epoch",
-        "metadata",
-        "commit_timestamp",
-        "expire_timestamp",
-    ),
-    *("topic_id", "key_version", "value_version", "producer_epoch", "is_transactional"),
+    *(*_COMMON_COLUMNS, "producer_epoch", "is_transactional", "key_version", "group_id", "topic", "partition"),
+    *("value_version", *_VALUE_COLUMNS),
 )
 _GROUP_COLUMNS: Final = (*_COMMON_COLUMNS, "key_type", "key_json", "key", "value", "is_transactional")
 _MARKER_COLUMNS: Final = (*_COMMON_COLUMNS, "producer_epoch", "result")
@@ -69,40 +60,18 @@ def records_in_history(warehouse_uri: str, cluster: str, piece: HistoryPiece) ->
             in_order = np.argsort(columns["record_offset"], kind="stable")
             position = np.zeros(len(keys), np.int64)
             records = Records(key=Slices.of(keys), value=Slices.of(values), position=position, **columns).take(in_order)
-            yield records.take(survivors.has(records.record_offset))
+            yield records.take(survivors.has(records.record_offset) | (records.record_offset >= piece.run_end_offset))
 
 
-@dataclass(frozen=True, slots=True)
-class _Survivors:
-    """Sorted ranges of record offsets whose records were in a log, which ended at ``end_offset``. Later record offsets are not known."""
-
-    first: npt.NDArray[np.int64]
-    end: npt.NDArray[np.int64]
-    end_offset: int
-
-    def has(self, record_offset: npt.NDArray[np.int64]) -> Mask:
-        """bool: the record offset is in a range, or is ``end_offset`` or later."""
-        at = np.searchsorted(self.first, record_offset, "right") - 1
-        in_range = np.zeros(len(record_offset), np.bool_)
-        if len(self.end):
-            in_range = (at >= 0) & (record_offset < self.end[at])
-        return np.asarray(in_range | (record_offset >= self.end_offset))
-
-
-def _survivors(warehouse_uri: str, cluster: str, piece: HistoryPiece) -> _Survivors:
+def _survivors(warehouse_uri: str, cluster: str, piece: HistoryPiece) -> SurvivingRanges:
+    """What was in the log in the run that read it from its beginning; of later record offsets nothing is known."""
+    place = (piece.offsets_partition, piece.history_range.incarnation)
+    nothing = SurvivingRanges(np.zeros(0, np.int64), np.zeros(0, np.int64))
     if piece.run_id is None:
-        nothing = np.zeros(0, np.int64)
-        return _Survivors(nothing, nothing, 0)
-    where = [
-        ("run_id", "=", piece.run_id),
-        ("offsets_partition", "=", piece.offsets_partition),
-        ("incarnation", "=", piece.history_range.incarnation),
-    ]
-    table = TABLES["surviving_records"]
-    rows = rows_at(locate(warehouse_uri), table, piece.table_versions[table.name], cluster, ["first_offset", "end_offset"], where)
-    first, end = rows["first_offset"].to_numpy(), rows["end_offset"].to_numpy()
-    in_order = np.argsort(first)
-    return _Survivors(first[in_order], end[in_order], piece.run_end_offset)
+        return nothing
+    where = [("offsets_partition", "=", place[0]), ("incarnation", "=", place[1])]
+    version = piece.table_versions[SURVIVING_RECORDS.name]
+    return surviving_ranges(locate(warehouse_uri), version, cluster, piece.run_id, where).get(place, nothing)
 
 
 def first_later_in_history(warehouse_uri: str, cluster: str, piece: HistoryPiece, time_ms: int) -> int | None:
@@ -111,7 +80,7 @@ def first_later_in_history(warehouse_uri: str, cluster: str, piece: HistoryPiece
         later_offsets = [
             rows["record_offset"][rows["timestamp_ms"] > time_ms]
             for table in ("offset_commits", "group_records", "transactions")
-            for rows in [_common_columns(_rows(warehouse_uri, cluster, piece, table, _COMMON_COLUMNS, first, end))]
+            for rows in [_record_columns(_rows(warehouse_uri, cluster, piece, table, _COMMON_COLUMNS, first, end))]
         ]
         later = np.concatenate(later_offsets)
         if len(later):
@@ -138,23 +107,21 @@ def _rows(
     return TABLES[table].to_milliseconds(rows)
 
 
-def _common_columns(rows: pa.Table) -> dict[str, npt.NDArray[Any]]:
-    return {
+def _record_columns(rows: pa.Table) -> dict[str, npt.NDArray[Any]]:
+    """The columns of Records but for key and value. What a table does not have, the replay never looks at."""
+    columns = {
         "record_offset": rows["record_offset"].to_numpy(),
         "timestamp_ms": rows["record_timestamp_ms"].to_numpy(),
         "producer_id": rows["producer_id"].to_numpy(),
+        "producer_epoch": np.full(rows.num_rows, NO_PRODUCER_EPOCH, np.int16),
+        "is_transactional": np.ones(rows.num_rows, np.bool_),
+        "control_type": np.full(rows.num_rows, NOT_A_CONTROL_RECORD, np.int8),
     }
+    return columns | {name: rows[name].to_numpy() for name in ("producer_epoch", "is_transactional") if name in rows.column_names}
 
 
 def _commits(rows: pa.Table) -> dict[str, Any]:
-    return {
-        **_common_columns(rows),
-        "producer_epoch": rows["producer_epoch"].to_numpy(),
-        "is_transactional": rows["is_transactional"].to_numpy(),
-        "control_type": np.full(rows.num_rows, NOT_A_CONTROL_RECORD, np.int8),
-        "key": _offset_keys(rows),
-        "value": list(_offset_values(rows)),
-    }
+    return {**_record_columns(rows), "key": _offset_keys(rows), "value": list(_offset_values(rows))}
 
 
 def _offset_keys(rows: pa.Table) -> list[bytes]:
@@ -171,7 +138,7 @@ def _offset_keys(rows: pa.Table) -> list[bytes]:
 
 
 def _offset_values(rows: pa.Table) -> Iterator[bytes | None]:
-    names = ("committed_offset", "leader_epoch", "metadata", "commit_timestamp_ms", "expire_timestamp_ms", "topic_id")
+    names = [name if name in rows.column_names else f"{name}_ms" for name in _VALUE_COLUMNS]
     fields = zip(*(rows[name].to_pylist() for name in names), strict=True)
     for version, values in zip(rows["value_version"].to_pylist(), fields, strict=True):
         yield None if version is None else encode_value(KeyType.OFFSET_COMMIT, version, dict(zip(names, values, strict=True)))
@@ -182,15 +149,7 @@ def _group_records(rows: pa.Table) -> dict[str, Any]:
         key if text is None else _key_of_json(key_type, text)
         for key_type, text, key in zip(*(rows[name].to_pylist() for name in ("key_type", "key_json", "key")), strict=True)
     ]
-    return {
-        **_common_columns(rows),
-        # the replay never looks at the producer epoch of group records, and group_records does not have it
-        "producer_epoch": np.full(rows.num_rows, NO_PRODUCER_EPOCH, np.int16),
-        "is_transactional": rows["is_transactional"].to_numpy(),
-        "control_type": np.full(rows.num_rows, NOT_A_CONTROL_RECORD, np.int8),
-        "key": keys,
-        "value": rows["value"].to_pylist(),
-    }
+    return {**_record_columns(rows), "key": keys, "value": rows["value"].to_pylist()}
 
 
 def _key_of_json(key_type: int, text: str) -> bytes:
@@ -199,13 +158,6 @@ def _key_of_json(key_type: int, text: str) -> bytes:
 
 
 def _markers(rows: pa.Table) -> dict[str, Any]:
-    control_types = [_CONTROL_TYPES[result] for result in rows["result"].to_pylist()]
-    return {
-        **_common_columns(rows),
-        "producer_epoch": rows["producer_epoch"].to_numpy(),
-        "is_transactional": np.ones(rows.num_rows, np.bool_),
-        "control_type": np.array(control_types, np.int8),
-        # the replay only looks at control_type
-        "key": [b""] * rows.num_rows,
-        "value": [b""] * rows.num_rows,
-    }
+    control_types = np.array([_CONTROL_TYPES[result] for result in rows["result"].to_pylist()], np.int8)
+    no_bytes = [b""] * rows.num_rows  # the replay only looks at control_type
+    return {**_record_columns(rows), "control_type": control_types, "key": no_bytes, "value": no_bytes}

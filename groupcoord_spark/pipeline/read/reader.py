@@ -18,6 +18,7 @@ from groupcoord_spark.coordinator.semantics import Semantics
 from groupcoord_spark.coordinator.state import LoadWarning
 from groupcoord_spark.doctor import ChunkKeys, PartitionGatherer, segments_beside
 from groupcoord_spark.log import Chunk, PartitionLog, Records, Segment, read_segment
+from groupcoord_spark.pipeline.exchange.counts import add_kinds, counts_by_kind
 from groupcoord_spark.pipeline.exchange.health_facts import rows_of_gatherer
 from groupcoord_spark.pipeline.exchange.kept_records import (
     NEW_GROUP_RECORDS,
@@ -296,25 +297,24 @@ def _count(report: PieceReport, chunk: Chunk, decoded: DecodedChunk, is_misplace
         lost_records = 1 if lost.records is None else lost.records
         counts.lost += lost_records
         counts.reasons[lost.code] += lost_records
-        if counted is not None and lost.record_offset is not None and counted[0] <= lost.record_offset < counted[1]:
-            counts.counted_lost += lost_records
+        if counted is None or lost.record_offset is None or not counted[0] <= lost.record_offset < counted[1]:
+            counts.new_lost += lost_records
     counts.doubts += len(chunk.doubts) + len(decoded.findings)
     counts.reasons.update({code: count for code, count in decoded.faults.counts().items() if code != UNKNOWN_KEY_TYPE})
     if not len(records):
         return
-    counts.reach(int(records.record_offset[0]), int(records.record_offset[-1]) + 1)
     newest = int(records.timestamp_ms.max())
-    if newest >= 0 and (counts.newest_timestamp_ms is None or newest > counts.newest_timestamp_ms):
-        counts.newest_timestamp_ms = newest
-    control_records = int(np.count_nonzero(decoded.kinds.is_control))
-    counts.control_records += control_records
-    is_data: Mask | slice = ~decoded.kinds.is_control if control_records else slice(None)
+    counts.reach(int(records.record_offset[0]), int(records.record_offset[-1]) + 1, newest if newest >= 0 else None)
+    is_data = ~decoded.kinds.is_control
+    counts.control_records += len(is_data) - int(np.count_nonzero(is_data))
     sizes = records.key.lengths() + records.value.lengths()
-    is_counted = None
+    columns = (decoded.stored_key_type, decoded.value_version, sizes, decoded.decodes, is_misplaced)
+    of_chunk = of_new = counts_by_kind(*(column[is_data] for column in columns))
     if counted is not None:
-        is_counted = ((records.record_offset >= counted[0]) & (records.record_offset < counted[1]))[is_data]
-    of_kinds = (decoded.stored_key_type[is_data], decoded.value_version[is_data])
-    counts.count_kinds(*of_kinds, sizes[is_data], decoded.decodes[is_data], is_misplaced[is_data], is_counted)
+        is_new = is_data & ((records.record_offset < counted[0]) | (records.record_offset >= counted[1]))
+        of_new = counts_by_kind(*(column[is_new] for column in columns))
+    add_kinds(counts.by_kind, of_chunk)
+    add_kinds(counts.new_by_kind, of_new)
     report.topic_names |= topic_names_of(decoded)
 
 

@@ -182,7 +182,7 @@ def _visible_transactional_commits(kinds: ChunkKinds, plain: Mask, staged: Mask,
     if not kinds.keeps_ended_transactions and _coordinators_agree(kinds, plain, staged):
         is_committed = (marker >= 0) & (kinds.control_type[marker] == MarkerType.COMMIT)
         key = kinds.key_code[rows]
-        last_plain = _last_row_by_code(kinds.key_code, plain)
+        last_plain = last_row_by_code(kinds.key_code, plain)
         last_marker = np.full(len(last_plain), -1, np.int64)
         in_order = np.flatnonzero(is_committed)[np.argsort(rows[is_committed])]
         last_marker[key[in_order]] = marker[in_order]
@@ -204,11 +204,11 @@ def _coordinators_agree(kinds: ChunkKinds, plain: Mask, staged: Mask) -> bool:
 
 def _last_rows(code: Ints, among: Mask) -> Ints:
     """The last row of each code, among the rows in ``among``."""
-    last = _last_row_by_code(code, among)
+    last = last_row_by_code(code, among)
     return last[last >= 0]
 
 
-def _last_row_by_code(code: Ints, among: Mask) -> Ints:
+def last_row_by_code(code: Ints, among: Mask) -> Ints:
     """By code the last row in ``among``; -1 where the code has no row there."""
     rows = np.flatnonzero(among)
     last = np.full(int(code.max(initial=-1)) + 1, -1, np.int64)

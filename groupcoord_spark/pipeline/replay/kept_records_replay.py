@@ -13,7 +13,7 @@ from groupcoord_spark.coordinator.semantics import Semantics
 from groupcoord_spark.coordinator.transactions import OffsetKey, StoredOffset
 from groupcoord_spark.log import Records
 from groupcoord_spark.pipeline.exchange.kept_records import records_of_kept
-from groupcoord_spark.pipeline.read.decode import DecodedChunk, decode_checked_records
+from groupcoord_spark.pipeline.read.decode import DecodedChunk, decode_kept_records
 from groupcoord_spark.pipeline.replay.redundant_assignments import find_redundant_records
 from groupcoord_spark.pipeline.replay.unchecked_ownership import KeptRecordsCoordinator
 from groupcoord_spark.protocol.columnar import decode_offset_value_columns, leading_int16
@@ -57,7 +57,7 @@ class KeptRecordsReplay:
         if not is_read.all():
             records = records.take(is_read)
             distinct_keys = records.distinct_keys()
-        decoded = decode_checked_records(records, self.semantics, distinct_keys)
+        decoded = decode_kept_records(records, np.ones(len(records), np.bool_), self.semantics, distinct_keys)
         raw_keys = distinct_keys[1]
         coordinator = self.coordinator
         without_collisions, others, is_redundant = find_redundant_records(records, decoded, coordinator)

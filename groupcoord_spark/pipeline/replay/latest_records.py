@@ -19,7 +19,7 @@ from groupcoord_spark.coordinator.groups.classic import ClassicGroup
 from groupcoord_spark.log import Records
 from groupcoord_spark.pipeline.exchange.kept_records import as_one, batches_of_size, empty_batch, records_of_kept
 from groupcoord_spark.pipeline.read.decode import decode_kept_records
-from groupcoord_spark.pipeline.read.superseded import ChunkKinds, needed_for_replay
+from groupcoord_spark.pipeline.read.superseded import ChunkKinds, last_row_by_code, needed_for_replay
 from groupcoord_spark.pipeline.replay.carried_state import pending_by_group, state_of_group
 from groupcoord_spark.pipeline.replay.kept_records_replay import REPLAYED_AT_ONCE_BYTES, KeptRecordsReplay
 from groupcoord_spark.protocol.columnar import KeyColumns
@@ -152,8 +152,8 @@ def _latest(rows: _HeldRows, replay: KeptRecordsReplay) -> Mask:
     chosen[_rows_at(rows, _offsets_in_state(rows, replay))] = True
     is_data = rows.is_open & ~kinds.is_control
     is_type_0 = is_data & rows.decodes & (kinds.key_type == KeyType.LEGACY_OFFSET_COMMIT)
-    last_of_key = _last_by_code(kinds.key_code, is_data & (kinds.key_code >= 0))
-    last_of_type_0 = _last_by_code(kinds.key_code, is_type_0)
+    last_of_key = last_row_by_code(kinds.key_code, is_data & (kinds.key_code >= 0))
+    last_of_type_0 = last_row_by_code(kinds.key_code, is_type_0)
     for last in (last_of_key, last_of_type_0):
         chosen[last[last >= 0]] |= ~kinds.is_tombstone[last[last >= 0]]
     chosen[_commits_of_bare_groups(rows, chosen, replay)] = True
@@ -191,8 +191,8 @@ def _commits_of_bare_groups(rows: _HeldRows, chosen: Mask, replay: KeptRecordsRe
     kinds = rows.kinds
     is_offset = np.isin(kinds.key_type, (KeyType.LEGACY_OFFSET_COMMIT, KeyType.OFFSET_COMMIT))
     is_commit = is_offset & kinds.coordinator_accepts & ~kinds.is_tombstone & ~kinds.is_control
-    last = _last_by_code(kinds.group_code, is_commit)
-    has_commit = _last_by_code(kinds.group_code, is_commit & chosen) >= 0
+    last = last_row_by_code(kinds.group_code, is_commit)
+    has_commit = last_row_by_code(kinds.group_code, is_commit & chosen) >= 0
     bare = []
     for code in rows.open_groups.tolist():
         if code < len(last) and last[code] >= 0 and not (code < len(has_commit) and has_commit[code]):
@@ -298,11 +298,3 @@ def _rows_at(rows: _HeldRows, record_offsets: list[int]) -> Ints:
     is_there = at < len(rows.records)
     is_there[is_there] = rows.records.record_offset[at[is_there]] == wanted[is_there]
     return at[is_there]
-
-
-def _last_by_code(code: Ints, among: Mask) -> Ints:
-    """By code the last row in ``among``; -1 where the code has no row there."""
-    places = np.flatnonzero(among)
-    last = np.full(int(code.max(initial=-1)) + 1, -1, np.int64)
-    last[code[places]] = places  # numpy keeps the last assignment to a position
-    return last

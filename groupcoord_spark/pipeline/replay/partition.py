@@ -45,7 +45,7 @@ from groupcoord_spark.pipeline.exchange.state_rows import (
     packed_rows,
     state_rows,
 )
-from groupcoord_spark.pipeline.expiration import ExpirationJob, expirations_of
+from groupcoord_spark.pipeline.expiration import RULE_COLUMNS, ExpirationJob, Expirations, expirations_of
 from groupcoord_spark.pipeline.extents import CarriedState
 from groupcoord_spark.pipeline.read.carried_records import LATEST_RECORDS, TOPIC_IDS, carried_records, carried_topic_names
 from groupcoord_spark.pipeline.read.reader import ReadJob
@@ -187,8 +187,8 @@ def _replayed(job: ReplayJob, offsets_partition: int, rows: Iterable[ShuffledRow
     report.live_keys, report.first_open_offset = replay.live_keys, replay.first_open_offset
     report.groups, report.offsets = len(tables["groups"]), len(tables["committed_offsets"])
     if expirations is not None:
-        report.expired_offsets = sum(row.expired for row in expirations.offsets)
-        report.removed_groups = sum(row.removed for row in expirations.groups)
+        report.expired_offsets = _number_of(expirations, "offset_expirations", "expired")
+        report.removed_groups = _number_of(expirations, "group_expirations", "removed")
     report.warnings += len(new_warnings)
     all_topic_names = {**topic_names, **state.topic_names}
     if job.writes_latest:
@@ -207,6 +207,12 @@ def _replayed(job: ReplayJob, offsets_partition: int, rows: Iterable[ShuffledRow
             yield own_writer, LATER, name, pickle.dumps(internals)
     for name, payload in packed_rows(offsets_partition, tables):
         yield own_writer, LATER, name, payload
+
+
+def _number_of(expirations: Expirations, table: str, column: str) -> int:
+    """Number of rows of a table in which a column is true."""
+    place = RULE_COLUMNS[table].index(column)
+    return sum(row[place] for row in expirations[table])
 
 
 def carried_by(carried: CarriedState | None, offsets_partition: int) -> CarriedState | None:

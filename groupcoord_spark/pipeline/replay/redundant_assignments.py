@@ -9,8 +9,7 @@ records of a member that joins and leaves in the batch, and a setting that a lat
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from itertools import pairwise
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -26,7 +25,7 @@ from groupcoord_spark.protocol import fast_path
 from groupcoord_spark.protocol.primitives import uuid_bytes
 from groupcoord_spark.protocol.programs import programs_of_values
 from groupcoord_spark.protocol.record_types import CONSUMER_GROUP_KEY_TYPES, KeyType
-from groupcoord_spark.protocol.slices import Mask, Slices
+from groupcoord_spark.protocol.slices import Mask
 
 Ints = npt.NDArray[np.int64]
 
@@ -44,8 +43,6 @@ MEMBER_KEY_TYPES = (
     KeyType.CONSUMER_GROUP_CURRENT_MEMBER_ASSIGNMENT,
 )
 NEVER = np.iinfo(np.int64).max
-ASSIGNMENT_BYTES_AT_ONCE = 256 << 10
-"""Bytes of assignments that are compared at a time; as single partitions they need many times as much memory."""
 LEAST_PARTITION_BYTES = 4
 """Bytes of a partition in an assignment."""
 
@@ -159,81 +156,32 @@ def _groups_with_collisions(
     """
     kinds = decoded.kinds
     is_assignment = member_records.key_type == KeyType.CONSUMER_GROUP_CURRENT_MEMBER_ASSIGNMENT
-    rows, segment, is_value = (
-        member_records.row[is_assignment],
-        member_records.segment[is_assignment],
-        ~member_records.is_tombstone[is_assignment],
-    )
+    columns = (member_records.row, member_records.segment, ~member_records.is_tombstone)
+    rows, segment, is_value = (column[is_assignment] for column in columns)
     is_followed = segment[1:] == segment[:-1]
     until = np.full(len(rows), NEVER)
     until[:-1][is_followed] = rows[1:][is_followed]
-    # sorted by group, and in the order of the log within a group
-    value_rows, until_next = rows[is_value], until[is_value]
-    in_order = np.lexsort((value_rows, kinds.group_code[value_rows]))
-    value_rows, until_next = value_rows[in_order], until_next[in_order]
     begins = rows[np.r_[True, ~is_followed][: len(rows)]]
     of_begins = (kinds.group_code[begins].tolist(), kinds.member_code[begins].tolist())
     first_row = {(group, members[member]): row for group, member, row in zip(*of_begins, begins.tolist(), strict=True)}
-    colliding = [np.zeros(0, np.int64)]
-    for part in _whole_groups(kinds.group_code[value_rows], records.value.take(value_rows).lengths()):
-        assignments = _Assignments(
-            decoded.value_version[value_rows[part]],
-            records.value.take(value_rows[part]),
-            kinds.group_code[value_rows[part]],
-            value_rows[part],
-            until_next[part],
-        )
-        before = list(_owned_before(state, np.unique(assignments.group).tolist(), first_row))
-        owned_before = _OwnedPartitions(*map(np.concatenate, zip(*before, strict=True))) if before else _NO_OWNED_PARTITIONS
-        colliding.append(_groups_with_two_owners(assignments, owned_before))
-    return np.concatenate(colliding)
-
-
-class _Assignments(NamedTuple):
-    """Current assignments, sorted by group and then by row. Their partitions are owned from row ``since`` up to ``until``."""
-
-    value_version: npt.NDArray[np.int16]
-    value: Slices
-    group: Ints
-    since: Ints
-    until: Ints
-
-
-class _OwnedPartitions(NamedTuple):
-    """Partitions that members own before the batch, by the numbers of _partition_numbers, up to row ``until``."""
-
-    name: Ints
-    until: Ints
-
-
-_NO_OWNED_PARTITIONS = _OwnedPartitions(*[np.zeros(0, np.int64)] * 2)
-
-
-def _groups_with_two_owners(assignments: _Assignments, owned_before: _OwnedPartitions) -> Ints:
-    """Codes of the groups in which a partition gets an owner before its previous owner gives it up, or with odd values."""
+    # sorted by group, and in the order of the log within a group
+    since, until = rows[is_value], until[is_value]
+    in_order = np.lexsort((since, kinds.group_code[since]))
+    since, until = since[in_order], until[in_order]
+    group, value, version = kinds.group_code[since], records.value.take(since), decoded.value_version[since]
+    owned_names, owned_until = _owned_before(state, np.unique(group).tolist(), first_row)
     loops = fast_path.load()
     assert loops is not None  # find_redundant_records has asked
-    is_odd, value = np.zeros(len(assignments.value), np.bool_), assignments.value
-    lengths = value.lengths()
-    slots = 1 << (2 * (int(lengths.sum()) // LEAST_PARTITION_BYTES + len(owned_before.name)) + 1).bit_length()
+    is_odd, lengths = np.zeros(len(since), np.bool_), value.lengths()
+    slots = 1 << (2 * (int(lengths.sum()) // LEAST_PARTITION_BYTES + len(owned_names)) + 1).bit_length()
     names, untils = np.empty(slots, np.int64), np.empty(slots, np.int64)
     stack, notes = np.empty(loops.DEEPEST, np.int64), np.empty(int(lengths.max(initial=0)) // LEAST_PARTITION_BYTES, np.int64)
     loops.claim_partitions(
-        value.data, value.start, value.end, assignments.value_version, assignments.group, assignments.since, assignments.until,
-        owned_before.name, owned_before.until,
+        value.data, value.start, value.end, version, group, since, until, owned_names, owned_until,
         *programs_of_values(), stack, notes, names, untils, is_odd,
     )  # fmt: skip
-    return assignments.group[is_odd]
-
-
-def _whole_groups(group: Ints, lengths: Ints) -> Iterator[slice]:
-    """Slices of rows that are sorted by group: whole groups, about ASSIGNMENT_BYTES_AT_ONCE each."""
-    if not len(group):
-        return
-    begins = np.flatnonzero(np.r_[True, group[1:] != group[:-1]])
-    part = (np.cumsum(lengths)[begins] - lengths[begins]) // ASSIGNMENT_BYTES_AT_ONCE
-    first = begins[np.r_[True, part[1:] != part[:-1]]].tolist()
-    yield from (slice(begin, end) for begin, end in pairwise([*first, len(group)]))
+    colliding: Ints = group[is_odd]
+    return colliding
 
 
 def _partition_numbers(topic_id: str, partitions: Sequence[int], group: int) -> Ints:
@@ -244,17 +192,16 @@ def _partition_numbers(topic_id: str, partitions: Sequence[int], group: int) -> 
     return names
 
 
-def _owned_before(
-    state: dict[int, ConsumerGroup | None], groups: list[int], first_row: dict[tuple[int, str], int]
-) -> Iterator[tuple[Ints, ...]]:
-    """The columns of _OwnedPartitions, for each topic of each member of the groups."""
+def _owned_before(state: dict[int, ConsumerGroup | None], groups: list[int], first_row: dict[tuple[int, str], int]) -> tuple[Ints, Ints]:
+    """The partitions that members of the groups own before the batch, by _partition_numbers, and the rows up to which they own them."""
+    names, until = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
     for code in groups:
         group = state.get(code)
         for member_id, member in group.members.items() if group else ():
-            until = first_row.get((code, member_id), NEVER)
             for topic_id, partitions in member.owned_partitions():
-                names = _partition_numbers(topic_id, partitions, code)
-                yield names, np.full(len(names), until)
+                names.append(_partition_numbers(topic_id, partitions, code))
+                until.append(np.full(len(partitions), first_row.get((code, member_id), NEVER)))
+    return np.concatenate(names), np.concatenate(until)
 
 
 def _rows_that_make_groups(decoded: DecodedChunk, own: Ints, state: dict[int, ConsumerGroup | None]) -> Ints:

@@ -12,19 +12,17 @@ from groupcoord_spark.coordinator.groups.consumer import ConsumerGroup, Consumer
 from groupcoord_spark.coordinator.groups.modern import ModernGroup
 from groupcoord_spark.coordinator.replay import PartitionReplay
 from groupcoord_spark.coordinator.semantics import Semantics
-from groupcoord_spark.coordinator.state import Doubt, internal_fields
+from groupcoord_spark.coordinator.state import Doubt
 
 
 class UncheckedConsumerGroup(ConsumerGroup):
     """A consumer group that can stop to follow the owners of its partitions, and can follow them again."""
 
-    __slots__ = ("_checks_owners", "is_orderly")
+    __slots__ = ("_checks_owners",)
 
     def __init__(self, semantics: Semantics, *, checks_owners: bool = True) -> None:
         super().__init__(semantics)
         self._checks_owners = checks_owners
-        self.is_orderly = True
-        """No partition was ever taken or released against R-3.14: the current assignments of the members say who owns each partition."""
 
     def stop_checks(self) -> None:
         """Follow the owners no longer. The caller knows that R-3.14 refuses none of the records to come."""
@@ -34,23 +32,19 @@ class UncheckedConsumerGroup(ConsumerGroup):
     def resume_checks(self) -> None:
         """Follow the owners again, from the current assignments of the members. The group must be orderly."""
         if not self._checks_owners:
+            self._owner_epochs.update(self._partition_owners())
             self._checks_owners = True
-            for member in self.members.values():
-                for topic_id, partitions in member.owned_partitions():
-                    self._owner_epochs[topic_id].update(dict.fromkeys(partitions, member.member_epoch))
 
-    def internal_state(self) -> tuple[object, ...]:
-        """As for any group; the owners of partitions are equal whether the group follows them or they follow from the assignments."""
-        owner_epochs: dict[str, dict[int, int]] = {}
+    def _partition_owners(self) -> dict[str, dict[int, int]]:
+        """The same whether the group follows the owners or they follow from the assignments."""
         if self._checks_owners:
-            owner_epochs = {topic_id: dict(epochs) for topic_id, epochs in self._owner_epochs.items() if epochs}
-        else:
-            for member in self.members.values():
-                for topic_id, partitions in member.owned_partitions():
-                    if partitions:
-                        owner_epochs.setdefault(topic_id, {}).update(dict.fromkeys(partitions, member.member_epoch))
-        ways_to_follow_owners = frozenset({"_semantics", "_checks_owners", "_owner_epochs", "is_orderly"})
-        return *internal_fields(self, without=ways_to_follow_owners), owner_epochs
+            return super()._partition_owners()
+        owner_epochs: dict[str, dict[int, int]] = {}
+        for member in self.members.values():
+            for topic_id, partitions in member.owned_partitions():
+                if partitions:
+                    owner_epochs.setdefault(topic_id, {}).update(dict.fromkeys(partitions, member.member_epoch))
+        return owner_epochs
 
     def _release_partitions(self, member_id: str, member: ConsumerMember) -> None:
         if self._checks_owners:
@@ -59,14 +53,6 @@ class UncheckedConsumerGroup(ConsumerGroup):
     def _take_partitions(self, member_id: str, member: ConsumerMember) -> None:
         if self._checks_owners:
             super()._take_partitions(member_id, member)
-
-    def _release_disputed(self, member_id: str, member_epoch: int, topic_id: str, partitions: list[int]) -> None:
-        self.is_orderly = False
-        super()._release_disputed(member_id, member_epoch, topic_id, partitions)
-
-    def _take_disputed(self, member_id: str, member_epoch: int, topic_id: str, partitions: list[int]) -> None:
-        self.is_orderly = False
-        super()._take_disputed(member_id, member_epoch, topic_id, partitions)
 
 
 class KeptRecordsCoordinator(PartitionReplay):
@@ -79,9 +65,8 @@ class KeptRecordsCoordinator(PartitionReplay):
     def rule_out_collisions(self, without_collisions: frozenset[str], with_collisions: frozenset[str]) -> None:
         """Choose the groups whose records are applied without the checks of R-3.14, from the next record on.
 
-        Args:
-            without_collisions: Groups in which no partition can have two owners. Each one is absent, simple or an orderly consumer group.
-            with_collisions: Groups whose records are checked.
+        without_collisions: groups in which no partition can have two owners; each is absent, simple or an orderly consumer group.
+        with_collisions: groups whose records are checked.
         """
         for group_id in with_collisions & self._unchecked_groups:
             group = self.group(group_id)

@@ -13,9 +13,9 @@ import pyarrow.compute as pc
 
 from groupcoord_spark.answers import offset_history as history
 from groupcoord_spark.answers.night_changes import night_changes
-from groupcoord_spark.answers.removal_causes import OffsetRemoval, Place
+from groupcoord_spark.answers.removal_causes import GroupRemoval, OffsetRemoval, Place
 from groupcoord_spark.answers.removals import removals_of
-from groupcoord_spark.answers.timeline import Event, EventKind, Expiry, GroupEnd, LowerCommit, Piece, Transaction, expiries, iso, timeline
+from groupcoord_spark.answers.timeline import Event, EventKind, Expiry, LowerCommit, Piece, Transaction, expiries, iso, timeline
 from groupcoord_spark.coordinator.partition_owners import KEY_TYPES
 from groupcoord_spark.coordinator.semantics import Semantics
 from groupcoord_spark.warehouse.read import Condition, Warehouse
@@ -54,7 +54,7 @@ class PlaceHistory(NamedTuple):
     """Commits, transactions and removals in order."""
     rebalances: Sequence[Mapping[str, Any]]
     """Rows of the table rebalances in order, with ``timestamp_ms``."""
-    ends: Sequence[GroupEnd]
+    ends: Sequence[GroupRemoval]
     """Tombstones of the group."""
     removals: Mapping[int, OffsetRemoval]
     """Record offset of the tombstone of an offset -> cause. Of every partition, also of those that the question is not about."""
@@ -86,21 +86,17 @@ def read_history(warehouse: Warehouse, question: Question, semantics: Semantics)
     columns = ["producer_id", "transactional_id"]
     names = warehouse.read("transactional_ids", cluster=question.cluster, columns=columns)
     transactional_ids = dict(zip(*(names[column].to_pylist() for column in columns), strict=True))
-    places = {*history.places_of(commits), *map(_place, rebalances), *(record.place for record, _ in removals.groups)}
+    places = {*history.places_of(commits), *map(Place.of, rebalances), *(removal.place for removal in removals.groups)}
     histories = []
     for place in sorted(places):
         of_place, markers_of_place = history.of_place(commits, place), history.of_place(markers, place)
         counted = history.counted_commits(of_place, markers_of_place, semantics, pending, question.to_ms)
-        rebalances_of_place = [_with_milliseconds(row) for row in rebalances if _place(row) == place]
+        rebalances_of_place = [_with_milliseconds(row) for row in rebalances if Place.of(row) == place]
         rebalances_of_place.sort(key=lambda row: row["record_offset"])
-        ends = [
-            GroupEnd(record.record_offset, record.timestamp_ms, record.key_type, removal)
-            for record, removal in removals.groups
-            if record.place == place
-        ]
+        ends = [removal for removal in removals.groups if removal.place == place]
         borders = {row["record_offset"] for row in rebalances_of_place} | {end.record_offset for end in ends}
         borders |= {transaction.at for transaction in counted.transactions}
-        of_offsets = {record_offset: removal for (where, record_offset), removal in removals.offsets.items() if where == place}
+        of_offsets = {removal.record_offset: removal for removal in removals.offsets if removal.place == place}
         pieces: list[Piece] = [*history.pieces_of(counted.rows, borders, of_offsets, question.from_ms, question.to_ms)]
         pieces = [*_with_evidence(warehouse, question, pieces, place), *counted.transactions]
         pieces = [_with_transactional_id(piece, transactional_ids) for piece in pieces]
@@ -197,10 +193,6 @@ def _ranges_of_history(
     begins = np.flatnonzero(np.append(True, offsets[1:] > offsets[:-1] + 1))
     ends = offsets[np.append(begins[1:], len(offsets)) - 1] + 1
     yield from ((f"history from {begin}", int(begin), int(end)) for begin, end in zip(offsets[begins], ends, strict=True))
-
-
-def _place(row: Mapping[str, Any]) -> Place:
-    return Place(row["incarnation"], row["offsets_partition"])
 
 
 def _with_milliseconds(row: Mapping[str, Any]) -> dict[str, Any]:

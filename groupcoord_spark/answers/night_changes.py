@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple
 import pyarrow.compute as pc
 
 from groupcoord_spark.answers.offset_history import COMMIT_COLUMNS, read_markers
-from groupcoord_spark.answers.removal_causes import Cause, OffsetLifetime, Place
+from groupcoord_spark.answers.removal_causes import Cause, GroupRemoval, OffsetRemoval, Place
 from groupcoord_spark.answers.removals import Removals, removals_of
 from groupcoord_spark.sources.rows import InputKind
 from groupcoord_spark.warehouse.read import Condition, Run, Warehouse
@@ -353,10 +353,10 @@ def _logs(warehouse: Warehouse, run: Run) -> dict[int, _Log]:
 def _newest_tombstones(removals: Removals, logs: Mapping[int, _Log]) -> dict[_OffsetKey, tuple[int, str]]:
     """Offset -> record offset and reason of its newest tombstone that the run had read."""
     newest: dict[_OffsetKey, tuple[int, str]] = {}
-    for (place, record_offset), removal in removals.offsets.items():
-        if _had_read(logs, place, record_offset):
-            key = _key_of(removal.lifetime)
-            newest[key] = max(newest.get(key, (-1, "")), (record_offset, _REASON_OF[removal.cause]))
+    for removal in removals.offsets:
+        if _had_read(logs, removal):
+            key = removal.group_id, removal.topic, removal.partition
+            newest[key] = max(newest.get(key, (-1, "")), (removal.record_offset, _REASON_OF[removal.cause]))
     return newest
 
 
@@ -365,10 +365,10 @@ def _reasons_of_groups(
 ) -> dict[str, str]:
     """Group -> why it is gone: by its own tombstone, or where that has no known cause, by what took all of its offsets."""
     tombstones: dict[str, tuple[int, str]] = {}
-    for record, removal in removals.groups:
-        if _had_read(logs, record.place, record.record_offset):
-            newest = tombstones.get(record.group_id, (-1, ""))
-            tombstones[record.group_id] = max(newest, (record.record_offset, _REASON_OF[removal.cause]))
+    for removal in removals.groups:
+        if _had_read(logs, removal):
+            newest = tombstones.get(removal.group_id, (-1, ""))
+            tombstones[removal.group_id] = max(newest, (removal.record_offset, _REASON_OF[removal.cause]))
     of_its_offsets: dict[str, set[str]] = {}
     for (group_id, _, _), reason in of_offsets.items():
         of_its_offsets.setdefault(group_id, set()).add(reason)
@@ -379,14 +379,10 @@ def _reasons_of_groups(
     return reasons
 
 
-def _had_read(logs: Mapping[int, _Log], place: Place, record_offset: int) -> bool:
-    log = logs[place.offsets_partition]
-    return place.incarnation == log.incarnation and record_offset < log.end_offset
+def _had_read(logs: Mapping[int, _Log], removal: OffsetRemoval | GroupRemoval) -> bool:
+    log = logs[removal.place.offsets_partition]
+    return removal.place.incarnation == log.incarnation and removal.record_offset < log.end_offset
 
 
 def _key(row: _Row) -> _OffsetKey:
     return row["group_id"], row["topic"], row["partition"]
-
-
-def _key_of(lifetime: OffsetLifetime) -> _OffsetKey:
-    return lifetime.group_id, lifetime.topic, lifetime.partition

@@ -3,26 +3,29 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from typing import Final, NamedTuple
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import cache
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from groupcoord_spark.answers.commit_results import Marker, OffsetRecord, results_of
-from groupcoord_spark.answers.removal_causes import OffsetLifetime, OffsetRemoval, Place
+from groupcoord_spark.answers.removal_causes import OffsetRemoval, Place
+from groupcoord_spark.answers.replaced_commits import Marker, OffsetRecord, replaced_commits
 from groupcoord_spark.answers.timeline import LowerCommit, PartitionStretch, RemovedOffsets, Stretch, Transaction
 from groupcoord_spark.coordinator.partition_owners import PartitionOwners
 from groupcoord_spark.coordinator.semantics import Semantics
 from groupcoord_spark.warehouse.read import Condition, Warehouse
 
+if TYPE_CHECKING:
+    from duckdb import DuckDBPyConnection
+
 PAUSE_MS: Final = 3_600_000
 """After a longer pause than this, commits belong to another stretch."""
 
 COMMIT_COLUMNS: Final = (
-    *("incarnation", "offsets_partition", "record_offset", "record_timestamp", "group_id", "topic", "topic_id", "partition"),
+    *("cluster", "incarnation", "offsets_partition", "record_offset", "record_timestamp", "group_id", "topic", "topic_id", "partition"),
     *("committed_offset", "commit_timestamp", "expire_timestamp", "key_version", "value_version", "is_tombstone", "producer_id"),
     "is_transactional",
 )
@@ -31,15 +34,117 @@ COMMIT_COLUMNS: Final = (
 PENDING_COLUMNS: Final = ("record_offset", "topic", "partition", "producer_id")
 """Columns of pending_offsets, in the order of a ``PendingKey``."""
 
-_MARKER_COLUMNS: Final = ("incarnation", "offsets_partition", "record_offset", "record_timestamp", "producer_id", "result")
-_NONE: Final = -1
-"""Stands for NULL in arrays of record offsets, producer ids and milliseconds."""
-_FAR: Final = np.iinfo(np.int64).max
+_MARKER_COLUMNS: Final = ("cluster", "incarnation", "offsets_partition", "record_offset", "record_timestamp", "producer_id", "result")
 _MAX_PRODUCERS_IN_FILTER: Final = 1_000
 """With more producers it is faster to read all markers than to filter by producer id."""
 
-Longs = npt.NDArray[np.int64]
-Mask = npt.NDArray[np.bool_]
+# The first marker of the producer after a commit ends its transaction, whatever the producer epoch (R-1.17).
+_STEPS: Final = """
+CREATE TEMP TABLE steps AS
+SELECT *, is_transactional AND NOT is_tombstone AS is_staged
+FROM (
+  SELECT c.* REPLACE ({is_transactional} AS is_transactional), epoch_ms(c.record_timestamp) AS written_ms,
+    m.record_offset AS marker_offset, epoch_ms(m.record_timestamp) AS marker_ms, m.result,
+    LEAD(c.record_offset) OVER (PARTITION BY topic, partition ORDER BY c.record_offset) AS following
+  FROM commits c ASOF LEFT JOIN markers m ON c.producer_id = m.producer_id AND c.record_offset < m.record_offset
+)
+"""
+
+# Only offsets that have another record between a commit and its marker are replayed.
+_REPLAYED: Final = """
+SELECT record_offset, topic, partition, is_tombstone, COALESCE(producer_id, -1), is_transactional FROM commits
+WHERE (topic, partition) IN (SELECT (topic, partition) FROM steps WHERE is_staged AND following < COALESCE(marker_offset, following + 1))
+"""
+
+# A marker at to_ms or later has not come yet.
+_PLACED: Final = """
+CREATE TEMP TABLE placed AS
+SELECT *, has_ended AND result = 'committed' OR NOT is_staged AS is_decided,
+  CASE WHEN has_ended THEN marker_offset ELSE record_offset END AS counted_offset,
+  CASE WHEN has_ended THEN marker_ms ELSE written_ms END AS counted_ms
+FROM (
+  SELECT *, is_staged AND record_offset IN (SELECT unnest($replaced)) AS is_replaced,
+    is_staged AND marker_offset IS NOT NULL AND ($to_ms IS NULL OR COALESCE(marker_ms, -1) < $to_ms) AS has_ended
+  FROM steps
+)
+"""
+
+# A transactional tombstone removes a commit of its own transaction and no committed offset where the semantics say so (R-1.15).
+_COUNTED: Final = """
+SELECT counted_offset, counted_ms, record_offset, topic, partition, committed_offset, topic_id, producer_id, is_tombstone, is_transactional,
+  counted_ms - written_ms AS waited_ms, NOT is_replaced AS counts
+FROM placed WHERE is_decided AND NOT (is_transactional AND is_tombstone AND $tombstones_drop_own)
+ORDER BY counted_offset, record_offset
+"""
+
+_UNDECIDED: Final = """
+SELECT producer_id, marker_offset, is_replaced AND NOT has_ended AS is_replaced, counted_offset, record_offset, written_ms, marker_ms,
+  has_ended, result, topic, partition, committed_offset
+FROM placed WHERE NOT is_decided ORDER BY record_offset
+"""
+
+# A piece begins at a lower commit and behind it, where another event or a pause lies between, and where the cause of a removal changes.
+_PIECES: Final = """
+WITH valued AS (
+  SELECT *,
+    LAST_VALUE(
+      CASE WHEN counts AND NOT is_tombstone
+        THEN {'committed_offset': committed_offset, 'record_offset': record_offset, 'topic_id': topic_id} END
+      IGNORE NULLS
+    ) OVER earlier AS previous,
+    LAST_VALUE(CASE WHEN counts THEN is_tombstone END IGNORE NULLS) OVER earlier AS is_after_removal
+  FROM counted
+  WINDOW earlier AS (PARTITION BY topic, partition ORDER BY counted_offset, record_offset ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)
+),
+removed AS (SELECT unnest($removed) AS record_offset, unnest($causes) AS cause),
+borders AS (SELECT unnest($borders) AS border),
+shown AS (
+  SELECT v.*, COALESCE(counts AND NOT is_tombstone AND committed_offset < previous.committed_offset, FALSE) AS is_lower, b.border,
+    CASE WHEN is_tombstone THEN {'cause': r.cause, 'counted_ms': counted_ms} END AS removal
+  FROM valued v
+  LEFT JOIN removed r ON r.record_offset = v.record_offset
+  ASOF LEFT JOIN borders b ON b.border < v.counted_offset
+  WHERE ($from_ms IS NULL OR counted_ms >= $from_ms) AND ($to_ms IS NULL OR counted_ms < $to_ms)
+),
+begun AS (
+  SELECT *,
+    is_lower OR COALESCE(LAG(is_lower) OVER in_order, TRUE) OR border IS DISTINCT FROM LAG(border) OVER in_order
+    OR removal IS DISTINCT FROM LAG(removal) OVER in_order
+    OR COALESCE(counted_ms, -1) - LAG(COALESCE(counted_ms, -1)) OVER in_order > $pause_ms AS begins
+  FROM shown WINDOW in_order AS (ORDER BY counted_offset, record_offset)
+),
+numbered AS (
+  SELECT *, COUNT(*) FILTER (begins) OVER (ORDER BY counted_offset, record_offset ROWS UNBOUNDED PRECEDING) AS piece FROM begun
+),
+partitions AS (
+  SELECT piece, LIST(
+    {'topic': topic, 'partition': partition, 'commits': commits, 'replaced': replaced, 'lowest': lowest, 'highest': highest}
+    ORDER BY topic, partition
+  ) AS partitions
+  FROM (
+    SELECT piece, topic, partition, COUNT(*) FILTER (counts) AS commits, COUNT(*) FILTER (NOT counts) AS replaced,
+      MIN(committed_offset) FILTER (counts) AS lowest, MAX(committed_offset) FILTER (counts) AS highest
+    FROM numbered GROUP BY piece, topic, partition
+  ) GROUP BY piece
+),
+pieces AS (
+  SELECT piece, MIN(counted_offset) AS counted_offset, FIRST(record_offset ORDER BY counted_offset, record_offset) AS record_offset,
+    FIRST(counted_ms ORDER BY counted_offset, record_offset) AS counted_ms,
+    CASE WHEN BOOL_OR(counts) THEN MIN(counted_ms) FILTER (counts) ELSE MIN(counted_ms) END AS from_ms,
+    CASE WHEN BOOL_OR(counts) THEN MAX(counted_ms) FILTER (counts) ELSE MAX(counted_ms) END AS until_ms,
+    COUNT(*) FILTER (is_transactional AND counts) AS in_transactions, GREATEST(COALESCE(MAX(waited_ms), 0), 0) AS longest_wait_ms,
+    LAST(record_offset ORDER BY counted_offset, record_offset) AS last_record_offset,
+    LIST(record_offset ORDER BY counted_offset, record_offset) FILTER (is_tombstone) AS tombstones,
+    FIRST({
+      'topic': topic, 'topic_id': topic_id, 'partition': partition, 'from_committed_offset': previous.committed_offset,
+      'to_committed_offset': committed_offset, 'from_record_offset': previous.record_offset,
+      'producer_id': CASE WHEN is_transactional THEN producer_id END, 'is_after_removal': is_after_removal,
+      'is_of_new_topic': COALESCE(topic_id <> previous.topic_id, FALSE)
+    }) FILTER (is_lower) AS lower
+  FROM numbered GROUP BY piece
+)
+SELECT * EXCLUDE (piece) FROM pieces JOIN partitions USING (piece) ORDER BY piece
+"""
 
 PendingKey = tuple[int, str, int, int]
 """(record offset, topic, partition, producer id) of a pending offset in the newest run."""
@@ -49,10 +154,10 @@ class CountedCommits(NamedTuple):
     """The offset records of one group in one place, in the order in which they count."""
 
     rows: pa.Table
-    """Commits and tombstones with these columns: at (record offset from which the commit counts: its own, or that of the marker of its
-    transaction), at_ms (time of that record), record_offset, topic, topic_id, partition, committed_offset (NULL: a tombstone), producer_id,
-    is_tombstone, is_transactional, waited_ms (time from the commit to the marker), counts (False: a later commit or a tombstone of the
-    offset came before the marker)."""
+    """Commits and tombstones with these columns: counted_offset (record offset from which the commit counts: its own, or that of the
+    marker of its transaction), counted_ms (time of that record), record_offset, topic, topic_id, partition, committed_offset (NULL: a
+    tombstone), producer_id, is_tombstone, is_transactional, waited_ms (time from the commit to the marker), counts (False: a later commit
+    or a tombstone of the offset came before the marker)."""
     transactions: list[Transaction]
     """Transactions whose commits do not count, or do not count yet. Their commits are not in ``rows``."""
 
@@ -68,7 +173,25 @@ def read_markers(warehouse: Warehouse, cluster: str, commits: pa.Table) -> pa.Ta
 
 def of_place(rows: pa.Table, place: Place) -> pa.Table:
     """The rows of one place."""
-    return rows.filter(pa.array(_is_at(rows, place)))
+    is_there = (pc.equal(rows[name], number) for name, number in place._asdict().items())
+    return rows.filter(pc.and_(*is_there))
+
+
+@cache
+def _database() -> DuckDBPyConnection:
+    """An empty database: to make one takes DuckDB longer than most statements do."""
+    import duckdb
+
+    return duckdb.connect()
+
+
+@contextmanager
+def duckdb_over(**tables: pa.Table) -> Iterator[DuckDBPyConnection]:
+    """A connection of DuckDB in which these tables have these names. What it makes must be temporary."""
+    with _database().cursor() as connection:
+        for name, rows in tables.items():
+            connection.register(name, rows)
+        yield connection
 
 
 def counted_commits(
@@ -83,68 +206,41 @@ def counted_commits(
         pending: Pending offsets of the newest run.
         to_ms: A transaction that ended at this time or later counts as open; None: no limit.
     """
-    commits = commits.filter(pa.array(_accepted(commits, semantics)))
-    commits = commits.take(pc.sort_indices(commits, sort_keys=[("record_offset", "ascending")]))
-    record_offsets, producers = _longs(commits["record_offset"]), _longs(commits["producer_id"])
-    tombstones, written_ms = _mask(commits["is_tombstone"]), _longs(milliseconds(commits["record_timestamp"]))
-    transactional = producers != _NONE if semantics.producer_id_means_transaction else _mask(commits["is_transactional"])
-    at, at_ms = record_offsets.copy(), written_ms.copy()
-    kept, counts = np.ones(len(commits), np.bool_), np.ones(len(commits), np.bool_)
-    transactions: list[Transaction] = []
-    if transactional.any():
-        staged = np.flatnonzero(transactional & ~tombstones)
-        if semantics.transactional_tombstone_drops_own:
-            # A transactional tombstone removes a commit of its own transaction and no committed offset (R-1.15).
-            kept = ~(transactional & tombstones)
-        marker_at, marker_ms, is_commit = _ends(record_offsets[staged], producers[staged], markers)
-        is_replaced = _replaced(commits, staged, marker_at, markers, semantics)
-        has_ended = marker_at != _NONE
-        if to_ms is not None:
-            has_ended &= marker_ms < to_ms
-        at[staged[has_ended]], at_ms[staged[has_ended]] = marker_at[has_ended], marker_ms[has_ended]
-        uncounted = ~(has_ended & is_commit)
-        kept[staged[uncounted]] = False
-        counts[staged[is_replaced]] = False
-        written: dict[tuple[int, int, bool], list[int]] = {}
-        for position in np.flatnonzero(uncounted).tolist():
-            key = int(producers[staged[position]]), int(marker_at[position]), bool(is_replaced[position] and not has_ended[position])
-            written.setdefault(key, []).append(position)
-        for (producer_id, end, replaced), positions in written.items():
-            first, rows = positions[0], commits.take(pa.array(staged[positions]))
-            keys = list(zip(*(rows[name].to_pylist() for name in ("record_offset", "topic", "partition")), strict=True))
-            is_pending = end != _NONE or any((*key, producer_id) in pending for key in keys)
-            transactions.append(
-                Transaction(
-                    at=int(at[staged[first]]),
-                    record_offset=int(record_offsets[staged[first]]),
-                    producer_id=producer_id,
-                    result="aborted" if has_ended[first] else "replaced" if replaced else "open" if is_pending else "unknown",
-                    since_ms=_or_none(written_ms[staged[first]]),
-                    ended_ms=_or_none(marker_ms[first]) if end != _NONE else None,
-                    ended_later="committed" if is_commit[first] else "aborted" if end != _NONE and not has_ended[first] else None,
-                    partitions=_partitions(rows, np.ones(len(rows), np.bool_), np.zeros(len(rows), np.int64))[0],
-                    commits=keys,
-                    marker_offset=end if end != _NONE else None,
-                )
-            )
-    rows = pa.table(
-        {
-            "at": at,
-            "at_ms": _with_nulls(at_ms),
-            "record_offset": record_offsets,
-            "topic": commits["topic"],
-            "partition": commits["partition"],
-            "committed_offset": commits["committed_offset"],
-            "topic_id": commits["topic_id"],
-            "producer_id": commits["producer_id"],
-            "is_tombstone": tombstones,
-            "is_transactional": transactional,
-            "waited_ms": at_ms - written_ms,
-            "counts": counts,
-        }
-    ).filter(pa.array(kept))
-    rows = rows.take(pc.sort_indices(rows, sort_keys=[("at", "ascending"), ("record_offset", "ascending")]))
-    return CountedCommits(rows, transactions)
+    is_transactional = "c.producer_id IS NOT NULL" if semantics.producer_id_means_transaction else "c.is_transactional"
+    with duckdb_over(commits=_accepted(commits, semantics), markers=markers) as connection:
+        connection.execute(_STEPS.format(is_transactional=is_transactional))
+        records = [OffsetRecord(*row) for row in connection.execute(_REPLAYED).fetchall()]
+        ends = connection.execute("SELECT record_offset, producer_id, result = 'committed' FROM markers").fetchall() if records else []
+        replaced = replaced_commits(records, (Marker(*end) for end in ends), semantics)
+        connection.execute(_PLACED, {"replaced": sorted(replaced), "to_ms": to_ms})
+        rows = connection.sql(_COUNTED, params={"tombstones_drop_own": semantics.transactional_tombstone_drops_own}).to_arrow_table()
+        of_transactions: dict[tuple[int, int | None, bool], list[dict[str, Any]]] = {}
+        for commit in connection.sql(_UNDECIDED).to_arrow_table().to_pylist():
+            of_transactions.setdefault((commit["producer_id"], commit["marker_offset"], commit["is_replaced"]), []).append(commit)
+    return CountedCommits(rows, [_transaction(of_transaction, pending) for of_transaction in of_transactions.values()])
+
+
+def _transaction(commits: Sequence[Mapping[str, Any]], pending: Collection[PendingKey]) -> Transaction:
+    """The transaction of some commits that do not count, or do not count yet; in order."""
+    first = commits[0]
+    marker_offset, producer_id = first["marker_offset"], first["producer_id"]
+    keys = [(commit["record_offset"], commit["topic"], commit["partition"]) for commit in commits]
+    is_pending = marker_offset is not None or any((*key, producer_id) in pending for key in keys)
+    committed: dict[tuple[str, int], list[int]] = {}
+    for commit in commits:
+        committed.setdefault((commit["topic"], commit["partition"]), []).append(commit["committed_offset"])
+    return Transaction(
+        at=first["counted_offset"],
+        record_offset=first["record_offset"],
+        producer_id=producer_id,
+        result="aborted" if first["has_ended"] else "replaced" if first["is_replaced"] else "open" if is_pending else "unknown",
+        since_ms=first["written_ms"],
+        ended_ms=first["marker_ms"],
+        ended_later=None if first["has_ended"] else first["result"],
+        partitions=[PartitionStretch(*place, len(of), 0, min(of), max(of)) for place, of in sorted(committed.items())],
+        commits=keys,
+        marker_offset=marker_offset,
+    )
 
 
 def pieces_of(
@@ -161,55 +257,21 @@ def pieces_of(
         from_ms: First time of the rows. Rows before it still decide whether a commit has a lower offset. None: all rows.
         to_ms: End of the time of the rows; None: all rows.
     """
-    at, at_ms, record_offsets = _longs(rows["at"]), _longs(rows["at_ms"]), _longs(rows["record_offset"])
-    tombstones, counts = _mask(rows["is_tombstone"]), _mask(rows["counts"])
-    previous, is_lower, is_after_removal = _find_lower(rows, tombstones, counts)
-    is_shown = np.ones(len(rows), np.bool_)
-    if from_ms is not None:
-        is_shown &= at_ms >= from_ms
-    if to_ms is not None:
-        is_shown &= (at_ms < to_ms) & (at_ms != _NONE)
-    shown = np.flatnonzero(is_shown)
-    if not len(shown):
-        return []
-    # A number for each cause of removal, 0 for commits: where the number changes, another piece begins.
-    cause_numbers = np.zeros(len(rows), np.int64)
-    numbers: dict[object, int] = {}
-    for row in np.flatnonzero(tombstones & is_shown).tolist():
-        removal = removals[int(record_offsets[row])]
-        topic = removal.lifetime.topic if removal.cause == "topic_deletion" else None
-        cause_numbers[row] = numbers.setdefault((removal.cause, removal.due_by, topic, int(at_ms[row])), len(numbers) + 1)
-    sides = np.searchsorted(np.array(sorted(borders), np.int64), at[shown])
-    begins = np.ones(len(shown), np.bool_)
-    begins[1:] = (np.diff(sides) != 0) | (np.diff(cause_numbers[shown]) != 0) | (np.diff(at_ms[shown]) > PAUSE_MS)
-    begins |= is_lower[shown]
-    begins[1:] |= is_lower[shown][:-1]
-    numbered = np.cumsum(begins) - 1
-    partitions = _partitions(rows.take(pa.array(shown)), counts[shown], numbered)
-    in_transactions = np.bincount(numbered, _mask(rows["is_transactional"])[shown] & counts[shown]).astype(np.int64)
-    waited_ms = np.zeros(len(partitions), np.int64)
-    np.maximum.at(waited_ms, numbered, _longs(rows["waited_ms"])[shown])
-    firsts = np.flatnonzero(begins)
-    lasts = np.append(firsts[1:], len(shown)) - 1
-    lower_commits = _lower_commits(rows, np.flatnonzero(is_lower & is_shown), previous, is_after_removal)
+    causes = [f"{one.cause} {one.due_by} {one.topic if one.cause == 'topic_deletion' else ''}" for one in removals.values()]
+    parameters = {"removed": list(removals), "causes": causes, "borders": sorted(borders), "pause_ms": PAUSE_MS}
+    with duckdb_over(counted=rows) as connection:
+        found = connection.sql(_PIECES, params={**parameters, "from_ms": from_ms, "to_ms": to_ms}).to_arrow_table().to_pylist()
     pieces: list[Stretch | LowerCommit | RemovedOffsets] = []
-    for piece, (first, last) in enumerate(zip(firsts.tolist(), lasts.tolist(), strict=True)):
-        row = int(shown[first])
-        place = int(at[row]), int(record_offsets[row])
-        if is_lower[row]:
-            pieces.append(next(lower_commits))
-        elif tombstones[row]:
-            removals_of_piece = [removals[int(record_offsets[row_of_piece])] for row_of_piece in shown[first : last + 1]]
-            pieces.append(RemovedOffsets(*place, _or_none(at_ms[row]), partitions[piece], removals_of_piece))
+    for piece in found:
+        at, record_offset, time_ms = piece["counted_offset"], piece["record_offset"], piece["counted_ms"]
+        partitions = [PartitionStretch(**of_partition) for of_partition in piece["partitions"]]
+        if piece["lower"] is not None:
+            pieces.append(LowerCommit(at=at, record_offset=record_offset, time_ms=time_ms, **piece["lower"]))
+        elif piece["tombstones"]:
+            pieces.append(RemovedOffsets(at, record_offset, time_ms, partitions, [removals[offset] for offset in piece["tombstones"]]))
         else:
-            times = at_ms[shown[first : last + 1]]
-            counted = times[counts[shown[first : last + 1]]]
-            times = counted if len(counted) else times
-            times = times[times != _NONE]
-            begin_ms, end_ms = (int(times.min()), int(times.max())) if len(times) else (None, None)
-            in_transaction, longest_wait_ms = int(in_transactions[piece]), int(waited_ms[piece])
-            last_record_offset = int(record_offsets[shown[last]])
-            pieces.append(Stretch(*place, begin_ms, end_ms, in_transaction, longest_wait_ms, partitions[piece], last_record_offset))
+            times, waits = (piece["from_ms"], piece["until_ms"]), (piece["in_transactions"], piece["longest_wait_ms"])
+            pieces.append(Stretch(at, record_offset, *times, *waits, partitions, piece["last_record_offset"]))
     return pieces
 
 
@@ -263,243 +325,15 @@ def milliseconds(times: pa.ChunkedArray) -> pa.ChunkedArray:
     return pc.divide(times.cast(pa.int64()), 1000)
 
 
-def lifetimes_of(commits: pa.Table, markers: pa.Table) -> list[OffsetLifetime]:
-    """The lifetimes of all offsets in rows of offset_commits.
-
-    A commit of an aborted transaction is left out, unless a tombstone came before the ABORT marker.
-
-    Args:
-        commits: Rows of offset_commits (``COMMIT_COLUMNS``), of any groups and places.
-        markers: From ``read_markers``.
-    """
-    if not len(commits):
-        return []
-    codes = _codes(commits, ("incarnation", "offsets_partition", "group_id", "topic", "partition"))
-    order = np.lexsort((_longs(commits["record_offset"]), codes))
-    commits, codes = commits.take(pa.array(order)), codes[order]
-    has_producer = np.flatnonzero(_longs(commits["producer_id"]) != _NONE)
-    if len(has_producer):
-        is_aborted, next_tombstone = np.zeros(len(commits), np.bool_), _next_tombstones(commits, codes)
-        staged = commits.take(pa.array(has_producer))
-        for place in places_of(staged):
-            there = np.flatnonzero(_is_at(staged, place))
-            staged_there = staged.take(pa.array(there))
-            marker_at, _, is_commit = _ends(
-                _longs(staged_there["record_offset"]), _longs(staged_there["producer_id"]), of_place(markers, place)
-            )
-            is_aborted[has_producer[there]] = (marker_at != _NONE) & ~is_commit & (marker_at < next_tombstone[has_producer[there]])
-        if is_aborted.all():
-            return []
-        commits, codes = commits.filter(pa.array(~is_aborted)), codes[~is_aborted]
-    tombstones, times = _mask(commits["is_tombstone"]), _longs(milliseconds(commits["record_timestamp"]))
-    rows = np.arange(len(commits))
-    is_new_key = np.append(True, codes[1:] != codes[:-1])
-    begins = np.flatnonzero(is_new_key | np.append(False, tombstones[:-1]))
-    ends = np.append(begins[1:], len(rows)) - 1
-    born_ms = np.minimum.reduceat(np.where(tombstones | (times == _NONE), _FAR, times), begins)
-    values = np.maximum.accumulate(np.where(tombstones, _NONE, rows))[ends]
-    values = np.where(values >= np.maximum.accumulate(np.where(is_new_key, rows, 0))[ends], values, _NONE)
-    names = commits.select(["incarnation", "offsets_partition", "group_id", "topic", "partition"]).take(pa.array(ends)).to_pylist()
-    record_offsets = _longs(commits["record_offset"])
-    commit_ms, expire_ms = (_longs(milliseconds(commits[name]), _FAR) for name in ("commit_timestamp", "expire_timestamp"))
-    return [
-        OffsetLifetime(
-            Place(name["incarnation"], name["offsets_partition"]),
-            name["group_id"],
-            name["topic"],
-            name["partition"],
-            _or_none(born, _FAR),
-            int(record_offsets[value]) if value != _NONE else None,
-            _or_none(commit_ms[value], _FAR) if value != _NONE else None,
-            _or_none(expire_ms[value], _FAR) if value != _NONE else None,
-            int(record_offsets[end]) if tombstones[end] else None,
-            _or_none(times[end]) if tombstones[end] else None,
-        )
-        for name, born, value, end in zip(names, born_ms.tolist(), values.tolist(), ends.tolist(), strict=True)
-    ]
-
-
-def _next_tombstones(commits: pa.Table, codes: Longs) -> Longs:
-    """For each row the record offset of the first tombstone of its offset from there on. Rows: sorted by code and record offset."""
-    last_of_code = np.searchsorted(codes, codes, "right") - 1
-    rows = np.arange(len(commits))
-    following = np.minimum.accumulate(np.where(_mask(commits["is_tombstone"]), rows, len(rows))[::-1])[::-1]
-    record_offsets = np.append(_longs(commits["record_offset"]), _FAR)
-    next_tombstones: Longs = np.where(following <= last_of_code, record_offsets[following], _FAR)
-    return next_tombstones
-
-
-class _Ends(NamedTuple):
-    """For each commit the marker that ended its transaction."""
-
-    offsets: Longs
-    """Record offset of the marker; -1: the transaction has no marker."""
-    times_ms: Longs
-    is_commit: Mask
-
-
-def _ends(record_offsets: Longs, producers: Longs, markers: pa.Table) -> _Ends:
-    """The first marker after each commit with the commit's producer id, whatever the producer epoch (R-1.17). All are of one place."""
-    offsets, times_ms = np.full(len(record_offsets), _NONE, np.int64), np.full(len(record_offsets), _NONE, np.int64)
-    is_commit = np.zeros(len(record_offsets), np.bool_)
-    markers = markers.take(pc.sort_indices(markers, sort_keys=[("producer_id", "ascending"), ("record_offset", "ascending")]))
-    marker_offsets, marker_ms = _longs(markers["record_offset"]), _longs(milliseconds(markers["record_timestamp"]))
-    marker_producers, committed = _longs(markers["producer_id"]), _mask(pc.equal(markers["result"], "committed"))
-    order = np.argsort(producers, kind="stable")
-    first_of_producer = np.flatnonzero(np.append(True, np.diff(producers[order]) != 0)) if len(order) else order
-    for of_producer in np.split(order, first_of_producer[1:]):
-        if not len(of_producer):
-            continue
-        begin, end = (np.searchsorted(marker_producers, producers[of_producer[0]], side) for side in ("left", "right"))
-        marker = begin + np.searchsorted(marker_offsets[begin:end], record_offsets[of_producer])
-        has_end = marker < end
-        marker, of_producer = marker[has_end], of_producer[has_end]
-        offsets[of_producer], times_ms[of_producer], is_commit[of_producer] = marker_offsets[marker], marker_ms[marker], committed[marker]
-    return _Ends(offsets, times_ms, is_commit)
-
-
-def _replaced(commits: pa.Table, staged: Longs, marker_offsets: Longs, markers: pa.Table, semantics: Semantics) -> Mask:
-    """For each staged commit whether a later commit or a tombstone replaced it before the end of its transaction.
-
-    Only offsets that have another record between a commit and its marker are replayed. commits: sorted by record offset.
-    """
-    codes, record_offsets = _codes(commits, ("topic", "partition")), _longs(commits["record_offset"])
-    order = np.argsort(codes, kind="stable")
-    following = np.full(len(commits), _FAR, np.int64)
-    is_same = codes[order][1:] == codes[order][:-1]
-    following[order[:-1][is_same]] = record_offsets[order[1:][is_same]]
-    is_clear = np.where(marker_offsets == _NONE, following[staged] == _FAR, following[staged] > marker_offsets)
-    if is_clear.all():
-        return np.zeros(len(staged), np.bool_)
-    replayed = commits.filter(pa.array(np.isin(codes, codes[staged[~is_clear]])))
-    names = ("record_offset", "topic", "partition", "is_tombstone", "producer_id", "is_transactional")
-    columns = [pc.fill_null(replayed[name], -1).to_pylist() if name == "producer_id" else replayed[name].to_pylist() for name in names]
-    ends = zip(*(markers[name].to_pylist() for name in ("record_offset", "producer_id", "result")), strict=True)
-    results = results_of(
-        (OffsetRecord(*record) for record in zip(*columns, strict=True)),
-        (Marker(record_offset, producer_id, result == "committed") for record_offset, producer_id, result in ends),
-        semantics,
-    )
-    replaced = [offset for offset, result in results.items() if result.result == "replaced"]
-    return np.isin(record_offsets[staged], np.array(replaced, np.int64))
-
-
-def _find_lower(rows: pa.Table, tombstones: Mask, counts: Mask) -> tuple[Longs, Mask, Mask]:
-    """The commits of lower offsets.
-
-    Returns:
-        For each row: the row of the last commit before it of the same topic partition that counts (-1: none), whether the row commits a
-        lower offset than that commit, and whether a tombstone is between the two.
-    """
-    codes = _codes(rows, ("topic", "partition"))
-    considered = np.flatnonzero(counts)
-    considered = considered[np.argsort(codes[considered], kind="stable")]
-    codes, is_tombstone = codes[considered], tombstones[considered]
-    positions = np.arange(len(considered))
-    is_new = np.append(True, codes[1:] != codes[:-1]) if len(considered) else np.zeros(0, np.bool_)
-    begin = np.maximum.accumulate(np.where(is_new, positions, 0))
-    last_value = np.maximum.accumulate(np.where(is_tombstone, _NONE, positions))
-    before = np.append(_NONE, last_value[:-1])[: len(considered)]
-    has_before = (before >= begin) & ~is_new
-    committed = _longs(rows["committed_offset"])[considered]
-    lower = has_before & ~is_tombstone
-    lower[lower] = committed[lower] < committed[before[lower]]
-    previous, is_lower, is_after = np.full(len(rows), _NONE, np.int64), np.zeros(len(rows), np.bool_), np.zeros(len(rows), np.bool_)
-    previous[considered[has_before]] = considered[before[has_before]]
-    is_lower[considered[lower]] = True
-    is_after[considered] = before < positions - 1
-    return previous, is_lower, is_after
-
-
-def _lower_commits(rows: pa.Table, lower: Longs, previous: Longs, is_after_removal: Mask) -> Iterator[LowerCommit]:
-    """One LowerCommit for each row in ``lower``."""
-    commits, befores = rows.take(pa.array(lower)).to_pylist(), rows.take(pa.array(previous[lower])).to_pylist()
-    for commit, before, after_removal in zip(commits, befores, is_after_removal[lower].tolist(), strict=True):
-        yield LowerCommit(
-            at=commit["at"],
-            record_offset=commit["record_offset"],
-            time_ms=commit["at_ms"],
-            topic=commit["topic"],
-            topic_id=commit["topic_id"],
-            partition=commit["partition"],
-            from_committed_offset=before["committed_offset"],
-            to_committed_offset=commit["committed_offset"],
-            from_record_offset=before["record_offset"],
-            producer_id=commit["producer_id"] if commit["is_transactional"] else None,
-            is_after_removal=after_removal,
-            is_of_new_topic=None not in (ids := {before["topic_id"], commit["topic_id"]}) and len(ids) == 2,
-        )
-
-
-def _partitions(rows: pa.Table, counts: Mask, pieces: Longs) -> list[list[PartitionStretch]]:
-    """For each piece the sums of its rows by topic and partition. ``pieces``: for each row the number of its piece."""
-    columns = {
-        "piece": pieces,
-        "topic": rows["topic"],
-        "partition": rows["partition"],
-        "committed_offset": pc.if_else(pa.array(counts), rows["committed_offset"], pa.scalar(None, pa.int64())),
-        "counts": counts.astype(np.int64),
-    }
-    sums = [("counts", "sum"), ("counts", "count"), ("committed_offset", "min"), ("committed_offset", "max")]
-    grouped = pa.table(columns).group_by(["piece", "topic", "partition"]).aggregate(sums)
-    of_pieces: list[list[PartitionStretch]] = [[] for _ in range(int(pieces.max()) + 1)] if len(pieces) else []
-    for row in sorted(grouped.to_pylist(), key=lambda one: (one["topic"], one["partition"])):
-        of_pieces[row["piece"]].append(
-            PartitionStretch(
-                topic=row["topic"],
-                partition=row["partition"],
-                commits=row["counts_sum"],
-                replaced=row["counts_count"] - row["counts_sum"],
-                lowest=row["committed_offset_min"],
-                highest=row["committed_offset_max"],
-            )
-        )
-    return of_pieces
-
-
-def _accepted(commits: pa.Table, semantics: Semantics) -> Mask:
-    """For each record whether the broker's loader accepts its value version (R-1.9)."""
-    versions = _longs(commits["value_version"])
-    key_versions = _longs(commits["key_version"])
-    accepted = np.ones(len(commits), np.bool_)
-    for key_version, version in {*zip(key_versions.tolist(), versions.tolist(), strict=True)}:
-        if version != _NONE and not semantics.accepts_value(key_version, version):
-            accepted &= (versions != version) | (key_versions != key_version)
-    return accepted
-
-
-def _codes(rows: pa.Table, names: Iterable[str]) -> Longs:
-    """For each row a number: rows with equal values in all of these columns have the same number."""
-    codes = np.zeros(len(rows), np.int64)
-    for name in names:
-        encoded = rows[name].combine_chunks().dictionary_encode()
-        codes = np.unique(codes * (len(encoded.dictionary) + 1) + encoded.indices.to_numpy(), return_inverse=True)[1]
-    return codes
-
-
 def places_of(rows: pa.Table) -> list[Place]:
     """The places of the rows, sorted."""
     return sorted({*map(Place, rows["incarnation"].to_pylist(), rows["offsets_partition"].to_pylist())})
 
 
-def _is_at(rows: pa.Table, place: Place) -> Mask:
-    is_there: Mask = (_longs(rows["incarnation"]) == place.incarnation) & (_longs(rows["offsets_partition"]) == place.offsets_partition)
-    return is_there
-
-
-def _longs(column: pa.ChunkedArray, absent: int = _NONE) -> Longs:
-    longs: Longs = pc.fill_null(column.cast(pa.int64()), absent).to_numpy()
-    return longs
-
-
-def _mask(column: pa.ChunkedArray) -> Mask:
-    mask: Mask = np.asarray(column.to_numpy(), np.bool_)
-    return mask
-
-
-def _with_nulls(numbers: Longs) -> pa.Array:
-    return pa.array(numbers, mask=numbers == _NONE)
-
-
-def _or_none(number: int, absent: int = _NONE) -> int | None:
-    return None if number == absent else int(number)
+def _accepted(commits: pa.Table, semantics: Semantics) -> pa.Table:
+    """The records whose value version the broker's loader accepts (R-1.9), and the tombstones."""
+    for versions in commits.filter(pc.invert(commits["is_tombstone"])).group_by(["key_version", "value_version"]).aggregate([]).to_pylist():
+        if not semantics.accepts_value(versions["key_version"], versions["value_version"]):
+            is_refused = (pc.fill_null(pc.equal(commits[name], version), False) for name, version in versions.items())
+            commits = commits.filter(pc.invert(pc.and_(*is_refused)))
+    return commits

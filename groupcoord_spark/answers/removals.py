@@ -1,53 +1,57 @@
-"""The probable causes of the removals of groups and their offsets, from the history tables."""
+"""The removals of groups and their offsets with their probable causes, from the history tables."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from groupcoord_spark.answers.offset_history import COMMIT_COLUMNS, lifetimes_of, milliseconds, read_markers
-from groupcoord_spark.answers.removal_causes import (
-    GroupRemoval,
-    OffsetRemoval,
-    OwnRecord,
-    Place,
-    is_empty_group,
-    removals_of_groups,
-    removals_of_offsets,
-    topics_to_look_at,
-)
+from groupcoord_spark.answers.offset_history import COMMIT_COLUMNS, duckdb_over, milliseconds, read_markers
+from groupcoord_spark.answers.removal_causes import Cause, GroupRemoval, OffsetRemoval, Place
 from groupcoord_spark.answers.subscribers import KEY_TYPES, Subscribers
 from groupcoord_spark.answers.timeline import iso
 from groupcoord_spark.protocol.record_types import GROUP_KEY_TYPES
-from groupcoord_spark.warehouse.read import Warehouse
+from groupcoord_spark.warehouse.declaration import no_rows
+from groupcoord_spark.warehouse.read import Run, Warehouse
+from groupcoord_spark.warehouse.tables import OFFSET_COMMITS
+from groupcoord_spark.warehouse.views import VIEWS
 
 _OWN_COLUMNS: Final = (
-    *("incarnation", "offsets_partition", "record_offset", "record_timestamp", "group_id", "key_type", "is_tombstone"),
+    *("cluster", "incarnation", "offsets_partition", "record_offset", "record_timestamp", "group_id", "key_type", "is_tombstone"),
     *("value_version", "value_json"),
 )
 
+_CAUSES: Final = """
+SELECT incarnation, offsets_partition, group_id, topic, partition, key_type, record_offset, epoch_ms(record_timestamp) AS gone_ms, cause,
+  value_offset, epoch_ms(commit_timestamp) AS commit_ms, epoch_ms(expire_timestamp) AS expire_ms, epoch_ms(base_timestamp) AS base_ms,
+  epoch_ms(record_timestamp) - epoch_ms(due_at) AS late_ms, COALESCE(record_timestamp >= due_at, FALSE) AS had_expired, group_removed,
+  groups_at_once, offsets_spared AS offsets_kept
+FROM tombstone_causes WHERE group_id IN (SELECT unnest(?))
+ORDER BY incarnation, offsets_partition, record_offset
+"""
+
+_HOUR_MS: Final = 3_600_000
 
 _CLOCKS_DIFFER_MS: Final = 1_000
 """By so much the controller's clock may be ahead of the group coordinator's."""
 
 
 class Removals(NamedTuple):
-    """All removals of some groups and their offsets in the history tables."""
+    """All removals of some groups and their offsets in the history tables, in the order of the log."""
 
-    offsets: Mapping[tuple[Place, int], OffsetRemoval]
-    """(place, record offset) of the tombstone -> cause."""
-    groups: Sequence[tuple[OwnRecord, GroupRemoval]]
-    """Tombstones of the groups, with their causes."""
+    offsets: Sequence[OffsetRemoval]
+    groups: Sequence[GroupRemoval]
 
 
 def removals_of(warehouse: Warehouse, cluster: str, group_ids: Sequence[str], commits: pa.Table, markers: pa.Table) -> Removals:
-    """The causes of all removals of groups and their offsets.
+    """The causes of all removals of groups and their offsets: the rows of the view ``tombstone_causes``, and what SQL cannot know.
 
-    Records of other groups are read only where a cause depends on their offsets of the same topic.
+    The view is asked about the records of the groups alone, which takes no longer in a large warehouse. Where a cause depends on the
+    offsets of other groups, it is asked again, with all commits of those topics.
 
     Args:
         warehouse: The warehouse.
@@ -57,59 +61,91 @@ def removals_of(warehouse: Warehouse, cluster: str, group_ids: Sequence[str], co
         markers: From ``read_markers``.
     """
     run = warehouse.run(cluster)
-    retention_ms, at_once = run.retention_ms, run.semantics == "scala"
-    own = _own_records(warehouse, cluster, group_ids)
-    lifetimes = lifetimes_of(commits, markers)
-    topics = sorted(topics_to_look_at(lifetimes, own, retention_ms, groups_go_with_offsets=at_once))
-    if topics:
-        topic_commits = warehouse.read("offset_commits", cluster=cluster, columns=COMMIT_COLUMNS, where=[("topic", "in", topics)])
-        topic_lifetimes = lifetimes_of(topic_commits, read_markers(warehouse, cluster, topic_commits))
-        groups = {*group_ids, *(lifetime.group_id for lifetime in topic_lifetimes if lifetime.tombstone_offset is not None)}
-        of_groups = _own_records(warehouse, cluster, sorted(groups))
-        offset_removals = removals_of_offsets(lifetimes, of_groups, retention_ms, topic_lifetimes, groups_go_with_offsets=at_once)
-    else:
-        offset_removals = removals_of_offsets(lifetimes, own, retention_ms, groups_go_with_offsets=at_once)
-    offset_removals = _with_deleted_topics(warehouse, cluster, _with_subscribers(warehouse, cluster, offset_removals))
-    group_removals = removals_of_groups(own, offset_removals.values())
-    tombstones = {(record.place, record.record_offset): record for record in own}
-    return Removals(offset_removals, [(tombstones[key], removal) for key, removal in group_removals.items()])
+    rows = _causes(warehouse, run, group_ids, group_ids, commits, markers)
+    if topics := sorted({row["topic"] for row in rows if _depends_on_others(row, run)}):
+        of_topics = warehouse.read("offset_commits", run=run, columns=COMMIT_COLUMNS, where=[("topic", "in", topics)])
+        others = of_topics.filter(pc.invert(pc.is_in(of_topics["group_id"], commits["group_id"].unique())))
+        bereft = others.filter(others["is_tombstone"])["group_id"].unique().to_pylist()
+        commits = pa.concat_tables([commits, others])
+        rows = _causes(warehouse, run, group_ids, [*group_ids, *bereft], commits, read_markers(warehouse, cluster, commits))
+    offsets = [
+        OffsetRemoval(Place.of(row), **{name: row[name] for name in OffsetRemoval._fields if name in row})
+        for row in rows
+        if row["topic"] is not None
+    ]
+    offsets = _with_deleted_topics(warehouse, cluster, _with_subscribers(warehouse, cluster, offsets))
+    causes: dict[tuple[Place, str, int | None], set[Cause]] = defaultdict(set)
+    for removal in offsets:
+        causes[removal.place, removal.group_id, removal.gone_ms].add(removal.cause)
+    groups = []
+    for row in rows:
+        if row["topic"] is None:
+            cause, of_offsets = row["cause"], causes.get((Place.of(row), row["group_id"], row["gone_ms"]), set())
+            if cause in ("delete_groups", "unknown") and of_offsets and cause not in of_offsets:
+                # Its offsets went with their topics after all, so it was the cleanup that took the group.
+                cause = "unknown" if "unknown" in of_offsets else "expiry"
+            place = Place.of(row), row["group_id"], row["record_offset"]
+            groups.append(GroupRemoval(*place, row["gone_ms"], row["key_type"], cause, bool(of_offsets)))
+    return Removals(offsets, groups)
 
 
-def _with_subscribers(
-    warehouse: Warehouse, cluster: str, removals: Mapping[tuple[Place, int], OffsetRemoval]
-) -> dict[tuple[Place, int], OffsetRemoval]:
+def _causes(
+    warehouse: Warehouse, run: Run, group_ids: Sequence[str], owners: Sequence[str], commits: pa.Table, markers: pa.Table
+) -> list[dict[str, Any]]:
+    """The rows of the view for the groups. owners: the groups whose own records are read beside the commits and markers."""
+    of_owners = [("group_id", "in", list(owners)), ("key_type", "in", sorted(GROUP_KEY_TYPES))]
+    tables = {
+        # The view of resolved commits names every column; those that were not read are NULL.
+        "offset_commits": pa.concat_tables([no_rows(OFFSET_COMMITS.arrow_schema), commits], promote_options="permissive"),
+        "transactions": markers,
+        "group_records": warehouse.read("group_records", run=run, columns=_OWN_COLUMNS, where=of_owners),
+        "runs": warehouse.read("runs", run=run),
+    }
+    with duckdb_over(**tables) as connection:
+        for name in ("offset_commits_resolved", "tombstone_causes"):
+            connection.execute(f"CREATE TEMP VIEW {name} AS {VIEWS[name]}")
+        causes: list[dict[str, Any]] = connection.sql(_CAUSES, params=[list(group_ids)]).to_arrow_table().to_pylist()
+    return causes
+
+
+def _depends_on_others(row: Mapping[str, Any], run: Run) -> bool:
+    """Whether the cause of a tombstone depends on the other offsets of its topic. Up to 3.9 (Scala) that of a removed group does too."""
+    if row["topic"] is None or row["value_offset"] is None or row["late_ms"] is None:
+        return False
+    is_of_group = row["group_removed"] and row["late_ms"] < 0 and run.semantics != "scala"
+    return not is_of_group and not 0 <= row["late_ms"] < _HOUR_MS
+
+
+def _with_subscribers(warehouse: Warehouse, cluster: str, removals: Sequence[OffsetRemoval]) -> list[OffsetRemoval]:
     """The removals; an offset of a topic that a member subscribed to was removed with the topic.
 
     By its age a cleanup could have taken such an offset, but cleanups spare the topics of members (X-B3, X-C1), and DeleteGroups and
     OffsetDelete are refused (NON_EMPTY_GROUP, GROUP_SUBSCRIBED_TO_TOPIC). SQL cannot read subscriptions, so the view ``tombstone_causes``
     says expiry there.
     """
-    by_age = {key: removal for key, removal in removals.items() if removal.cause == "expiry" and removal.lifetime.expire_ms is None}
+    by_age = [removal for removal in removals if removal.cause == "expiry" and removal.expire_ms is None]
     if not by_age:
-        return dict(removals)
+        return list(removals)
     rows = warehouse.read(
         "group_records",
         cluster=cluster,
         columns=("incarnation", "offsets_partition", "record_offset", "group_id", "key_type", "key_json", "value_json"),
-        where=[("group_id", "in", sorted({removal.lifetime.group_id for removal in by_age.values()})), ("key_type", "in", list(KEY_TYPES))],
+        where=[("group_id", "in", sorted({removal.group_id for removal in by_age})), ("key_type", "in", list(KEY_TYPES))],
     )
-    records: dict[tuple[Place, str], list[Mapping[str, Any]]] = {}
-    for row in rows.sort_by("record_offset").to_pylist() if rows.num_rows else ():
-        records.setdefault((Place(row["incarnation"], row["offsets_partition"]), row["group_id"]), []).append(row)
-    expired: dict[tuple[Place, str], list[int]] = {}
-    for (place, tombstone_offset), removal in by_age.items():
-        expired.setdefault((place, removal.lifetime.group_id), []).append(tombstone_offset)
-    checked = dict(removals)
-    for (place, group_id), tombstone_offsets in expired.items():
-        for tombstone_offset in _of_subscribed_topics(place, sorted(tombstone_offsets), records.get((place, group_id), ()), by_age):
-            key = place, tombstone_offset
-            checked[key] = checked[key]._replace(cause="topic_deletion", had_subscriber=True)
-    return checked
+    steps: list[tuple[int, OffsetRemoval | Mapping[str, Any]]] = [(removal.record_offset, removal) for removal in by_age]
+    steps += [(row["record_offset"], row) for row in rows.to_pylist()]
+    subscribers: dict[tuple[Place, str], Subscribers] = defaultdict(Subscribers)
+    subscribed: set[OffsetRemoval] = set()
+    for _, step in sorted(steps, key=lambda one: one[0]):
+        if not isinstance(step, OffsetRemoval):
+            value = None if step["value_json"] is None else json.loads(step["value_json"])
+            subscribers[Place.of(step), step["group_id"]].apply(step["key_type"], json.loads(step["key_json"]), value)
+        elif subscribers[step.place, step.group_id].has_subscriber(step.topic):
+            subscribed.add(step)
+    return [one._replace(cause="topic_deletion", had_subscriber=True) if one in subscribed else one for one in removals]
 
 
-def _with_deleted_topics(
-    warehouse: Warehouse, cluster: str, removals: Mapping[tuple[Place, int], OffsetRemoval]
-) -> dict[tuple[Place, int], OffsetRemoval]:
+def _with_deleted_topics(warehouse: Warehouse, cluster: str, removals: Sequence[OffsetRemoval]) -> list[OffsetRemoval]:
     """The removals; where the cluster's metadata shows that the topic was deleted while the offset was there, that was the cause.
 
     The coordinator removes all offsets of a topic when it learns of the deletion. Where the metadata tells no time, but that the topic with
@@ -117,7 +153,7 @@ def _with_deleted_topics(
     """
     topics = warehouse.read("topics", cluster=cluster, columns=("topic", "is_deleted", "created_at", "deleted_at", "all_topics_known"))
     if not removals or not topics.num_rows:
-        return dict(removals)
+        return list(removals)
     deleted: dict[str, list[int]] = {}
     created: dict[str, int | None] = {}
     times = [pc.fill_null(milliseconds(topics[name]), -1).to_pylist() for name in ("created_at", "deleted_at")]
@@ -129,7 +165,7 @@ def _with_deleted_topics(
     all_known = bool(pc.all(topics["all_topics_known"]).as_py())
 
     def clause(removal: OffsetRemoval) -> str | None:
-        topic, gone_ms, commit_ms = removal.lifetime.topic, removal.lifetime.gone_ms, removal.lifetime.commit_ms
+        topic, gone_ms, commit_ms = removal.topic, removal.gone_ms, removal.commit_ms
         if gone_ms is not None and commit_ms is not None:
             for deleted_ms in deleted.get(topic, ()):
                 if commit_ms <= deleted_ms <= gone_ms + _CLOCKS_DIFFER_MS:
@@ -143,50 +179,5 @@ def _with_deleted_topics(
             return f"the cluster's metadata has a topic of this name that was made later, at {iso(created_ms)}"
         return None
 
-    checked = dict(removals)
-    for key, removal in removals.items():
-        if (shows := clause(removal)) is not None:
-            checked[key] = removal._replace(cause="topic_deletion", metadata_shows=shows)
-    return checked
-
-
-def _of_subscribed_topics(
-    place: Place,
-    tombstone_offsets: Iterable[int],
-    records: Iterable[Mapping[str, Any]],
-    removals: Mapping[tuple[Place, int], OffsetRemoval],
-) -> Iterator[int]:
-    """Of these tombstones those of topics that a member subscribed to. Records: of the group, in order."""
-    subscribers, rows = Subscribers(), iter(records)
-    row = next(rows, None)
-    for tombstone_offset in tombstone_offsets:
-        while row is not None and row["record_offset"] < tombstone_offset:
-            subscribers.apply(
-                row["key_type"], json.loads(row["key_json"]), None if row["value_json"] is None else json.loads(row["value_json"])
-            )
-            row = next(rows, None)
-        if subscribers.has_subscriber(removals[place, tombstone_offset].lifetime.topic):
-            yield tombstone_offset
-
-
-def _own_records(warehouse: Warehouse, cluster: str, group_ids: Sequence[str]) -> list[OwnRecord]:
-    """All records of GROUP_KEY_TYPES of these groups."""
-    rows = warehouse.read(
-        "group_records",
-        cluster=cluster,
-        columns=_OWN_COLUMNS,
-        where=[("group_id", "in", list(group_ids)), ("key_type", "in", sorted(GROUP_KEY_TYPES))],
-    )
-    times = pc.fill_null(milliseconds(rows["record_timestamp"]), -1).to_pylist()
-    return [
-        OwnRecord(
-            Place(row["incarnation"], row["offsets_partition"]),
-            row["record_offset"],
-            None if time_ms == -1 else time_ms,
-            row["group_id"],
-            row["key_type"],
-            row["is_tombstone"],
-            is_empty_group(row["key_type"], row["value_version"], row["value_json"]),
-        )
-        for row, time_ms in zip(rows.to_pylist(), times, strict=True)
-    ]
+    clauses = [(removal, clause(removal)) for removal in removals]
+    return [one if shows is None else one._replace(cause="topic_deletion", metadata_shows=shows) for one, shows in clauses]

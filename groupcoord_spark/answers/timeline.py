@@ -123,15 +123,6 @@ class Transaction(NamedTuple):
 Piece = Stretch | LowerCommit | RemovedOffsets | Transaction
 
 
-class GroupEnd(NamedTuple):
-    """A tombstone of the group itself."""
-
-    record_offset: int
-    timestamp_ms: int | None
-    key_type: int
-    removal: GroupRemoval
-
-
 class Expiry(NamedTuple):
     """When one committed offset expires, or (topic None) when the group is removed, and by which rule."""
 
@@ -159,7 +150,7 @@ class Event(NamedTuple):
 def timeline(
     pieces: Iterable[Piece],
     rebalances: Iterable[Mapping[str, Any]],
-    ends: Iterable[GroupEnd],
+    ends: Iterable[GroupRemoval],
     *,
     retention_ms: int | None,
     from_ms: int | None = None,
@@ -175,7 +166,7 @@ def timeline(
         from_ms: First time of the events; None: all events.
         to_ms: End of the time of the events; None: all events.
     """
-    steps: list[Piece | GroupEnd | Mapping[str, Any]] = [*pieces, *rebalances, *ends]
+    steps: list[Piece | GroupRemoval | Mapping[str, Any]] = [*pieces, *rebalances, *ends]
     steps.sort(key=_position)
     converted = {step["timestamp_ms"] for step in steps if isinstance(step, Mapping) and step["cause"] == "group_converted"}
     members = _Members.before(next((step for step in steps if isinstance(step, Mapping)), None))
@@ -186,9 +177,9 @@ def timeline(
             event = _rebalance(step, last_commit_ms, evidence if step["kind"] == "assignment" else "")
             if step["kind"] != "assignment":
                 members, evidence = _Members.after(step), step["evidence"]
-        elif isinstance(step, GroupEnd):
+        elif isinstance(step, GroupRemoval):
             members = _Members(0, ())
-            if step.removal.cause == "conversion" and step.timestamp_ms in converted:
+            if step.cause == "conversion" and step.gone_ms in converted:
                 continue
             event = _group_removed(step)
         elif isinstance(step, RemovedOffsets):
@@ -202,10 +193,10 @@ def timeline(
             yield event
 
 
-def _position(step: Piece | GroupEnd | Mapping[str, Any]) -> int:
+def _position(step: Piece | GroupRemoval | Mapping[str, Any]) -> int:
     if isinstance(step, Mapping):
         return int(step["record_offset"])
-    return step.record_offset if isinstance(step, GroupEnd) else step.at
+    return step.record_offset if isinstance(step, GroupRemoval) else step.at
 
 
 def is_within(time_ms: int | None, from_ms: int | None, to_ms: int | None) -> bool:
@@ -461,19 +452,19 @@ def _why_removed(removal: OffsetRemoval, age: str, retention_ms: int | None) -> 
     return f"removed, and why is not known{after}: the history does not go back far enough, or its records have no times"
 
 
-def _group_removed(end: GroupEnd) -> Event:
-    cause = end.removal.cause
+def _group_removed(end: GroupRemoval) -> Event:
+    cause = end.cause
     if cause == "conversion":
         what = "The group's old record was removed: the group changes its protocol."
     elif cause == "delete_groups":
         what = "The group was deleted by a request (DeleteGroups)."
     elif cause == "unknown":
         what = "The group was removed; why is not known: the history does not go back far enough, or its records have no times."
-    elif end.removal.with_offsets:
+    elif end.with_offsets:
         what = "The group was removed by the same cleanup: it had no members and no offset was left."
     else:
         what = "The group was removed: it had no members and no offsets. A cleanup does that, and a request (DeleteGroups) looks the same."
-    return Event(end.timestamp_ms, None, "group_removed", end.record_offset, None, what, {"key_type": end.key_type, "cause": cause})
+    return Event(end.gone_ms, None, "group_removed", end.record_offset, None, what, {"key_type": end.key_type, "cause": cause})
 
 
 def progress_text(partitions: Iterable[PartitionStretch], most_topics: int | None = _MAX_NAMES) -> str:

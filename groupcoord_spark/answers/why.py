@@ -174,9 +174,9 @@ class _Finder:
             (type(piece), piece.record_offset, getattr(piece, "producer_id", None)): piece for piece in of_place.pieces
         }
         self._markers = {
-            row["record_offset"]: row["at"]
-            for row in of_place.commits.select(["record_offset", "at"]).to_pylist()
-            if row["at"] != row["record_offset"]
+            row["record_offset"]: row["counted_offset"]
+            for row in of_place.commits.select(["record_offset", "counted_offset"]).to_pylist()
+            if row["counted_offset"] != row["record_offset"]
         }
 
     def step(self, event: Event) -> Step:
@@ -235,26 +235,26 @@ class _Finder:
             yield Finding(topic, partition, cause, None, None, records, sentence)
 
     def _removed(self, removal: OffsetRemoval) -> Finding:
-        lifetime = removal.lifetime
         records = []
-        if lifetime.value_offset is not None:
-            records.append(self._record("last value", lifetime.value_offset))
-            if lifetime.value_offset in self._markers:
-                records.append(self._record("commit marker", self._markers[lifetime.value_offset]))
+        if removal.value_offset is not None:
+            records.append(self._record("last value", removal.value_offset))
+            if removal.value_offset in self._markers:
+                records.append(self._record("commit marker", self._markers[removal.value_offset]))
         cause, other = self._cause_of(removal)
-        empty = self._last_rebalance(lifetime.tombstone_offset)
+        empty = self._last_rebalance(removal.record_offset)
         if cause == "expired_empty_group" and removal.due_by == "empty" and empty is not None:
             records.append(self._record("group became Empty", empty["record_offset"]))
-        if lifetime.tombstone_offset is not None:
-            records.append(self._record("tombstone", lifetime.tombstone_offset))
+        records.append(self._record("tombstone", removal.record_offset))
         rule = self._rule(cause, empty)
-        return Finding(lifetime.topic, lifetime.partition, cause, other, rule, records, _removal_sentence(removal, cause, other))
+        return Finding(removal.topic, removal.partition, cause, other, rule, records, _removal_sentence(removal, cause, other))
 
     def _cause_of(self, removal: OffsetRemoval) -> tuple[Cause, Cause | None]:
         """The cause of a removal, and another cause that the records fit as well."""
         if removal.cause == "delete_groups":
             # In 4.x only DeleteGroups and a cleanup remove a group. Up to 3.9 a group without members goes with its last offset.
-            return "group_delete", None if not removal.whole_group else "offset_delete" if removal.offsets_kept else "topic_delete"
+            if self._semantics.name != "scala":
+                return "group_delete", None
+            return "group_delete", "offset_delete" if removal.offsets_kept else "topic_delete"
         if removal.cause == "topic_deletion" and removal.metadata_shows is not None:
             return "topic_delete", None
         if removal.cause == "topic_deletion":
@@ -271,7 +271,7 @@ class _Finder:
             return "expired_explicit"
         if removal.due_by == "empty":
             return "expired_empty_group"
-        state = self._last_rebalance(removal.lifetime.tombstone_offset)
+        state = self._last_rebalance(removal.record_offset)
         if state is None:
             return "expired_simple"
         return "expired_unsubscribed" if state["member_count"] else "expired_empty_group"
@@ -291,7 +291,7 @@ class _Finder:
         """The newest rebalance before a record; None: since the group was removed, the group never had a member."""
         since = max((end.record_offset for end in self._history.ends if _is_before(end.record_offset, record_offset)), default=-1)
         of_group = [row for row in self._history.rebalances if row["kind"] != "assignment"]
-        if since >= 0 and any(end.removal.cause == "conversion" for end in self._history.ends if end.record_offset == since):
+        if since >= 0 and any(end.cause == "conversion" for end in self._history.ends if end.record_offset == since):
             since = -1
         return next(
             (row for row in reversed(of_group) if since < row["record_offset"] and _is_before(row["record_offset"], record_offset)), None
@@ -345,17 +345,17 @@ class _Finder:
             return None
         removal = self._history.removals[last]
         cause, other = self._cause_of(removal)
-        gone = "" if removal.lifetime.gone_ms is None else f" at {iso(removal.lifetime.gone_ms)}"
+        gone = "" if removal.gone_ms is None else f" at {iso(removal.gone_ms)}"
         sentence = f"went{gone} with its last offset: a group that never had members has no record of its own"
         records = [self._record("tombstone", last)]
         rule = self._semantics.group_rule if cause.startswith("expired") else None
         finding = Finding(None, None, cause, other, rule, records, sentence)
-        return Step(removal.lifetime.gone_ms, "group_removed", f"The group {sentence}.", records, [finding])
+        return Step(removal.gone_ms, "group_removed", f"The group {sentence}.", records, [finding])
 
     def _rebalance(self, event: Event) -> Iterator[Finding]:
         facts, record = event.facts, self._record("group record", event.record_offset or 0)
         if facts["cause"] == "group_converted" and facts["confidence"] == "certain":
-            of_write = [end for end in self._history.ends if end.timestamp_ms == event.time_ms and end.removal.cause == "conversion"]
+            of_write = [end for end in self._history.ends if end.gone_ms == event.time_ms and end.cause == "conversion"]
             records = [self._record("tombstone of the old kind of group", end.record_offset) for end in of_write]
             sentence = f"became a {facts['group_type']} group"
             yield Finding(None, None, "superseded_by_conversion", None, None, [*records, record], sentence)
@@ -385,7 +385,7 @@ def _is_before(record_offset: int, border: int | None) -> bool:
 
 
 def _removal_sentence(removal: OffsetRemoval, cause: Cause, other: Cause | None) -> str:
-    gone = "" if removal.lifetime.gone_ms is None else f" at {iso(removal.lifetime.gone_ms)}"
+    gone = "" if removal.gone_ms is None else f" at {iso(removal.gone_ms)}"
     age = "" if removal.age_ms is None else duration(removal.age_ms)
     groups, kept = removal.groups_at_once, removal.offsets_kept
     for_topic = (
@@ -437,7 +437,7 @@ def _removal_sentence(removal: OffsetRemoval, cause: Cause, other: Cause | None)
     if cause == "offset_delete":
         number = "another offset" if kept == 1 else f"{kept} other offsets"
         return f"was deleted{gone} by a request (OffsetDelete): {number} of the topic stayed, so the topic was not deleted"
-    if removal.lifetime.value_offset is None:
+    if removal.value_offset is None:
         which = "by DeleteGroups or by a cleanup" if removal.group_removed else "by a cleanup, by OffsetDelete or with its topic"
         return f"was removed{gone}, {which}: its last commit is in no record that the history has, so its age is not known"
     return f"was removed{gone}, and why is not known: the history does not go back far enough, or its records have no times"

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from groupcoord_spark.answers.offset_history import COMMIT_COLUMNS, counted_commits, lifetimes_of, pieces_of, with_gaps
-from groupcoord_spark.answers.removal_causes import OffsetLifetime, OffsetRemoval, Place
+from groupcoord_spark.answers.offset_history import COMMIT_COLUMNS, counted_commits, pieces_of, with_gaps
+from groupcoord_spark.answers.removal_causes import OffsetRemoval, Place
 from groupcoord_spark.answers.timeline import LowerCommit, RemovedOffsets, Stretch, Transaction
 from groupcoord_spark.coordinator import JAVA, SCALA, Semantics, StoredOffset
 from groupcoord_spark.coordinator.transactions import OffsetStore
@@ -29,7 +29,7 @@ STEPS = st.lists(
     ),
     max_size=14,
 )
-LIFETIME = OffsetLifetime(Place(0, 0), "g", "t", 0, None, None, None, None, 0, None)
+REMOVAL = OffsetRemoval(Place(0, 0), "g", "t", 0, 0, None, "expiry", None, None, None, None, None, None)
 
 
 def tables(steps: Sequence[Step], step_ms: int = 1_000) -> tuple[pa.Table, pa.Table]:
@@ -46,7 +46,7 @@ def tables(steps: Sequence[Step], step_ms: int = 1_000) -> tuple[pa.Table, pa.Ta
         is_tombstone = what == "tombstone"
         value = {"committed_offset": None if is_tombstone else committed_offset, "value_version": -1 if is_tombstone else 3}
         commits.append(commit(at, **{**by, **value, "is_tombstone": is_tombstone}))
-    rows = TABLES["offset_commits"].from_rows(commits).select(COMMIT_COLUMNS)
+    rows = TABLES["offset_commits"].from_rows(commits).select(COMMIT_COLUMNS[1:])
     return rows, TABLES["transactions"].from_rows(markers)
 
 
@@ -54,7 +54,7 @@ def pieces(steps: Sequence[Step], semantics: Semantics = JAVA, step_ms: int = 1_
     commits, markers = tables(steps, step_ms)
     open_ones = {(row["record_offset"], row["topic"], row["partition"], row["producer_id"]) for row in commits.to_pylist()}
     counted = counted_commits(commits, markers, semantics, open_ones, limits.get("to_ms"))
-    removals = {at: OffsetRemoval("expiry", LIFETIME, None, None, None) for at in range(len(steps))}
+    removals = dict.fromkeys(range(len(steps)), REMOVAL)
     return pieces_of(counted.rows, {one.at for one in counted.transactions}, removals, **limits), counted.transactions
 
 
@@ -184,7 +184,7 @@ def test_an_open_transaction_that_the_newest_night_does_not_know_has_an_unknown_
 
 def test_a_value_that_the_loader_refuses_does_not_count() -> None:
     rows = [commit(0, committed_offset=9), commit(1, committed_offset=5, key_version=0, value_version=3), commit(2, committed_offset=10)]
-    commits = TABLES["offset_commits"].from_rows(rows).select(COMMIT_COLUMNS)
+    commits = TABLES["offset_commits"].from_rows(rows).select(COMMIT_COLUMNS[1:])
     counted = counted_commits(commits, tables([])[1], JAVA, set())
     assert counted.rows["committed_offset"].to_pylist() == [9, 10]
 
@@ -205,16 +205,3 @@ def test_what_compaction_took_unread_before_a_rewind_is_said() -> None:
     assert [one.may_miss_commits for one in with_gaps([rewind], [kept, ("second", 7, 10)])] == [False]
     assert [one.may_miss_commits for one in with_gaps([rewind], [("first", 0, 4), ("second", 7, 10)])] == [True]
     assert [one.may_miss_commits for one in with_gaps([rewind], [("first", 0, 4), ("second", 4, 10)])] == [False]
-
-
-def test_a_life_ends_with_its_tombstone_and_an_aborted_commit_begins_none() -> None:
-    steps: list[Step] = [("commit", 0, 1, -1), ("commit", 0, 2, 7), ("A", 0, 0, 7), ("tombstone", 0, 0, -1), ("tombstone", 0, 0, -1)]
-    lifetimes = lifetimes_of(*tables([*steps, ("commit", 0, 3, -1), ("commit", 1, 1, 7), ("A", 0, 0, 7)]))
-    assert [(lifetime.value_offset, lifetime.tombstone_offset, lifetime.born_ms) for lifetime in lifetimes] == [
-        (0, 3, AS_OF_MS),
-        (0, 4, None),
-        (5, None, AS_OF_MS + 5_000),
-    ]
-    # At the tombstone's time the commit was pending, not aborted.
-    (lifetime,) = lifetimes_of(*tables([("commit", 0, 2, 7), ("tombstone", 0, 0, -1), ("A", 0, 0, 7)]))
-    assert (lifetime.value_offset, lifetime.tombstone_offset) == (0, 1)

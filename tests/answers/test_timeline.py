@@ -6,11 +6,10 @@ from typing import Any
 
 import pytest
 
-from groupcoord_spark.answers.removal_causes import GroupRemoval, OffsetLifetime, OffsetRemoval, Place
+from groupcoord_spark.answers.removal_causes import GroupRemoval, OffsetRemoval, Place
 from groupcoord_spark.answers.timeline import (
     Event,
     Expiry,
-    GroupEnd,
     LowerCommit,
     PartitionStretch,
     Piece,
@@ -22,9 +21,11 @@ from groupcoord_spark.answers.timeline import (
 )
 
 MINUTE_MS = 60_000
-LIFETIME = OffsetLifetime(
-    Place(0, 0), "g", "t", 0, born_ms=0, value_offset=1, commit_ms=1_000, expire_ms=None, tombstone_offset=9, gone_ms=62_000
-)
+REMOVAL = OffsetRemoval(
+    Place(0, 0), "g", "t", 0, record_offset=9, gone_ms=62_000, cause="expiry", value_offset=1, commit_ms=1_000, expire_ms=None,
+    base_ms=1_000, groups_at_once=None, offsets_kept=None,
+)  # fmt: skip
+END = GroupRemoval(Place(0, 0), "g", record_offset=9, gone_ms=9_000, key_type=2, cause="expiry", with_offsets=False)
 ONE = PartitionStretch("t", 0, commits=1, replaced=0, lowest=5, highest=5)
 
 
@@ -58,7 +59,7 @@ def rewind(at: int = 5, **fields: Any) -> LowerCommit:
     return LowerCommit(**{**usual, **fields})
 
 
-def events(*pieces: Piece, rebalances: tuple[dict[str, Any], ...] = (), ends: tuple[GroupEnd, ...] = (), **limits: int) -> list[Event]:
+def events(*pieces: Piece, rebalances: tuple[dict[str, Any], ...] = (), ends: tuple[GroupRemoval, ...] = (), **limits: int) -> list[Event]:
     return list(timeline(pieces, rebalances, ends, retention_ms=MINUTE_MS, **limits))
 
 
@@ -141,28 +142,31 @@ def test_a_transaction_whose_commits_do_not_count_says_so(result: Any, fields: d
 @pytest.mark.parametrize(
     ("removal", "sentence"),
     [
-        (OffsetRemoval("expiry", LIFETIME, 1_000, None, None), "expired, 1 min 1 s after the last commit (offsets are kept for 1 min)."),
-        (OffsetRemoval("expiry", LIFETIME, 2_000, None, None), "expired, 1 min after the group became Empty (offsets are kept for 1 min)."),
+        (REMOVAL, "expired, 1 min 1 s after the last commit (offsets are kept for 1 min)."),
+        (REMOVAL._replace(base_ms=2_000), "expired, 1 min after the group became Empty (offsets are kept for 1 min)."),
         (
-            OffsetRemoval("expiry", LIFETIME._replace(expire_ms=60_000), 1_000, None, None),
+            REMOVAL._replace(expire_ms=60_000),
             "expired, 2 s after the moment that its last commit asked for.",
         ),
         (
-            OffsetRemoval("delete_groups", LIFETIME, 1_000, None, None),
+            REMOVAL._replace(cause="delete_groups"),
             "deleted with the whole group by a request (DeleteGroups), 1 min 1 s after the last commit.",
         ),
-        (OffsetRemoval("offset_delete", LIFETIME, 1_000, 1, 4), "deleted by a request (OffsetDelete), 1 min 1 s after the last commit."),
         (
-            OffsetRemoval("topic_deletion", LIFETIME._replace(commit_ms=None), None, 3, 0),
+            REMOVAL._replace(cause="offset_delete", groups_at_once=1, offsets_kept=4),
+            "deleted by a request (OffsetDelete), 1 min 1 s after the last commit.",
+        ),
+        (
+            REMOVAL._replace(cause="topic_deletion", commit_ms=None, groups_at_once=3, offsets_kept=0),
             "removed because the topic was deleted: 3 groups lost their offsets of the topic at the same time.",
         ),
         (
-            OffsetRemoval("topic_deletion", LIFETIME._replace(commit_ms=None), None, 1, 0),
+            REMOVAL._replace(cause="topic_deletion", commit_ms=None, groups_at_once=1, offsets_kept=0),
             "removed because the topic was deleted: a request (OffsetDelete) would look the same,"
             " as no other group had offsets of the topic.",
         ),
         (
-            OffsetRemoval("unknown", LIFETIME._replace(commit_ms=None), None, None, None),
+            REMOVAL._replace(cause="unknown", commit_ms=None),
             "removed, and why is not known: the history does not go back far enough, or its records have no times.",
         ),
     ],
@@ -174,20 +178,23 @@ def test_a_removal_says_its_cause(removal: OffsetRemoval, sentence: str) -> None
 @pytest.mark.parametrize(
     ("removal", "sentence"),
     [
-        (GroupRemoval("delete_groups", True), "The group was deleted by a request (DeleteGroups)."),
-        (GroupRemoval("expiry", True), "The group was removed by the same cleanup: it had no members and no offset was left."),
-        (GroupRemoval("expiry", False), "A cleanup does that, and a request (DeleteGroups) looks the same."),
-        (GroupRemoval("conversion", False), "the group changes its protocol."),
-        (GroupRemoval("unknown", False), "why is not known"),
+        (END._replace(cause="delete_groups", with_offsets=True), "The group was deleted by a request (DeleteGroups)."),
+        (
+            END._replace(cause="expiry", with_offsets=True),
+            "The group was removed by the same cleanup: it had no members and no offset was left.",
+        ),
+        (END._replace(cause="expiry", with_offsets=False), "A cleanup does that, and a request (DeleteGroups) looks the same."),
+        (END._replace(cause="conversion", with_offsets=False), "the group changes its protocol."),
+        (END._replace(cause="unknown", with_offsets=False), "why is not known"),
     ],
 )
 def test_the_end_of_a_group_says_its_cause(removal: GroupRemoval, sentence: str) -> None:
-    assert sentence in only(ends=(GroupEnd(9, 9_000, 2, removal),))
+    assert sentence in only(ends=(removal,))
 
 
 def test_a_conversion_that_is_a_rebalance_is_not_told_as_the_groups_end() -> None:
     converted = rebalance(9, "a", cause="group_converted", evidence="The group was a classic group.")
-    end = GroupEnd(8, 9_000, 2, GroupRemoval("conversion", False))
+    end = END._replace(record_offset=8, cause="conversion")
     assert [event.event for event in events(rebalances=(converted,), ends=(end,))] == ["rebalance"]
 
 

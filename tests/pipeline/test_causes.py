@@ -104,17 +104,18 @@ def test_what_is_there_expires_when_it_really_did(vanished: duckdb.DuckDBPyConne
 
 
 def test_causes_of_one_group_are_those_of_the_view(warehouse: Path, vanished: duckdb.DuckDBPyConnection) -> None:
-    """`timeline` cannot run SQL: it has the view's rules in Python, and reads one group and the topics that matter to it."""
+    """`timeline` asks the view about the records of one group and of the topics that matter to it: no cause changes by that."""
     query = "SELECT offsets_partition, record_offset, cause, groups_at_once, offsets_spared FROM tombstone_causes"
     of_view = {(partition, at): tuple(rest) for partition, at, *rest in vanished.execute(query).fetchall()}
     opened, of_groups = open_warehouse(str(warehouse)), {}
     for group_id in {each["group"] for each in causes()}:
         commits = opened.read("offset_commits", cluster="sample", columns=COMMIT_COLUMNS, where=[("group_id", "=", group_id)])
         removals = removals_of(opened, "sample", [group_id], commits, read_markers(opened, "sample", commits))
-        for (place, at), removal in removals.offsets.items():
-            of_groups[place.offsets_partition, at] = (removal.cause, removal.groups_at_once, removal.offsets_kept)
-        for record, of_group in removals.groups:
-            of_groups[record.place.offsets_partition, record.record_offset] = (of_group.cause, None, None)
+        for removal in removals.offsets:
+            place = removal.place.offsets_partition, removal.record_offset
+            of_groups[place] = (removal.cause, removal.groups_at_once, removal.offsets_kept)
+        for of_group in removals.groups:
+            of_groups[of_group.place.offsets_partition, of_group.record_offset] = (of_group.cause, None, None)
     assert of_groups == of_view
 
 

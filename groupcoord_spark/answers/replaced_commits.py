@@ -1,15 +1,13 @@
-"""The result of each transactional commit: committed, aborted, open or replaced, and the marker that decided it."""
+"""Transactional commits that never count: a later commit or a tombstone of the same offset replaced them before their marker came."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Final, Literal, NamedTuple
+from typing import Final, NamedTuple
 
 from groupcoord_spark.coordinator.semantics import Semantics
 from groupcoord_spark.coordinator.transactions import OffsetStore, StoredOffset
 from groupcoord_spark.protocol.record_types import NO_LEADER_EPOCH, NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_TIMESTAMP, MarkerType
-
-Result = Literal["committed", "aborted", "open", "replaced"]
 
 _ONE_GROUP: Final = ""
 """Group id for the store: all records here are of one group."""
@@ -35,17 +33,8 @@ class Marker(NamedTuple):
     is_commit: bool
 
 
-class CommitResult(NamedTuple):
-    """The result of a transactional commit."""
-
-    result: Result
-    """replaced: a later commit or a tombstone of the same offset came before the end of the transaction, so the commit never counts."""
-    marker_offset: int | None
-    """Record offset of the marker that ended the transaction; None: the transaction is open."""
-
-
-def results_of(records: Iterable[OffsetRecord], markers: Iterable[Marker], semantics: Semantics) -> dict[int, CommitResult]:
-    """The result of every transactional commit, by the commit's record offset.
+def replaced_commits(records: Iterable[OffsetRecord], markers: Iterable[Marker], semantics: Semantics) -> set[int]:
+    """Record offsets of the commits in committed and open transactions that the coordinator's store has replaced by the end.
 
     Args:
         records: All offset records of one group for each topic partition that has a transactional commit, in any order.
@@ -53,30 +42,26 @@ def results_of(records: Iterable[OffsetRecord], markers: Iterable[Marker], seman
         semantics: Of the broker that loads the records.
     """
     store = _ObservedStore(semantics)
-    commits_of_producer: dict[int, list[OffsetRecord]] = {}
-    results: dict[int, CommitResult] = {}
+    staged: dict[int, set[int]] = {}
+    replaced: set[int] = set()
     steps: list[OffsetRecord | Marker] = [*records, *markers]
     for step in sorted(steps, key=lambda step: step.record_offset):
         if isinstance(step, Marker):
             store.committed_record_offsets.clear()
             store.end_transaction(step.producer_id, MarkerType.COMMIT if step.is_commit else MarkerType.ABORT)
-            for commit in commits_of_producer.pop(step.producer_id, ()):
-                result: Result = "committed" if commit.record_offset in store.committed_record_offsets else "replaced"
-                results[commit.record_offset] = CommitResult(result if step.is_commit else "aborted", step.record_offset)
+            of_transaction = staged.pop(step.producer_id, set())
+            replaced |= of_transaction - store.committed_record_offsets if step.is_commit else set()
             continue
         transactional = step.producer_id != NO_PRODUCER_ID if semantics.producer_id_means_transaction else step.is_transactional
         if step.is_tombstone:
             store.delete(_ONE_GROUP, step.topic, step.partition, step.producer_id, transactional)
         elif transactional:
             store.stage(_ONE_GROUP, step.topic, step.partition, step.producer_id, _stored(step))
-            commits_of_producer.setdefault(step.producer_id, []).append(step)
+            staged.setdefault(step.producer_id, set()).add(step.record_offset)
         else:
             store.put(_ONE_GROUP, step.topic, step.partition, _stored(step))
     pending = {stored.record_offset for by_producer in store.pending.values() for stored in by_producer.values()}
-    for commits in commits_of_producer.values():
-        for commit in commits:
-            results[commit.record_offset] = CommitResult("open" if commit.record_offset in pending else "replaced", None)
-    return results
+    return replaced.union(*staged.values()) - pending
 
 
 class _ObservedStore(OffsetStore):

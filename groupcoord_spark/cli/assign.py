@@ -19,14 +19,14 @@ from groupcoord_spark.cli.made_up_groups import (
     with_replica_racks,
 )
 from groupcoord_spark.cli.names import named_groups
-from groupcoord_spark.cli.options import Common, ShownRun, cluster_to_read, command, common_options, say_which_night, shown_run_options
-from groupcoord_spark.cli.render import lines, say, write_lines, write_records
+from groupcoord_spark.cli.options import Common, ShownRun, command, common_options, shown_run_options
+from groupcoord_spark.cli.render import lines, write_lines, write_records
 from groupcoord_spark.errors import GroupcoordError, UsageError
 
 if TYPE_CHECKING:
     from groupcoord_spark.assignors.group import AssignableGroup, Proposal
     from groupcoord_spark.assignors.membership import Assignment, Member, TopicPartition
-    from groupcoord_spark.warehouse.read import Condition, Warehouse
+    from groupcoord_spark.warehouse.read import Condition, Run, Warehouse
 
 ASSIGNORS: Final = ("range", "roundrobin", "sticky", "cooperative-sticky", "uniform", "server-range")
 """Those of clients, then the broker's own: uniform and range, here ``server-range``."""
@@ -105,16 +105,12 @@ def assign(
     """
     from groupcoord_spark.assignors import CLIENT_ASSIGNORS, SERVER_ASSIGNORS
     from groupcoord_spark.assignors.group import advice, proposals, with_changed_member_count
-    from groupcoord_spark.warehouse.read import open_warehouse
 
     sizes, protocol = _sizes(partitions), None
     if group_id is None:
         group = made_up_group(written, sizes)
     else:
-        warehouse = open_warehouse(common.warehouse)
-        cluster = cluster_to_read(warehouse, common.cluster)
-        say_which_night(common, warehouse, shown_run.of(warehouse, cluster))
-        reader = _Reader(warehouse, cluster, shown_run)
+        reader = _Reader(*common.night(shown_run))
         new_topics = {topic for one in written for topic in one.member.topics}
         group, protocol = reader.group(group_id, sizes, new_topics)
         group = with_members(group, written, sizes)
@@ -122,18 +118,15 @@ def assign(
     group = with_replica_racks(with_changed_member_count(group, change), dict(racks))
     known = {**CLIENT_ASSIGNORS, "uniform": SERVER_ASSIGNORS["uniform"], "server-range": SERVER_ASSIGNORS["range"]}
     made = proposals(current, group, {name: known[name] for name in names or ASSIGNORS})
-    if not common.quiet:
-        for sentence in group.assumptions:
-            say(f"Assumed: {sentence}")
-        for sentence in (*remarks_on_claims(group, written), *verdict_on_assignors(written, protocol)):
-            say(sentence)
-    if common.output == "table":
-        write_lines(_table(current, group, made, protocol))
-        if not common.quiet:
-            for sentence in advice(made):
-                say(sentence)
+    assumptions = (f"Assumed: {sentence}" for sentence in group.assumptions)
+    for sentence in (*assumptions, *remarks_on_claims(group, written), *verdict_on_assignors(written, protocol)):
+        common.say(sentence)
+    if common.output != "table":
+        write_records(common.output, _NAMES, _rows(group_id, group, made))
         return
-    write_records(common.output, _NAMES, _rows(group_id, group, made))
+    write_lines(_table(current, group, made, protocol))
+    for sentence in advice(made):
+        common.say(sentence)
 
 
 def _sizes(partitions: Sequence[tuple[str, int]]) -> dict[str, int]:
@@ -173,7 +166,7 @@ def _table(current: Assignment, group: AssignableGroup, made: Sequence[Proposal]
     summary = lines(titles, [first, *others], [18, 10, 4, 4, 6, 5, 8, 8, 4, None])
     everybody = sorted({*current, *(member.member_id for member in group.members)})
     cells = [
-        (name, _count(now.partitions_by_member, name), *(_count(proposal.change.after.partitions_by_member, name) for proposal in made))
+        (name, now.partitions_by_member.get(name), *(proposal.change.after.partitions_by_member.get(name) for proposal in made))
         for name in everybody
     ]
     assignors = [proposal.assignor for proposal in made]
@@ -205,17 +198,12 @@ def _named(partitions: Sequence[TopicPartition]) -> str | None:
     return ";".join(f"{topic}:{','.join(map(str, numbers))}" for topic, numbers in _by_topic(partitions).items()) or None
 
 
-def _count(partitions: Mapping[str, int], member_id: str) -> int | None:
-    return partitions.get(member_id)
-
-
 class _Reader:
     """Reads a group from the tables of one night."""
 
-    def __init__(self, warehouse: Warehouse, cluster: str, shown_run: ShownRun) -> None:
+    def __init__(self, warehouse: Warehouse, run: Run) -> None:
         self._warehouse = warehouse
-        self._cluster = cluster
-        self._run = shown_run.of(warehouse, cluster)
+        self._run = run
 
     def group(self, group_id: str, partitions: Mapping[str, int], new_topics: Collection[str] = ()) -> tuple[AssignableGroup, str | None]:
         """The group and the assignor it uses. Raises GroupcoordError for one that is not there or that no assignor is for.

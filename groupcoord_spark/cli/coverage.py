@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from groupcoord_spark.cli.options import Common, ShownRun, cluster_to_read, command, common_options, say_which_night, shown_run_options
-from groupcoord_spark.cli.render import lines, say, write_lines, write_records
+from groupcoord_spark.cli.options import Common, ShownRun, command, common_options, shown_run_options
 from groupcoord_spark.log import CODES
 from groupcoord_spark.sources.rows import ROW_CODES
 from groupcoord_spark.wording import counted
@@ -36,11 +35,7 @@ def coverage(common: Common, by_partition: bool, shown_run: ShownRun) -> None:
     Compaction removes records, so below 1 every count is a lower bound of what was once written. The completeness of the views is that of
     the history, which keeps what earlier nights read.
     """
-    from groupcoord_spark.warehouse.read import open_warehouse
-
-    warehouse = open_warehouse(common.warehouse)
-    run = shown_run.of(warehouse, cluster_to_read(warehouse, common.cluster))
-    say_which_night(common, warehouse, run)
+    warehouse, run = common.night(shown_run)
     names: tuple[str, ...] = PARTITIONS if by_partition else KINDS
     partitions = warehouse.read("offsets_partitions", columns=PARTITIONS[:-1], run=run).to_pylist()
     if by_partition:
@@ -53,13 +48,8 @@ def coverage(common: Common, by_partition: bool, shown_run: ShownRun) -> None:
             counts = reasons.get((row["key_type"], row["value_version"]), Counter()).most_common()
             row["reasons"] = dict(counts) if common.output == "json" else ", ".join(f"{reason} {n}" for reason, n in counts) or None
     rows = sorted((tuple(row[name] for name in names) for row in coverage_rows), key=_by_number)
-    if common.output == "table":
-        titles = [name.upper().replace("_", "-") for name in names]
-        write_lines(lines(titles, rows, [*map(len, titles[:-1]), None]))
-    else:
-        write_records(common.output, names, rows)
-    if not common.quiet:
-        say(of_all(partitions))
+    common.show(names, rows)
+    common.say(of_all(partitions))
 
 
 def of_all(partitions: Sequence[dict[str, Any]]) -> str:

@@ -17,16 +17,7 @@ import pyarrow as pa
 
 from groupcoord_spark.cli.end_offsets import newest_end_offsets, remark_on_checkpoint
 from groupcoord_spark.cli.names import named_groups
-from groupcoord_spark.cli.options import (
-    Common,
-    ShownRun,
-    cluster_to_read,
-    command,
-    common_options,
-    groups_option,
-    say_which_night,
-    shown_run_options,
-)
+from groupcoord_spark.cli.options import Common, ShownRun, command, common_options, groups_option, shown_run_options
 from groupcoord_spark.cli.render import lines, printable, say, write_lines, write_records
 from groupcoord_spark.cli.rules import rules_of
 from groupcoord_spark.sources.end_offsets import EndOffsets, read_end_offsets
@@ -45,9 +36,6 @@ SELECT group_id, topic_id, COALESCE(topic, topic_id), partition, leader_epoch, s
 FROM share_lag WHERE remark IS NULL OR remark <> 'topic_gone'
 ORDER BY group_id, topic, partition
 """
-
-"""Type of the records that hold a streams group's topology."""
-
 
 
 @dataclass(slots=True)
@@ -158,8 +146,6 @@ def describe(
     --end-offsets nor the night (replication-offset-checkpoint, nightly --end-offsets) has them. Assigned partitions without a commit are
     shown too.
     """
-    from groupcoord_spark.warehouse.read import open_warehouse
-
     if not groups and not all_groups:
         raise click.UsageError("Name groups with --group, or take --all-groups.")
     if groups and all_groups:
@@ -170,16 +156,13 @@ def describe(
     view = views[0] if views else "offsets"
     if end_offsets_file is not None and view != "offsets":
         raise click.UsageError("--end-offsets belongs to --offsets.")
-    warehouse = open_warehouse(common.warehouse)
-    cluster = cluster_to_read(warehouse, common.cluster)
-    run = shown_run.of(warehouse, cluster)
-    say_which_night(common, warehouse, run)
+    warehouse, run = common.night(shown_run)
     end_offsets: EndOffsets = {}
     if end_offsets_file is not None:
         end_offsets = read_end_offsets(end_offsets_file)
     elif view == "offsets":
         end_offsets = newest_end_offsets(warehouse, run)
-    reader = _Reader(warehouse, cluster, None if all_groups else groups, run)
+    reader = _Reader(warehouse, None if all_groups else groups, run)
     # All that is built here is needed until the end: searching it for garbage would take a quarter of the time.
     gc.disable()
     try:
@@ -187,10 +170,11 @@ def describe(
         if common.output == "table":
             _print_lines(found, VIEWS[view], verbose, end_offsets, with_remarks=not common.quiet)
         else:
-            rows_of = {group.group_id: VIEWS[view].rows(group, end_offsets) for group in found}
-            write_records(common.output, VIEWS[view].names.split(), chain.from_iterable(rows_of.values()))
-            if not common.quiet:
-                _remark_on_missing_rows([group for group in found if not rows_of[group.group_id] and view == "offsets"])
+            rows = [VIEWS[view].rows(group, end_offsets) for group in found]
+            write_records(common.output, VIEWS[view].names.split(), chain.from_iterable(rows))
+            for group, of_group in zip(found, rows, strict=True):
+                if view == "offsets" and not of_group:
+                    common.say(_remark(group, is_shown=False) or "")
         if not common.quiet:
             _remark_on_owners(found)
             if view == "state":
@@ -226,11 +210,6 @@ def _print_lines(groups: Sequence[Group], view: View, verbose: bool, end_offsets
     if remarks:
         say("\n".join(remarks))
     write_lines(waiting)
-
-
-def _remark_on_missing_rows(groups: Sequence[Group]) -> None:
-    for group in groups:
-        say(_remark(group, is_shown=False) or "")
 
 
 def _remark_on_owners(groups: Sequence[Group]) -> None:
@@ -277,9 +256,8 @@ def _end_in_one_place(first: TextIO, second: TextIO) -> bool:
 class _Reader:
     """Reads one night's tables for some groups, or for all."""
 
-    def __init__(self, warehouse: Warehouse, cluster: str, wanted: Sequence[str] | None, run: Run) -> None:
+    def __init__(self, warehouse: Warehouse, wanted: Sequence[str] | None, run: Run) -> None:
         self._warehouse = warehouse
-        self._cluster = cluster
         self._wanted = wanted
         self._run = run
         self._rules = rules_of(self._run)
@@ -362,34 +340,31 @@ class _Reader:
 
     def _initialized_partitions(self, group_ids: Sequence[str]) -> dict[str, set[tuple[str, int]]]:
         """Share group -> topic id and partition of those that its newest record names; without groups that have no record."""
-        from groupcoord_spark.protocol.record_types import KeyType
-
-        wanted: list[Condition] = [
-            ("key_type", "=", int(KeyType.SHARE_GROUP_STATE_PARTITION_METADATA)),
-            ("group_id", "in", list(group_ids)),
-        ]
         initialized: dict[str, set[tuple[str, int]]] = {}
-        rows = sorted(self._rows("group_records", "incarnation record_offset group_id value_json", wanted), key=itemgetter(0, 1))
-        for _, _, group_id, value_json in rows:
-            topics = json.loads(value_json)["initializedTopics"] if value_json is not None else []
+        for group_id, value in self._values_of_records("SHARE_GROUP_STATE_PARTITION_METADATA", group_ids):
+            topics = value["initializedTopics"] if value is not None else []
             initialized[group_id] = {(topic["topicId"], partition) for topic in topics for partition in topic["partitions"]}
         return initialized
 
     def _topologies(self, group_ids: Sequence[str]) -> dict[tuple[str, int], dict[str, list[str]]]:
         """Group and topology epoch -> subtopology -> the topics it reads, those for repartitioning included."""
+        return {
+            (group_id, topology["epoch"]): {
+                part["subtopologyId"]: [*part["sourceTopics"], *(topic["name"] for topic in part["repartitionSourceTopics"])]
+                for part in topology["subtopologies"]
+            }
+            for group_id, topology in self._values_of_records("STREAMS_GROUP_TOPOLOGY", group_ids)
+            if topology is not None
+        }
+
+    def _values_of_records(self, kind: str, group_ids: Sequence[str]) -> Iterator[tuple[str, dict[str, Any] | None]]:
+        """Group and value of each record of a kind, as in Kafka's JSON, in the order of the log. kind: a name of KeyType."""
         from groupcoord_spark.protocol.record_types import KeyType
 
-        wanted: list[Condition] = [("key_type", "=", int(KeyType.STREAMS_GROUP_TOPOLOGY)), ("group_id", "in", list(group_ids))]
-        rows = sorted(self._rows("group_records", "incarnation record_offset group_id value_json", wanted), key=itemgetter(0, 1))
-        topologies: dict[tuple[str, int], dict[str, list[str]]] = {}
-        for _, _, group_id, value_json in rows:
-            if value_json is not None:
-                topology = json.loads(value_json)
-                topologies[group_id, topology["epoch"]] = {
-                    part["subtopologyId"]: [*part["sourceTopics"], *(topic["name"] for topic in part["repartitionSourceTopics"])]
-                    for part in topology["subtopologies"]
-                }
-        return topologies
+        wanted: list[Condition] = [("key_type", "=", int(KeyType[kind])), ("group_id", "in", list(group_ids))]
+        rows = self._rows("group_records", "incarnation record_offset group_id value_json", wanted)
+        for _, _, group_id, value_json in sorted(rows, key=itemgetter(0, 1)):
+            yield group_id, None if value_json is None else json.loads(value_json)
 
     def _rows(self, table: str, columns: str, also: Sequence[Condition] = ()) -> Iterator[tuple[Any, ...]]:
         where: list[Condition] = [*also] if self._wanted is None else [*also, ("group_id", "in", list(self._wanted))]

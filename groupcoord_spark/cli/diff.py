@@ -10,7 +10,7 @@ import click
 
 from groupcoord_spark.cli.names import named_groups
 from groupcoord_spark.cli.options import Common, MomentOfNight, alert, cluster_to_read, command, common_options, force_option, groups_option
-from groupcoord_spark.cli.render import lines, moment, say, write_lines, write_records
+from groupcoord_spark.cli.render import moment, say
 from groupcoord_spark.cli.words import Words
 from groupcoord_spark.errors import GroupcoordError, UsageError
 from groupcoord_spark.wording import counted
@@ -73,11 +73,8 @@ def diff(
         changes = [change for change in changes if change.group_id in chosen]
     shown_kinds = {kind for word in only for kind in OF_WORDS[word]} if only else None
     rows = [tuple(change) for change in changes if shown_kinds is None or change.change in shown_kinds]
-    if common.output == "table":
-        cells = [(*row[:4], _short(row[4]), _short(row[5]), row[6]) for row in rows]
-        write_lines(lines([name.upper() for name in NAMES], cells, [14, 15, 15, 9, 10, 10, None]))
-    else:
-        write_records(common.output, NAMES, rows)
+    cells = ((*row[:4], _short(row[4]), _short(row[5]), row[6]) for row in rows)
+    common.show(NAMES, rows, cells=cells, least_widths=[14, 15, 15, 9, 10, 10, None])
     counts = Counter(change.change for change in changes)
     if not common.quiet:
         same = nights_without_change(warehouse, before, after) if from_night is None and changes else ""

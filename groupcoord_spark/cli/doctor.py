@@ -4,29 +4,19 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 
 from groupcoord_spark.cli.doctor_changes import report_cleaning, report_matrix, report_partitions, report_upgrade
 from groupcoord_spark.cli.doctor_report import write_diagnosis, write_night
-from groupcoord_spark.cli.options import (
-    Common,
-    Moment,
-    ShownRun,
-    alert,
-    cluster_to_read,
-    command,
-    common_options_with_output,
-    say_which_night,
-    shown_run_options,
-)
-from groupcoord_spark.cli.render import say
+from groupcoord_spark.cli.options import Common, Moment, ShownRun, alert, command, common_options_with_output, shown_run_options
 from groupcoord_spark.errors import GroupcoordError, UsageError
 
 if TYPE_CHECKING:
     from groupcoord_spark.answers.health_history import HealthHistory
-    from groupcoord_spark.doctor import CopyFacts, Finding
+    from groupcoord_spark.doctor import HealthSettings
 
 REFUSED: Final = "refused"
 """What --fail-on takes for --after-cleaning and --upgrade-to: the release refuses a record."""
@@ -149,17 +139,18 @@ def doctor(
     history = _history(common, common.warehouse, shown_run) if common.warehouse else None
     if history is None and shown_run != ShownRun():
         raise UsageError("--at, --run and --look-back choose a night of a warehouse: add --warehouse.")
-    settings, copies = _settings(settings_file), _copies(read_copies, inputs)
+    settings = _settings(settings_file)
+    _refuse_other_inputs(inputs)
+    copies = read_copies(inputs)
     if partitions is not None:
         report_partitions(common, copies, _partition_count(inputs, settings_file), partitions, inputs)
         return 0
     known = read_transaction_states((Location.of(copy.uri) for copy in copies), transaction_state)
     diagnosis = diagnose(copies, settings, known, as_of_ms=as_of_ms)
     write_diagnosis(common, diagnosis, len(copies), history)
-    if not common.quiet:
-        for remark in diagnosis.remarks:
-            say(remark)
-    return _exit_code(diagnosis.findings, fail_on)
+    for remark in diagnosis.remarks:
+        common.say(remark)
+    return _exit_code((finding.finding for finding in diagnosis.findings), fail_on)
 
 
 def _night(common: Common, shown_run: ShownRun, fail_on: frozenset[str] | None, options_of_input: list[str]) -> int:
@@ -175,22 +166,18 @@ def _night(common: Common, shown_run: ShownRun, fail_on: frozenset[str] | None, 
             f"Run {history.run.run_id} in {warehouse} has no verdicts: it read no segments, or an earlier release made it."
             " Name a copy of a log directory as INPUT."
         )
-    return _exit_code(write_night(common, history), fail_on)
+    return _exit_code((finding.finding for finding in write_night(common, history)), fail_on)
 
 
 def _history(common: Common, uri: str, shown_run: ShownRun) -> HealthHistory:
     from groupcoord_spark.answers.health_history import health_history
-    from groupcoord_spark.warehouse.read import open_warehouse
 
-    warehouse = open_warehouse(uri)
-    run = shown_run.of(warehouse, cluster_to_read(warehouse, common.cluster))
-    say_which_night(common, warehouse, run)
-    return health_history(warehouse, run)
+    return health_history(*replace(common, warehouse=uri).night(shown_run))
 
 
-def _exit_code(findings: Iterable[Finding], fail_on: frozenset[str] | None) -> int:
-    """3 where there is a finding of --fail-on, which is said; else 0."""
-    failing = sorted({finding.finding for finding in findings} & (fail_on or frozenset()))
+def _exit_code(findings: Iterable[str], fail_on: frozenset[str] | None) -> int:
+    """3 where a finding of --fail-on is among these names, which is said; else 0."""
+    failing = sorted(set(findings) & (fail_on or frozenset()))
     return alert(f"found {', '.join(failing)}" if failing else "")
 
 
@@ -207,11 +194,11 @@ def _change_of_release(
     _refuse_other_inputs(inputs)
     in_use = semantics_for(broker_version=broker_version)
     if upgrade_to is None and not after_cleaning:
-        return int(report_matrix(common, inputs, in_use))
+        report_matrix(common, inputs, in_use)
+        return 0
     target = [] if upgrade_to is None else [semantics_for(broker_version=upgrade_to)]
     if after_cleaning:
-        failing = sorted(report_cleaning(common, inputs, [in_use, *target]) & (fail_on or frozenset()))
-        return alert(f"found {', '.join(failing)}" if failing else "")
+        return _exit_code(report_cleaning(common, inputs, [in_use, *target]), fail_on)
     is_refused = report_upgrade(common, inputs, in_use, *target)
     return alert("the release refuses a record" if is_refused and REFUSED in (fail_on or ()) else "")
 
@@ -236,13 +223,7 @@ def _refuse_other_inputs(inputs: tuple[str, ...]) -> None:
         raise UsageError("doctor reads a copy of a broker's log directory: only segments show batches, transactions and what was cleaned.")
 
 
-def _copies(read: Any, inputs: tuple[str, ...]) -> list[CopyFacts]:
-    _refuse_other_inputs(inputs)
-    copies: list[CopyFacts] = read(inputs)
-    return copies
-
-
-def _settings(path: str | None) -> Any:
+def _settings(path: str | None) -> HealthSettings:
     from groupcoord_spark.coordinator.broker_settings import refuse_misspelled_names
     from groupcoord_spark.doctor import HealthSettings, read_health_settings
     from groupcoord_spark.doctor.settings import SETTING_NAMES

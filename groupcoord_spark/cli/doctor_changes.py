@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 import textwrap
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from groupcoord_spark.cli.options import Common
@@ -36,13 +36,11 @@ MOST_GROUPS_IN_COMMAND: Final = 10
 def report_upgrade(common: Common, inputs: tuple[str, ...], in_use: Semantics, target: Semantics) -> bool:
     """Print what the target release makes of the log. Returns whether it refuses a record."""
     outcomes = _outcomes(inputs, [in_use, target])
-    rows = list(_rows([(of_target, of_use) for of_use, of_target in outcomes]))
-    failing = [of_target for _, of_target in outcomes if not of_target.loads]
     if common.output != "table":
-        write_records(common.output, LOAD_COLUMNS, rows)
-        return bool(failing)
-    write_lines(_upgrade_lines(outcomes, in_use, target))
-    return bool(failing)
+        write_records(common.output, LOAD_COLUMNS, _rows((of_target, of_use) for of_use, of_target in outcomes))
+    else:
+        write_lines(_upgrade_lines(outcomes, in_use, target))
+    return any(not of_target.loads for _, of_target in outcomes)
 
 
 def report_cleaning(common: Common, inputs: tuple[str, ...], releases: Sequence[Semantics]) -> set[str]:
@@ -111,17 +109,15 @@ def _paragraph(text: str) -> list[str]:
     return textwrap.wrap(printable(text), WIDTH, initial_indent="  ", subsequent_indent="    ", break_on_hyphens=False)
 
 
-def report_matrix(common: Common, inputs: tuple[str, ...], in_use: Semantics) -> bool:
-    """Print what every release makes of the log. Returns False: a matrix is no question with one answer."""
+def report_matrix(common: Common, inputs: tuple[str, ...], in_use: Semantics) -> None:
+    """Print what every release makes of the log."""
     from groupcoord_spark.pipeline.load_check import differences, release_ranges
 
     ranges = release_ranges()
-    outcomes = _outcomes(inputs, [in_use, *(each.semantics for each in ranges)])
+    outcomes = _outcomes(inputs, [in_use, *(release_range.semantics for release_range in ranges)])
     if common.output != "table":
-        write_records(
-            common.output, LOAD_COLUMNS, [row for of_use, *others in outcomes for row in _rows([(each, of_use) for each in others])]
-        )
-        return False
+        write_records(common.output, LOAD_COLUMNS, _rows((other, of_use) for of_use, *others in outcomes for other in others))
+        return
     rows = []
     for place, release_range in enumerate(ranges, 1):
         of_release = [(outcome[place], outcome[0]) for outcome in outcomes]
@@ -132,21 +128,16 @@ def report_matrix(common: Common, inputs: tuple[str, ...], in_use: Semantics) ->
                 sum(not outcome.loads for outcome, _ in of_release),
                 sum(outcome.refused for outcome, _ in of_release),
                 sum(outcome.skipped.total() for outcome, _ in of_release),
-                sum(len(each.groups) for each in changed),
-                sum(len(each.offsets) for each in changed),
+                sum(len(differing.groups) for differing in changed),
+                sum(len(differing.offsets) for differing in changed),
             )
         )
-    titles = ["RELEASES", "FAILING", "REFUSED", "SKIPPED", "GROUPS-DIFFER", "OFFSETS-DIFFER"]
-    write_lines([*lines(titles, rows, [*map(len, titles[:-1]), None]), *_explained(len(outcomes), in_use)])
-    return False
-
-
-def _explained(partitions: int, in_use: Semantics) -> list[str]:
-    text = (
-        f"FAILING: offsets partitions, of {partitions}, whose coordinator does not start. Differences are measured from Kafka"
+    explanation = (
+        f"FAILING: offsets partitions, of {len(outcomes)}, whose coordinator does not start. Differences are measured from Kafka"
         f" {in_use.broker_version}, as if refused records were not there."
     )
-    return textwrap.wrap(text, WIDTH)
+    titles = ["RELEASES", "FAILING", "REFUSED", "SKIPPED", "GROUPS-DIFFER", "OFFSETS-DIFFER"]
+    write_lines([*lines(titles, rows), *textwrap.wrap(explanation, WIDTH)])
 
 
 def _outcomes(inputs: tuple[str, ...], releases: Sequence[Semantics]) -> list[list[LoadOutcome]]:
@@ -166,7 +157,7 @@ def _of_partitions(check: Callable[..., list[Outcome]], inputs: tuple[str, ...],
     return map_partitions(check, [(partition, releases) for partition in plan.partitions])
 
 
-def _rows(pairs: Sequence[tuple[LoadOutcome, LoadOutcome]]) -> Iterator[tuple[Any, ...]]:
+def _rows(pairs: Iterable[tuple[LoadOutcome, LoadOutcome]]) -> Iterator[tuple[Any, ...]]:
     from groupcoord_spark.pipeline.load_check import differences
 
     for outcome, in_use in pairs:
@@ -195,18 +186,17 @@ def _upgrade_lines(outcomes: Sequence[list[LoadOutcome]], in_use: Semantics, tar
     if skipped:
         yield f"It skips {counted(skipped, 'record')} of key types that it does not know."
     changed = [differences(of_target, of_use) for of_use, of_target in outcomes]
-    groups = [group for each in changed for group in each.groups]
-    offsets = [offset for each in changed for offset in each.offsets]
+    groups = [group for differing in changed for group in differing.groups]
+    offsets = [offset for differing in changed for offset in differing.offsets]
     begin = f"Compared with Kafka {in_use.broker_version}"
     if not groups and not offsets:
         yield f"{begin}, groups and committed offsets are the same."
         return
     yield f"{begin}, {counted(len(groups), 'group')} and {counted(len(offsets), 'committed offset')} are read differently:"
     in_use_groups, target_groups = ({name: row for pair in outcomes for name, row in pair[place].groups.items()} for place in (0, 1))
-    titles = ["GROUP", "NOW", "THEN"]
     names = sorted({*groups, *(offset[0] for offset in offsets)})
     rows = [(name, _group_text(in_use_groups.get(name)), _group_text(target_groups.get(name))) for name in names]
-    yield from lines(titles, rows, [5, 3, None])
+    yield from lines(["GROUP", "NOW", "THEN"], rows)
 
 
 def _group_text(group: tuple[str, str, int] | None) -> str:
@@ -220,11 +210,8 @@ def report_partitions(common: Common, copies: Sequence[CopyFacts], partitions: i
     moved, live_groups = moved_groups(copies, partitions, new_partitions)
     rows = [tuple(getattr(group, name) for name in MOVED_COLUMNS) for group in moved]
     lost = [group for group in moved if group.is_lost]
-    if common.output != "table":
-        write_records(common.output, MOVED_COLUMNS, rows)
-    elif rows:
-        titles = ["GROUP", "FROM", "TO", "OFFSETS", "OTHER-RECORDS"]
-        write_lines(lines(titles, rows, [5, 4, 2, 7, None]))
+    if rows or common.output != "table":
+        common.show(MOVED_COLUMNS, rows, titles=["GROUP", "FROM", "TO", "OFFSETS", "OTHER-RECORDS"])
     if common.quiet:
         return
     say(

@@ -51,13 +51,13 @@ def write_night(common: Common, history: HealthHistory) -> Sequence[Finding]:
     for verdict in diagnosis.verdicts:
         size, growth = verdict.figures["log_bytes"], history.bytes_per_night(verdict.offsets_partition)
         rows.append([verdict.offsets_partition, _number(size), _signed(growth), verdict.verdict])
-    write_lines([*_table(["PARTITION", "BYTES", "PER-NIGHT", "VERDICT"], rows), "", *_nights(history)])
+    write_lines([*lines(["PARTITION", "BYTES", "PER-NIGHT", "VERDICT"], rows), "", *_nights(history)])
     return diagnosis.findings
 
 
 def _diagnosis_of(history: HealthHistory) -> Diagnosis:
     """The rows of a night as ``diagnose`` would have given them; figures of a partition with a finding are its bytes alone."""
-    from groupcoord_spark.doctor import FINDINGS, Diagnosis, Finding, PartitionVerdict, Severity, worst_first, worst_of
+    from groupcoord_spark.doctor import FINDINGS, Finding, Severity, diagnosis_of, verdict_of
 
     findings, figures, copies, healthy = [], {}, {}, {}
     for row in history.rows:
@@ -73,12 +73,9 @@ def _diagnosis_of(history: HealthHistory) -> Diagnosis:
             figures[number] = {**(row["evidence"] if number in healthy else {}), "log_bytes": row["log_bytes"]}
     verdicts = []
     for number, of_partition in figures.items():
-        worst = worst_of(finding for finding in findings if finding.offsets_partition == number)
-        verdict = worst.finding if worst is not None else healthy.get(number, "healthy")
-        severity = worst.severity if worst is not None else Severity.NORMAL
-        verdicts.append(PartitionVerdict(number, copies[number], verdict, severity, of_partition))
-    verdicts.sort(key=lambda each: (-each.severity, -(each.figures["log_bytes"] or 0), each.offsets_partition))
-    return Diagnosis(-1, tuple(worst_first(findings)), tuple(verdicts), ())
+        of_number = [finding for finding in findings if finding.offsets_partition == number]
+        verdicts.append(verdict_of(number, copies[number], of_number, of_partition, healthy.get(number, "healthy")))
+    return diagnosis_of(-1, findings, verdicts, ())
 
 
 def _write_rows(common: Common, diagnosis: Diagnosis, history: HealthHistory | None) -> None:
@@ -171,7 +168,7 @@ def _partitions(verdicts: Sequence[PartitionVerdict], copies: int, history: Heal
         cells = [figures["segments"], None if ratio is None else f"{ratio:.2f}", _number(figures["missing_offsets"]), each.verdict]
         row = [each.offsets_partition, _number(figures["log_bytes"]), *growth, *cells]
         rows.append([*row, each.copy] if copies > 1 else row)
-    return _table([*titles, *(["COPY"] if copies > 1 else [])], rows)
+    return lines([*titles, *(["COPY"] if copies > 1 else [])], rows)
 
 
 def _nights(history: HealthHistory) -> Iterator[str]:
@@ -181,13 +178,9 @@ def _nights(history: HealthHistory) -> Iterator[str]:
         [moment(night.as_of_ms), _number(night.total), _signed(None if earlier is None else night.total - earlier)]
         for night, earlier in zip(history.nights, before, strict=False)
     ]
-    yield from _table(["NIGHT", "BYTES", "GROWTH"], rows)
+    yield from lines(["NIGHT", "BYTES", "GROWTH"], rows)
     if (growth := history.total_per_night) is not None:
         yield f"The topic grew by {growth:,} bytes a night." if growth >= 0 else f"The topic shrank by {-growth:,} bytes a night."
-
-
-def _table(titles: Sequence[str], rows: Sequence[Sequence[object]]) -> list[str]:
-    return lines(titles, rows, [*map(len, titles[:-1]), None])
 
 
 def _number(number: int | None) -> str | None:

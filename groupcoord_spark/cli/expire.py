@@ -19,14 +19,13 @@ from groupcoord_spark.cli.options import (
     Duration,
     Moment,
     ShownRun,
-    cluster_to_read,
     command,
     common_options,
     duration_text,
     groups_option,
     shown_run_options,
 )
-from groupcoord_spark.cli.render import lines, moment, say, write_lines, write_records
+from groupcoord_spark.cli.render import moment, say
 from groupcoord_spark.cli.rules import rules_of
 from groupcoord_spark.errors import GroupcoordError, UsageError
 from groupcoord_spark.wording import counted
@@ -88,15 +87,12 @@ def expire(
     """
     from groupcoord_spark.pipeline.expiration import ExpirationJob
     from groupcoord_spark.pipeline.what_if import read_state_tables
-    from groupcoord_spark.warehouse.read import open_warehouse
 
     if compare and by_offset:
         raise click.UsageError("--compare counts by day and group: leave --offsets out.")
     if codec is not None and tombstones_directory is None:
         raise click.UsageError("--codec belongs to --write-tombstones.")
-    warehouse = open_warehouse(common.warehouse)
-    cluster = cluster_to_read(warehouse, common.cluster)
-    run = shown_run.of(warehouse, cluster)
+    warehouse, run = common.night(shown_run, is_said=False)
     now_ms = run.as_of_ms if as_of_ms is None else as_of_ms
     present = ExpirationJob(now_ms, _retention_of(run, retention_ms), rules_of(run), with_tombstones=False)
     job = replace(
@@ -106,7 +102,7 @@ def expire(
         assume_members_gone=assume_members_gone,
     )
     totals: Counter[str] = Counter()
-    state = read_state_tables(warehouse, cluster, run=run, groups=named_groups(groups, warehouse, run))
+    state = read_state_tables(warehouse, run.cluster, run=run, groups=named_groups(groups, warehouse, run))
     if compare:
         _write(common, CHANGE_NAMES, _change_rows(state, present, job, totals))
     elif by_offset:
@@ -115,7 +111,7 @@ def expire(
         _write(common, GROUP_NAMES, _group_rows(state, job, totals))
     written = None
     if tombstones_directory is not None:
-        ends = warehouse.read("offsets_partitions", cluster=cluster, columns=["offsets_partition", "end_offset"], run=run)
+        ends = warehouse.read("offsets_partitions", columns=["offsets_partition", "end_offset"], run=run)
         end_offsets = dict(zip(*(ends[name].to_pylist() for name in ends.column_names), strict=True))
         written = _write_tombstones(tombstones_directory, state, replace(job, with_tombstones=True), end_offsets, codec or "none")
     if not common.quiet:
@@ -247,19 +243,8 @@ def _setting(job: ExpirationJob) -> str:
 
 
 def _write(common: Common, names: Sequence[str], rows: Iterable[tuple[Any, ...]]) -> None:
-    times = [at for at, name in enumerate(names) if name in TIMES]
-
-    def with_moments(row: tuple[Any, ...]) -> list[Any]:
-        cells = list(row)
-        for at in times:
-            cells[at] = moment(cells[at])
-        return cells
-
-    if common.output == "table":
-        titles = [name.upper().replace("_", "-") for name in names]
-        write_lines(lines(titles, ([_for_people(cell) for cell in with_moments(row)] for row in rows), [*map(len, titles[:-1]), None]))
-    else:
-        write_records(common.output, names, map(with_moments, rows))
+    with_moments = ([moment(cell) if name in TIMES else cell for name, cell in zip(names, row, strict=True)] for row in rows)
+    common.show(names, with_moments, cells=([_for_people(cell) for cell in row] for row in with_moments))
 
 
 def _for_people(cell: object) -> object:

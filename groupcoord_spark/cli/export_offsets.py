@@ -10,15 +10,7 @@ import sys
 import click
 
 from groupcoord_spark.cli.names import did_you_mean, matching, run_moment
-from groupcoord_spark.cli.options import (
-    Common,
-    ShownRun,
-    cluster_to_read,
-    command,
-    common_options_of_a_writer,
-    groups_option,
-    shown_run_options,
-)
+from groupcoord_spark.cli.options import Common, ShownRun, command, common_options_of_a_writer, groups_option, shown_run_options
 from groupcoord_spark.cli.render import printable, say
 from groupcoord_spark.errors import GroupcoordError, UsageError
 from groupcoord_spark.wording import counted
@@ -45,12 +37,8 @@ def export_offsets(common: Common, groups: tuple[str, ...], new_name: str | None
     """
     import pyarrow.compute as pc
 
-    from groupcoord_spark.warehouse.read import open_warehouse
-
     names = ["group_id", "topic", "partition", "committed_offset"]
-    warehouse = open_warehouse(common.warehouse)
-    cluster = cluster_to_read(warehouse, common.cluster)
-    run = shown_run.of(warehouse, cluster)
+    warehouse, run = common.night(shown_run, is_said=False)
     known = frozenset(warehouse.read("committed_offsets", columns=["group_id"], run=run)["group_id"].to_pylist())
     found, missing = matching(groups, known)
     wanted = sorted({*found, *missing})
@@ -64,7 +52,7 @@ def export_offsets(common: Common, groups: tuple[str, ...], new_name: str | None
     groups_with_offsets = set(offsets["group_id"].to_pylist())
     if without := [group for group in wanted if group not in groups_with_offsets]:
         raise GroupcoordError(
-            f"Cluster {cluster!r} has no committed offset of group {', '.join(map(repr, without))} in {night}."
+            f"Cluster {run.cluster!r} has no committed offset of group {', '.join(map(repr, without))} in {night}."
             f" Name another night with --at.{did_you_mean(without, known)}"
         )
     offsets = offsets.take(pc.sort_indices(offsets, sort_keys=[(name, "ascending") for name in names[:3]]))

@@ -8,8 +8,8 @@ import click
 
 from groupcoord_spark.answers.timeline import duration
 from groupcoord_spark.cli.end_offsets import remark_on_checkpoint
-from groupcoord_spark.cli.options import Common, ShownRun, cluster_to_read, command, common_options, say_which_night, shown_run_options
-from groupcoord_spark.cli.render import lines, say, shown, write_lines, write_records
+from groupcoord_spark.cli.options import Common, ShownRun, command, common_options, shown_run_options
+from groupcoord_spark.cli.render import shown, write_lines
 from groupcoord_spark.cli.words import Words
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ def list_groups(common: Common, states: frozenset[str] | None, types: frozenset[
     """
     import pyarrow.compute as pc
 
-    from groupcoord_spark.warehouse.read import Condition, open_warehouse
+    from groupcoord_spark.warehouse.read import Condition
 
     where: list[Condition] = []
     if states:
@@ -79,9 +79,7 @@ def list_groups(common: Common, states: frozenset[str] | None, types: frozenset[
         columns["type"] = "group_type"
     if states is not None:
         columns["state"] = "state"
-    warehouse = open_warehouse(common.warehouse)
-    run = shown_run.of(warehouse, cluster_to_read(warehouse, common.cluster))
-    say_which_night(common, warehouse, run)
+    warehouse, run = common.night(shown_run)
     groups = warehouse.read("groups", columns=list(columns.values()), where=where, run=run)
     groups = groups.take(pc.sort_indices(groups["group_id"]))
     cells = {name: groups[column].to_pylist() for name, column in columns.items()}
@@ -90,26 +88,25 @@ def list_groups(common: Common, states: frozenset[str] | None, types: frozenset[
     titles = [name.upper() for name in columns]
     if lag:
         lags, nothing = _lags(warehouse, run), _Lag(None, None, None, None, None)
-        if not lags and not common.quiet:
-            say(
+        if not lags:
+            common.say(
                 "No lag: this night has no log ends. Copy replication-offset-checkpoint with the log directory, or give the nightly"
                 " --end-offsets FILE or --with-end-offsets."
             )
-        if lags and not common.quiet and (remark := remark_on_checkpoint(warehouse, run)):
-            say(remark)
+        elif remark := remark_on_checkpoint(warehouse, run):
+            common.say(remark)
         of_groups = [lags.get(group, nothing) for group in cells["group"]]
         shown_lags = of_groups if common.output != "table" else map(_cells, of_groups)
         names = _Lag._fields if common.output != "table" else _Lag._fields[:-1]
         columns |= dict.fromkeys(names, "")
         cells |= zip(names, map(list, zip(*shown_lags, strict=True)) if of_groups else [[]] * len(names), strict=True)
         titles += ["LAG", "MAX-LAG", "BEHIND", "LOSS-IN"]
-    if common.output != "table":
-        write_records(common.output, list(columns), zip(*cells.values(), strict=True))
-    elif len(columns) == 1:
+    if common.output == "table" and len(columns) == 1:
         write_lines(shown(group) for group in cells["group"])
     else:
         width = max([15, *(len(shown(group)) for group in cells["group"])]) + 10
-        write_lines(lines(titles, zip(*cells.values(), strict=True), [width, *[20] * (len(columns) - 1)]))
+        least_widths = [width, *[20] * (len(columns) - 1)]
+        common.show(list(columns), zip(*cells.values(), strict=True), titles=titles, least_widths=least_widths)
 
 
 class _Lag(NamedTuple):

@@ -79,25 +79,20 @@ def made_up_group(members: Sequence[WrittenMember], partitions: Mapping[str, int
     """The group of these members alone. Raises UsageError for a topic without a number of partitions."""
     if not members:
         raise UsageError("Name a group with --group, or make one up with --member and --partitions.")
-    subscribed = sorted({topic for written in members for topic in written.member.topics})
-    _refuse_two_of_the_same([written.member for written in members])
-    if missing := [topic for topic in subscribed if topic not in partitions]:
-        raise UsageError(f"How many partitions does {missing[0]!r} have? Say so with --partitions {missing[0]}=N.")
-    if extra := [topic for topic in partitions if topic not in subscribed]:
-        raise UsageError(f"No member subscribes to {extra[0]!r}. Topics of the group: {', '.join(subscribed)}.")
-    topics = {topic: Topic(partitions[topic], topic_id=stand_in_topic_id(topic)) for topic in subscribed}
-    return AssignableGroup(tuple(written.member for written in members), topics)
+    group = with_members(AssignableGroup((), {}), members, partitions)
+    if extra := [topic for topic in partitions if topic not in group.topics]:
+        raise UsageError(f"No member subscribes to {extra[0]!r}. Topics of the group: {', '.join(sorted(group.topics))}.")
+    return AssignableGroup(group.members, dict(sorted(group.topics.items())))
 
 
 def with_members(group: AssignableGroup, members: Sequence[WrittenMember], partitions: Mapping[str, int]) -> AssignableGroup:
     """The group with these members more. Raises UsageError for a member id that the group has, or a topic of unknown size."""
     topics = dict(group.topics)
     _refuse_two_of_the_same([*group.members, *(written.member for written in members)])
-    for written in members:
-        for topic in written.member.topics:
-            if topic not in topics and topic not in partitions:
-                raise UsageError(f"How many partitions does {topic!r} have? Say so with --partitions {topic}=N.")
-            topics.setdefault(topic, Topic(partitions.get(topic, 0), topic_id=stand_in_topic_id(topic)))
+    for topic in (topic for written in members for topic in written.member.topics if topic not in topics):
+        if topic not in partitions:
+            raise UsageError(f"How many partitions does {topic!r} have? Say so with --partitions {topic}=N.")
+        topics[topic] = Topic(partitions[topic], topic_id=stand_in_topic_id(topic))
     return AssignableGroup((*group.members, *(written.member for written in members)), topics, group.assumptions)
 
 

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from groupcoord_spark.cli.options import Common, Duration, cluster_to_read, command, common_options
-from groupcoord_spark.cli.render import lines, say, write_lines, write_records
 from groupcoord_spark.wording import counted
 
 if TYPE_CHECKING:
@@ -43,12 +42,9 @@ def maintain(common: Common, keep_nights: int, keep_history_ms: int, dry_run: bo
     cluster = cluster_to_read(open_warehouse(common.warehouse), common.cluster)
     done = upkeep(common.warehouse, cluster, keep_nights=keep_nights, keep_history_ms=keep_history_ms, dry_run=dry_run)
     rows = [row for row in ([getattr(table, name) for name in NAMES] for table in done.tables) if any(row[1:])]
-    if common.output != "table":
-        write_records(common.output, NAMES, rows)
-    elif rows:
-        write_lines(lines([name.upper().replace("_", "-") for name in NAMES], rows, [20, *(len(name) for name in NAMES[1:-1]), None]))
-    if not common.quiet:
-        say(summary_text(done, dry_run=dry_run))
+    if rows or common.output != "table":
+        common.show(NAMES, rows, least_widths=[20, *map(len, NAMES[1:-1]), None])
+    common.say(summary_text(done, dry_run=dry_run))
 
 
 def summary_text(done: Upkeep, *, dry_run: bool) -> str:

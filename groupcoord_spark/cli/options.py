@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial, wraps
 from pathlib import Path
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 import click
 
-from groupcoord_spark.cli.render import moment, say, show_all_columns_whole
+from groupcoord_spark.cli.render import lines, moment, say, show_all_columns_whole, write_lines, write_records
 from groupcoord_spark.errors import GroupcoordError, UsageError
 from groupcoord_spark.moments import NightsAgo, NightTime, is_number, now_ms, read_duration, written_time
 from groupcoord_spark.wording import counted
@@ -53,6 +53,51 @@ class Common:
     output: Output = "table"
     quiet: bool = False
     debug: bool = False
+
+    def night(self, shown_run: ShownRun | None = None, *, is_said: bool = True) -> tuple[Warehouse, Run]:
+        """The warehouse, and the run of the cluster that is asked for: None: the newest night.
+
+        is_said: stderr says which run it is where it is not the newest night, or an old one.
+        Raises GroupcoordError where there is no such run, or where several clusters need --cluster.
+        """
+        from groupcoord_spark.warehouse.read import open_warehouse
+
+        warehouse = open_warehouse(self.warehouse)
+        run = (shown_run or ShownRun()).of(warehouse, cluster_to_read(warehouse, self.cluster))
+        if is_said:
+            say_which_night(self, warehouse, run)
+        return warehouse, run
+
+    def show(
+        self,
+        names: Sequence[str],
+        rows: Iterable[Sequence[Any]],
+        *,
+        titles: Sequence[str] | None = None,
+        cells: Iterable[Sequence[object]] | None = None,
+        least_widths: Sequence[int | None] | None = None,
+        colours: Sequence[str | None] | None = None,
+    ) -> None:
+        """Prints rows as --output asks: a table for people, or JSON or CSV for programs.
+
+        Args:
+            names: Of the values of a row for programs.
+            rows: The values.
+            titles: Of the columns for people; None: the names in capitals.
+            cells: The rows for people; None: the same rows.
+            least_widths: As for ``lines``.
+            colours: As for ``lines``.
+        """
+        if self.output == "table":
+            titles = [name.upper().replace("_", "-") for name in names] if titles is None else titles
+            write_lines(lines(titles, rows if cells is None else cells, least_widths, colours))
+        else:
+            write_records(self.output, names, rows)
+
+    def say(self, sentence: str) -> None:
+        """Prints a remark on stderr, but for --quiet."""
+        if not self.quiet:
+            say(sentence)
 
 
 class CommandByPurpose(click.Command):
@@ -124,26 +169,6 @@ _REMARKS: Final = (
 )
 
 
-def common_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """--warehouse, --cluster, --output, --wide, --quiet, --log-level and --debug; the command gets them as ``common``."""
-    return _with_common(command, (*_WAREHOUSE, *_OUTPUT, *_REMARKS))
-
-
-def common_options_of_a_writer(command: Callable[..., Any]) -> Callable[..., Any]:
-    """The common options of a command that prints no rows, or rows in a form of their own: without --output."""
-    return _with_common(command, (*_WAREHOUSE, *_REMARKS))
-
-
-def common_options_without_warehouse(command: Callable[..., Any]) -> Callable[..., Any]:
-    """The common options of a command that reads no tables and prints one form of lines: without --warehouse, --cluster and --output."""
-    return _with_common(command, _REMARKS)
-
-
-def common_options_with_output(command: Callable[..., Any]) -> Callable[..., Any]:
-    """The common options of a command that reads no tables and prints rows: without --warehouse and --cluster."""
-    return _with_common(command, (*_OUTPUT, *_REMARKS))
-
-
 def _with_common(command: Callable[..., Any], options: Sequence[Callable[..., Any]]) -> Callable[..., Any]:
     @wraps(command)
     def with_common(
@@ -171,6 +196,16 @@ def _with_common(command: Callable[..., Any], options: Sequence[Callable[..., An
     for option in reversed(options):
         with_common = option(with_common)
     return with_common
+
+
+common_options: Final = partial(_with_common, options=(*_WAREHOUSE, *_OUTPUT, *_REMARKS))
+"""--warehouse, --cluster, --output, --wide, --quiet, --log-level and --debug; the command gets them as ``common``."""
+common_options_of_a_writer: Final = partial(_with_common, options=(*_WAREHOUSE, *_REMARKS))
+"""The common options of a command that prints no rows, or rows in a form of their own: without --output."""
+common_options_without_warehouse: Final = partial(_with_common, options=_REMARKS)
+"""The common options of a command that reads no tables and prints one form of lines: without --warehouse, --cluster and --output."""
+common_options_with_output: Final = partial(_with_common, options=(*_OUTPUT, *_REMARKS))
+"""The common options of a command that reads no tables and prints rows: without --warehouse and --cluster."""
 
 
 def _is_not_of_py4j(record: logging.LogRecord) -> bool:

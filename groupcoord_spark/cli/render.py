@@ -115,14 +115,18 @@ def moment(milliseconds: int | None) -> str | None:
 
 
 def lines(
-    titles: Sequence[str], rows: Iterable[Sequence[object]], least_widths: Sequence[int | None], colours: Sequence[str | None] | None = None
+    titles: Sequence[str],
+    rows: Iterable[Sequence[object]],
+    least_widths: Sequence[int | None] | None = None,
+    colours: Sequence[str | None] | None = None,
 ) -> list[str]:
     """A line of titles and one for each row, cells left-aligned under their title. On a terminal the lines fit the terminal's width.
 
     Args:
         titles: Of the columns.
         rows: The cells.
-        least_widths: A column is as wide as its widest cell, and at least this; None: not padded (Kafka's last column).
+        least_widths: A column is as wide as its widest cell, and at least this, or None: not padded (Kafka's last column). None for all:
+            as wide as the title, and the last one not padded.
         colours: A colour for each row that is to stand out on a terminal, None for the others; None: no row stands out.
     """
     cells = [tuple(map(shown, row)) for row in rows]
@@ -138,22 +142,22 @@ def lines(
             for lines_of_row, colour in zip(table.rows, [None, *(colours or [None] * len(cells))], strict=True)
             for line in lines_of_row
         ]
-    widths: Iterable[int | None] = least_widths
+    widths: Sequence[int | None] = least_widths if least_widths is not None else [*map(len, titles[:-1]), None]
     if 0 < len(cells) <= FEW_ROWS:
-        longest = map(max, [w or 0 for w in least_widths], *[map(len, row) for row in cells])
-        widths = [w if w is None else length for w, length in zip(least_widths, longest, strict=True)]
+        longest = map(max, [w or 0 for w in widths], *[map(len, row) for row in cells])
+        widths = [w if w is None else length for w, length in zip(widths, longest, strict=True)]
     elif cells:
         columns = zip(*cells, strict=True)
-        widths = [w if w is None else max(w, max(map(len, column))) for w, column in zip(least_widths, columns, strict=True)]
+        widths = [w if w is None else max(w, max(map(len, column))) for w, column in zip(widths, columns, strict=True)]
     form = _form(tuple(widths))
     return [form % tuple(titles), *[form % row for row in cells]]
 
 
-def lines_or_blocks(titles: Sequence[str], rows: Iterable[Sequence[object]], least_widths: Sequence[int | None]) -> list[str]:
+def lines_or_blocks(titles: Sequence[str], rows: Iterable[Sequence[object]]) -> list[str]:
     """As ``lines``; where so many columns cannot fit the terminal, a block of lines for each row, with a line for each column."""
     limit, cells = _terminal_width(), [tuple(map(shown, row)) for row in rows]
     if limit is None:
-        return lines(titles, cells, least_widths)
+        return lines(titles, cells)
     from groupcoord_spark.cli.terminal import LEAST_SENTENCE_WIDTH, fitted_table, wrapped_text
 
     table = fitted_table(titles, cells, limit)

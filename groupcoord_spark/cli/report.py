@@ -9,17 +9,7 @@ from urllib.parse import quote
 import click
 
 from groupcoord_spark.cli.names import named_groups
-from groupcoord_spark.cli.options import (
-    Common,
-    ShownRun,
-    cluster_to_read,
-    command,
-    common_options_of_a_writer,
-    groups_option,
-    say_which_night,
-    shown_run_options,
-)
-from groupcoord_spark.cli.render import say
+from groupcoord_spark.cli.options import Common, ShownRun, command, common_options_of_a_writer, groups_option, shown_run_options
 from groupcoord_spark.errors import GroupcoordError, UsageError
 from groupcoord_spark.wording import counted
 
@@ -45,27 +35,22 @@ def report(common: Common, out: Path, groups: tuple[str, ...], all_clusters: boo
     from groupcoord_spark.report import gather, index, page
     from groupcoord_spark.warehouse.read import open_warehouse
 
-    warehouse = open_warehouse(common.warehouse)
     if all_clusters:
         if groups or shown_run.run_id is not None:
             raise UsageError("--all-clusters shows every cluster: leave --group and --run out.")
-        entries = []
+        warehouse, entries = open_warehouse(common.warehouse), []
         for cluster in warehouse.clusters_with_nights():
             of_cluster = gather(warehouse, shown_run.of(warehouse, cluster))
             beside = out.with_name(f"{out.stem}-{quote(cluster, safe='')}{out.suffix or '.html'}")
             _write(beside, page(of_cluster))
             entries.append((beside.name, of_cluster))
         _write(out, index(entries))
-        if not common.quiet:
-            say(f"{out}: the index of {counted(len(entries), 'page')}. Open it in a browser.")
+        common.say(f"{out}: the index of {counted(len(entries), 'page')}. Open it in a browser.")
         return
-    cluster = cluster_to_read(warehouse, common.cluster)
-    run = shown_run.of(warehouse, cluster)
-    say_which_night(common, warehouse, run)
+    warehouse, run = common.night(shown_run)
     chosen = named_groups(groups, warehouse, run) if groups else []
     _write(out, page(gather(warehouse, run, chosen)))
-    if not common.quiet:
-        say(f"{out}: {out.stat().st_size / 1e6:.1f} MB. Open it in a browser.")
+    common.say(f"{out}: {out.stat().st_size / 1e6:.1f} MB. Open it in a browser.")
 
 
 def _write(out: Path, text: str) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from groupcoord_spark.cli.options import Common, cluster_to_read, command, common_options
-from groupcoord_spark.cli.render import lines, moment, write_lines, write_records
+from groupcoord_spark.cli.render import moment
 
 if TYPE_CHECKING:
     from groupcoord_spark.warehouse.read import Run
@@ -31,11 +31,8 @@ def runs(common: Common) -> None:
 
     warehouse = open_warehouse(common.warehouse)
     rows = [_row(run) for run in reversed(warehouse.finished_runs(cluster_to_read(warehouse, common.cluster)))]
-    if common.output != "table":
-        write_records(common.output, NAMES, ([row[name] for name in NAMES] for row in rows))
-        return
     cells = [(*(row[name] for name in SHOWN[:-1]), "kept" if row["is_kept"] else "dropped") for row in rows]
-    write_lines(lines(TITLES, cells, [*(len(title) for title in TITLES[:-1]), None]))
+    common.show(NAMES, ([row[name] for name in NAMES] for row in rows), titles=TITLES, cells=cells)
 
 
 def _row(run: Run) -> dict[str, Any]:

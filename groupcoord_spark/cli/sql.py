@@ -100,12 +100,10 @@ def _run(night: NightInDuckDB, statements: str, common: Common, most_rows: int |
         rows = night.execute(statement, most_rows)
         if rows is None:
             continue
-        names = list(rows.column_names)
+        names = rows.column_names
         cells = zip(*(_values(column) for column in rows.columns), strict=True)
         if common.output == "table":
-            titles = [name.upper() for name in names]
-            texts = [[_text(value) for value in row] for row in cells]
-            write_lines(lines_or_blocks(titles, texts, [*map(len, titles[:-1]), None]))
+            write_lines(lines_or_blocks([name.upper() for name in names], [[_text(value) for value in row] for row in cells]))
         else:
             write_records(common.output, names, cells)
 

@@ -8,17 +8,8 @@ from typing import TYPE_CHECKING, Final, NoReturn
 import click
 
 from groupcoord_spark.cli.names import did_you_mean, run_moment
-from groupcoord_spark.cli.options import (
-    Common,
-    Moment,
-    cluster_to_read,
-    command,
-    common_options,
-    complete_groups,
-    complete_topics,
-    say_which_night,
-)
-from groupcoord_spark.cli.render import lines, write_lines, write_records
+from groupcoord_spark.cli.options import Common, Moment, command, common_options, complete_groups, complete_topics
+from groupcoord_spark.cli.render import moment
 from groupcoord_spark.cli.rules import rules_of
 from groupcoord_spark.errors import GroupcoordError, UsageError
 
@@ -52,27 +43,19 @@ def timeline(common: Common, group_id: str, topic: str | None, from_ms: int | No
     is in no table.
     """
     from groupcoord_spark.answers.group_history import Question
-    from groupcoord_spark.warehouse.read import open_warehouse
 
     if from_ms is not None and to_ms is not None and to_ms <= from_ms:
         raise UsageError("--to is not after --from: no event lies between them.")
-    warehouse = open_warehouse(common.warehouse)
-    cluster = cluster_to_read(warehouse, common.cluster)
-    say_which_night(common, warehouse, warehouse.run(cluster))
-    events = _events(warehouse, Question(cluster, group_id, topic, from_ms=from_ms, to_ms=to_ms))
-    if common.output == "table":
-        cells = [(_iso(event.time_ms), event.event, event.generation, with_short_ids(event.what)) for _, event in events]
-        colours = ["red" if event.event in WRONG_EVENTS else None for _, event in events]
-        write_lines(lines(["TIME", "EVENT", "GENERATION", "WHAT"], cells, [24, 10, 10, None], colours))
-        return
-    rows = (
-        (
-            *(_iso(event.time_ms), _iso(event.until_ms), event.event, place, event.record_offset, event.generation, event.what),
-            event.facts,
-        )
-        for place, event in events
+    warehouse, run = common.night()
+    events = _events(warehouse, Question(run.cluster, group_id, topic, from_ms=from_ms, to_ms=to_ms))
+    common.show(
+        NAMES,
+        ((moment(event.time_ms), moment(event.until_ms), event.event, place, *event[3:]) for place, event in events),
+        titles=["TIME", "EVENT", "GENERATION", "WHAT"],
+        cells=((moment(event.time_ms), event.event, event.generation, with_short_ids(event.what)) for _, event in events),
+        least_widths=[24, 10, 10, None],
+        colours=["red" if event.event in WRONG_EVENTS else None for _, event in events],
     )
-    write_records(common.output, NAMES, rows)
 
 
 def _events(warehouse: Warehouse, question: Question) -> list[tuple[int | None, Event]]:
@@ -140,9 +123,3 @@ def _knows(warehouse: Warehouse, cluster: str, group_id: str) -> bool:
 def with_short_ids(text: str) -> str:
     """Member ids end in a UUID: its beginning tells them apart, for people."""
     return _UUID.sub(r"\1…", text)
-
-
-def _iso(milliseconds: int | None) -> str | None:
-    from groupcoord_spark.answers.timeline import iso
-
-    return None if milliseconds is None else iso(milliseconds)

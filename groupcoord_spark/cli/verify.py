@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from groupcoord_spark.cli.options import Common, ShownRun, cluster_to_read, command, common_options, shown_run_options
-from groupcoord_spark.cli.render import lines, say, write_lines, write_records
+from groupcoord_spark.cli.names import run_moment
+from groupcoord_spark.cli.options import Common, ShownRun, command, common_options, shown_run_options
 from groupcoord_spark.cli.rules import rules_of
 from groupcoord_spark.errors import UsageError
 from groupcoord_spark.wording import counted
@@ -38,7 +38,6 @@ def verify(common: Common, against: str, save: str | None, command_config: str |
     you make the copy, and give that file with --against after the night's run.
     """
     from groupcoord_spark.verification import compare, read_answers, state_of, write_answers
-    from groupcoord_spark.warehouse import open_warehouse
 
     is_live = against.startswith(SCHEME)
     if not is_live and (save or command_config):
@@ -48,26 +47,16 @@ def verify(common: Common, against: str, save: str | None, command_config: str |
         answers = _asked(against, command_config)
         write_answers(save, answers)
         groups, offsets = counted(len(answers.groups or ()), "group"), counted(len(answers.offsets or ()), "committed offset")
-        _say(common, f"{groups} and {offsets} saved in {save}.")
+        common.say(f"{groups} and {offsets} saved in {save}.")
         return 0
-    warehouse = open_warehouse(common.warehouse)
-    cluster = cluster_to_read(warehouse, common.cluster)
-    run = shown_run.of(warehouse, cluster)
-    ours = state_of(warehouse, cluster, run=run)
+    warehouse, run = common.night(shown_run, is_said=False)
+    ours = state_of(warehouse, run.cluster, run=run)
     answers = _asked(against, command_config, ours) if is_live else read_answers(against)
     comparison = compare(ours, answers, semantics=rules_of(run))
-    if common.output != "table":
-        write_records(common.output, COLUMNS, comparison.differences)
-    elif comparison.differences:
-        write_lines(lines([name.upper() for name in COLUMNS], comparison.differences, [15, 15, 10, None]))
-    night = datetime.fromtimestamp(run.as_of_ms / 1000, UTC)
-    _say(common, f"{_verdict(comparison)} Cluster {cluster!r} as of {night:%Y-%m-%dT%H:%M:%SZ}, answers of {_source_of(answers)}.")
+    if comparison.differences or common.output != "table":
+        common.show(COLUMNS, comparison.differences, least_widths=[15, 15, 10, None])
+    common.say(f"{_verdict(comparison)} Cluster {run.cluster!r} as of {run_moment(run)}, answers of {_source_of(answers)}.")
     return 1 if comparison.differences else 0
-
-
-def _say(common: Common, sentence: str) -> None:
-    if not common.quiet:
-        say(sentence)
 
 
 def _verdict(comparison: Comparison) -> str:

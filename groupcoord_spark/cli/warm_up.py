@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from groupcoord_spark.cli.options import Common, command, common_options_without_warehouse
 from groupcoord_spark.cli.progress import StageLines
-from groupcoord_spark.cli.render import say
 
 
 @command("warm-up", epilog="Example: groupcoord warm-up")
@@ -20,6 +19,5 @@ def warm_up(common: Common) -> int:
 
     with StageLines(quiet=common.quiet) as progress, session_ends_with_block():
         target = make_archive(progress)
-    if not common.quiet:
-        say(f"Later runs start from {target}.")
+    common.say(f"Later runs start from {target}.")
     return 0

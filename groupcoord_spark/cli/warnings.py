@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from groupcoord_spark.cli.options import Common, ShownRun, cluster_to_read, command, common_options, say_which_night, shown_run_options
-from groupcoord_spark.cli.render import lines, say, write_lines, write_records
+from groupcoord_spark.cli.options import Common, ShownRun, command, common_options, shown_run_options
 from groupcoord_spark.errors import UsageError
 from groupcoord_spark.wording import counted
 
@@ -35,28 +34,22 @@ def warnings(common: Common, code: str | None, group_id: str | None, shown_run: 
 
     One row for each code: how many rows it has, what it means, and one place as an example. With --code each row of that code.
     """
-    from groupcoord_spark.warehouse.read import open_warehouse
-
     if code is not None:
         _refuse_unknown(code)
-    warehouse = open_warehouse(common.warehouse)
-    run = shown_run.of(warehouse, cluster_to_read(warehouse, common.cluster))
-    say_which_night(common, warehouse, run)
+    warehouse, run = common.night(shown_run)
     parts = [_doubts(warehouse, run, code, group_id)]
     if group_id is None:
         parts.append(_quarantined(warehouse, run, code))
     rows, names = (_rows_of(parts), ROWS) if code is not None else (_by_code(parts), BY_CODE)
-    if common.output != "table":
-        write_records(common.output, names, ([row[name] for name in names] for row in rows))
-    elif rows and code is not None:
-        write_lines(lines(["WHERE", "GROUP", "DETAIL"], [(_where(row), row["group"], row["detail"]) for row in rows], [15, 15, None]))
-    elif rows:
-        cells = [(row["code"], row["count"], _where(row), row["meaning"]) for row in rows]
-        write_lines(lines(["CODE", "COUNT", "FOR EXAMPLE AT", "MEANING"], cells, [10, 7, 15, None]))
-    if not common.quiet:
-        doubts, lost = (sum(part.num_rows for part in parts[at : at + 1]) for at in (0, 1))
-        quarantined = "" if group_id is not None else f", {counted(lost, 'row')} of quarantined_records"
-        say(f"Run {run.run_id}: {counted(doubts, 'doubt')}{quarantined}.")
+    values = ([row[name] for name in names] for row in rows)
+    if code is not None and (rows or common.output != "table"):
+        cells = ((_where(row), row["group"], row["detail"]) for row in rows)
+        common.show(names, values, titles=["WHERE", "GROUP", "DETAIL"], cells=cells, least_widths=[15, 15, None])
+    elif rows or common.output != "table":
+        examples = ((row["code"], row["count"], _where(row), row["meaning"]) for row in rows)
+        common.show(names, values, titles=["CODE", "COUNT", "FOR EXAMPLE AT", "MEANING"], cells=examples, least_widths=[10, 7, 15, None])
+    quarantined = "" if group_id is not None else f", {counted(parts[1].num_rows, 'row')} of quarantined_records"
+    common.say(f"Run {run.run_id}: {counted(parts[0].num_rows, 'doubt')}{quarantined}.")
 
 
 def _doubts(warehouse: Warehouse, run: Run, code: str | None, group_id: str | None) -> pa.Table:

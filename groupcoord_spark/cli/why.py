@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from groupcoord_spark.cli.names import is_pattern, matching
-from groupcoord_spark.cli.options import Common, cluster_to_read, command, common_options, complete_topics, groups_option, say_which_night
+from groupcoord_spark.cli.options import Common, command, common_options, complete_topics, groups_option
 from groupcoord_spark.cli.render import lines, moment, wrapped, write_lines, write_records
 from groupcoord_spark.cli.rules import rules_of
 from groupcoord_spark.cli.timeline import WRONG_EVENTS, explain_missing_history, refuse_place, with_short_ids
@@ -37,14 +37,11 @@ def why(common: Common, groups: tuple[str, ...], topic: str | None, partition: i
     """
     from groupcoord_spark.answers.group_history import Question
     from groupcoord_spark.answers.why import why as answer
-    from groupcoord_spark.warehouse.read import open_warehouse
 
     if partition is not None and topic is None:
         raise UsageError("--partition is given without --topic. Name the topic of the partition.")
-    warehouse = open_warehouse(common.warehouse)
-    cluster = cluster_to_read(warehouse, common.cluster)
-    say_which_night(common, warehouse, warehouse.run(cluster))
-    rules = rules_of(warehouse.run(cluster))
+    warehouse, run = common.night()
+    cluster, rules = run.cluster, rules_of(run)
     rows: list[tuple[object, ...]] = []
     for position, group_id in enumerate(_named_groups(groups, warehouse, cluster)):
         question = Question(cluster, group_id, topic, partition)

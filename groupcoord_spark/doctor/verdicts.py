@@ -58,32 +58,30 @@ def diagnose(copies: Sequence[CopyFacts], settings: HealthSettings, known: Known
             patient = Patient(copy, partition, copies, settings, known, dump_ms)
             of_partition = [finding for rule in RULES for finding in rule(patient)]
             findings += of_partition
-            worst = worst_of(of_partition)
-            verdict = worst.finding if worst is not None else patient.healthy_verdict()
-            severity = worst.severity if worst is not None else Severity.NORMAL
-            verdicts.append(PartitionVerdict(partition.offsets_partition, copy.log_dir, verdict, severity, patient.figures))
+            place = partition.offsets_partition, copy.log_dir
+            verdicts.append(verdict_of(*place, of_partition, patient.figures, patient.healthy_verdict()))
         findings += throwaway_groups(copy)
     remarks = [
         damage
         for copy in copies
         for damage in (*copy.files.damages, *(damage for partition in copy.partitions for damage in partition.damages))
     ]
-    return Diagnosis(
-        dump_ms,
-        tuple(worst_first(findings)),
-        tuple(sorted(verdicts, key=lambda verdict: (-verdict.severity, -verdict.figures["log_bytes"], verdict.offsets_partition))),
-        tuple(remarks),
-    )
+    return diagnosis_of(dump_ms, findings, verdicts, remarks)
 
 
-def worst_first(findings: Iterable[Finding]) -> list[Finding]:
-    """The findings in the order in which they are shown."""
-    return sorted(findings, key=_badness, reverse=True)
+def diagnosis_of(dump_ms: int, findings: Iterable[Finding], verdicts: Iterable[PartitionVerdict], remarks: Iterable[str]) -> Diagnosis:
+    """The diagnosis with its findings and verdicts in the order in which they are shown."""
+    worst_first = sorted(verdicts, key=lambda verdict: (-verdict.severity, -(verdict.figures["log_bytes"] or 0), verdict.offsets_partition))
+    return Diagnosis(dump_ms, tuple(sorted(findings, key=_badness, reverse=True)), tuple(worst_first), tuple(remarks))
 
 
-def worst_of(findings: Iterable[Finding]) -> Finding | None:
-    """The finding that is the verdict on a partition; None where none of its findings is worse than normal."""
-    return max((finding for finding in findings if finding.severity > Severity.NORMAL), key=_badness, default=None)
+def verdict_of(
+    offsets_partition: int, copy: str, findings: Iterable[Finding], figures: dict[str, Any], healthy_verdict: str
+) -> PartitionVerdict:
+    """The verdict by the worst of a partition's findings; ``healthy_verdict`` where none is worse than normal."""
+    worst = max((finding for finding in findings if finding.severity > Severity.NORMAL), key=_badness, default=None)
+    verdict, severity = (healthy_verdict, Severity.NORMAL) if worst is None else (worst.finding, worst.severity)
+    return PartitionVerdict(offsets_partition, copy, verdict, severity, figures)
 
 
 _RANK = {name: -place for place, name in enumerate(FINDINGS)}

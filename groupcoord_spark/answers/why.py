@@ -160,6 +160,14 @@ def _departure(warehouse: Warehouse, question: Question, now: Sequence[Step]) ->
             yield Step(first_without.as_of_ms, "gone", f"{subject} {sentence}.", [], [finding])
 
 
+_REMOVED_GROUPS: Final[Mapping[str, tuple[Cause, str]]] = {
+    "delete_groups": ("group_delete", "was deleted by a request (DeleteGroups)"),
+    "conversion": ("superseded_by_conversion", "changed its protocol: the record of the old kind was removed"),
+    "unknown": ("unknown", "was removed, and why is not known"),
+}
+"""Cause of the tombstone of a group, where the loss of its last offset says no more -> cause and sentence."""
+
+
 class _Finder:
     """Finds the causes behind the events of one place."""
 
@@ -302,28 +310,16 @@ class _Finder:
         state = self._last_rebalance(event.record_offset)
         if state is not None and event.facts["cause"] in ("delete_groups", "expiry"):
             records.insert(0, self._record("last group record", state["record_offset"]))
-        if event.facts["cause"] == "delete_groups":
-            return Finding(None, None, "group_delete", None, None, records, "was deleted by a request (DeleteGroups)")
-        if event.facts["cause"] == "conversion":
-            sentence = "changed its protocol: the record of the old kind was removed"
-            return Finding(None, None, "superseded_by_conversion", None, None, records, sentence)
-        if event.facts["cause"] == "unknown":
-            return Finding(None, None, "unknown", None, None, records, "was removed, and why is not known")
-        before = self._last_loss(event.record_offset or 0)
-        if before is None:
-            cause: Cause = "expired_empty_group" if state is not None else "unknown"
-            return Finding(
-                None,
-                None,
-                cause,
-                "group_delete",
-                self._semantics.group_rule,
-                records,
-                "was removed by a cleanup: it had no members and no offsets",
-            )
+        if event.facts["cause"] in _REMOVED_GROUPS:
+            cause, sentence = _REMOVED_GROUPS[event.facts["cause"]]
+            return Finding(None, None, cause, None, None, records, sentence)
+        rule, loss = self._semantics.group_rule, self._last_loss(event.record_offset or 0)
+        if loss is None:
+            sentence = "was removed by a cleanup: it had no members and no offsets"
+            return Finding(None, None, "expired_empty_group" if state is not None else "unknown", "group_delete", rule, records, sentence)
         gone = "" if event.time_ms is None else f" at {iso(event.time_ms)}"
         sentence = f"was removed{gone} by the cleanup that found it without members and offsets"
-        return Finding(None, None, before.cause, None, self._semantics.group_rule, records, sentence)
+        return Finding(None, None, loss.cause, None, rule, records, sentence)
 
     def _last_loss(self, before: int) -> Finding | None:
         """What took the last offset away from the group before its tombstone."""

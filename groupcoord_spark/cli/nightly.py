@@ -18,7 +18,6 @@ from groupcoord_spark.pipeline.accepted import ACCEPTED_WORDS
 from groupcoord_spark.wording import counted
 
 if TYPE_CHECKING:
-    from groupcoord_spark.pipeline.extents import Until
     from groupcoord_spark.pipeline.run import Summary
 
 
@@ -49,11 +48,11 @@ class MomentOrOffsets(click.ParamType):  # type: ignore[type-arg]
 
 
 SECTIONS: Final = {
-    "What is read": ("until", "full", "up_to_high_watermark", "command_config", "topic_ids_file", "end_offsets_file", "with_end_offsets"),
-    "Rules of expiration": ("as_of_ms", "retention_ms", "settings_file", "semantics", "broker_version"),
-    "What is written and refused": ("accepted", "strict", "no_history", "no_maintain", "database", "metrics_file"),
+    "What is read": ("until", "full", "up_to_high_watermark", "command_config", "topic_ids", "end_offsets", "with_end_offsets"),
+    "Rules of expiration": ("as_of", "retention", "settings", "semantics", "broker_version"),
+    "What is written and refused": ("accept", "strict", "no_history", "no_maintain", "publish", "metrics_file"),
 }
-"""Purpose -> parameters of its options, for --help."""
+"""Purpose -> parameters of its options, for --help. Most have the names of the arguments of ``run_night``."""
 
 
 @command(
@@ -61,9 +60,7 @@ SECTIONS: Final = {
     sections=SECTIONS,
 )
 @click.argument("inputs", metavar="INPUT...", nargs=-1, required=True)
-@click.option(
-    "--as-of", "as_of_ms", type=Moment(), help="The now of the rules of expiration. [default: now; with --until TIME that moment]"
-)
+@click.option("--as-of", type=Moment(), help="The now of the rules of expiration. [default: now; with --until TIME that moment]")
 @click.option(
     "--until",
     type=MomentOrOffsets(),
@@ -72,20 +69,16 @@ SECTIONS: Final = {
 )
 @click.option(
     "--offsets-retention",
-    "retention_ms",
+    "retention",
     type=Duration(),
     help="How long offsets are kept. [default: offsets.retention.minutes of --settings, else that release's own: 7d since 2.0]",
 )
-@click.option(
-    "--settings", "settings_file", metavar="FILE", help="A broker's server.properties, or conf/coordinator.properties: Kafka's own keys."
-)
+@click.option("--settings", metavar="FILE", help="A broker's server.properties, or conf/coordinator.properties: Kafka's own keys.")
 @click.option(
     "--semantics", type=click.Choice(["java", "scala"]), help="The coordinator: java is Kafka 4.x, scala 0.8.2 to 3.9. [default: java]"
 )
 @click.option("--broker-version", metavar="V", help="Rules of that release, for example 3.6. [default: 4.3 with java, 3.9 with scala]")
-@click.option(
-    "--topic-ids", "topic_ids_file", metavar="FILE", help="JSON object, topic name -> id: names for ids that the log does not reveal."
-)
+@click.option("--topic-ids", metavar="FILE", help="JSON object, topic name -> id: names for ids that the log does not reveal.")
 @click.option(
     "--command-config",
     metavar="FILE",
@@ -103,7 +96,6 @@ SECTIONS: Final = {
 )
 @click.option(
     "--end-offsets",
-    "end_offsets_file",
     metavar="FILE",
     help="End offsets of topics for lag, as describe takes them: what kafka-get-offsets printed just before the copy was made.",
 )
@@ -120,7 +112,6 @@ SECTIONS: Final = {
 )
 @click.option(
     "--accept",
-    "accepted",
     type=click.Choice(ACCEPTED_WORDS),
     multiple=True,
     metavar="WORD",
@@ -136,7 +127,6 @@ SECTIONS: Final = {
 )
 @click.option(
     "--publish",
-    "database",
     metavar="DATABASE",
     help="At the end create views of every table and view, pinned to the night, in this database of Spark's metastore.",
 )
@@ -151,25 +141,12 @@ SECTIONS: Final = {
 @common_options_of_a_writer
 def nightly(
     common: Common,
-    database: str | None,
     inputs: tuple[str, ...],
-    as_of_ms: int | None,
-    until: Until | None,
-    retention_ms: int | None,
-    settings_file: str | None,
-    semantics: str | None,
-    broker_version: str | None,
-    topic_ids_file: str | None,
-    command_config: str | None,
-    full: bool,
-    up_to_high_watermark: bool,
-    end_offsets_file: str | None,
-    with_end_offsets: bool,
     no_history: bool,
     strict: bool,
-    accepted: tuple[str, ...],
     no_maintain: bool,
     metrics_file: Path | None,
+    **arguments: Any,
 ) -> int:
     """Read a copy of a broker's __consumer_offsets, replay it as the group coordinator would, expire it, and write the Delta tables.
 
@@ -188,29 +165,16 @@ def nightly(
                 inputs,
                 common.warehouse,
                 cluster=common.cluster,
-                as_of=as_of_ms,
-                until=until,
-                retention=retention_ms,
-                settings=settings_file,
-                semantics=semantics,
-                broker_version=broker_version,
-                topic_ids=topic_ids_file,
-                command_config=command_config,
-                full=full,
-                up_to_high_watermark=up_to_high_watermark,
-                end_offsets=end_offsets_file,
-                with_end_offsets=with_end_offsets,
                 history=not no_history,
-                accept=accepted,
                 upkeep=not no_maintain,
-                publish=database,
                 progress=progress,
                 show_output=common.debug,
+                **arguments,
             )
         if common.output == "json":
             write_records("json", *summary_object(summary))
-        elif not common.quiet:
-            say(summary_text(summary))
+        else:
+            common.say(summary_text(summary))
         if isinstance(summary.upkeep, str):
             say(summary.upkeep)
         if strict:

@@ -617,18 +617,12 @@ def _joint(sentence: str) -> str:
 
 def _of_several(sentence: str) -> str:
     """A sentence that begins with its verb, with several partitions as its subject."""
-    several = {
-        "is there, and stays": "are there, and stay",
-        "is there, and goes": "are there, and go",
-        "is there, and the next cleanup removes it": "are there, and the next cleanup removes them",
-        "is in the log and no broker answers it: its group": "are in the log and no broker answers them: their group",
-        "is there, and no rule of expiration is known for it": "are there, and no rule of expiration is known for them",
-        "was ": "were ",
-        "waits ": "wait ",
-        "is where the share group starts": "are where the share group starts",
-        "has no start offset yet": "have no start offset yet",
-    }
-    for one, of_several in several.items():
-        if sentence.startswith(one):
-            return (of_several + sentence.removeprefix(one)).replace("; it went back", "; they went back")
-    return sentence
+    verb, _, rest = sentence.partition(" ")
+    verbs = {"is": "are", "was": "were", "has": "have", "waits": "wait"}
+    if verb not in verbs:
+        return sentence
+    for one, several in (("stays", "stay"), ("goes", "go"), ("the next cleanup removes it", "the next cleanup removes them")):
+        rest = rest.replace(f"there, and {one}", f"there, and {several}", 1)
+    rest = rest.replace("no broker answers it: its group", "no broker answers them: their group")
+    rest = rest.replace("no rule of expiration is known for it", "no rule of expiration is known for them")
+    return f"{verbs[verb]} {rest.replace('; it went back', '; they went back')}"

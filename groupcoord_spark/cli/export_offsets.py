@@ -9,9 +9,9 @@ import sys
 
 import click
 
-from groupcoord_spark.cli.names import did_you_mean, matching, run_moment
+from groupcoord_spark.cli.names import did_you_mean, matching
 from groupcoord_spark.cli.options import Common, ShownRun, command, common_options_of_a_writer, groups_option, shown_run_options
-from groupcoord_spark.cli.render import printable, say
+from groupcoord_spark.cli.render import printable, say, second
 from groupcoord_spark.errors import GroupcoordError, UsageError
 from groupcoord_spark.wording import counted
 
@@ -48,7 +48,7 @@ def export_offsets(common: Common, groups: tuple[str, ...], new_name: str | None
     if new_name is not None and len(wanted) > 1:
         raise UsageError(f"--as takes the offsets of one group, and --group names {counted(len(wanted), 'group')}.")
     offsets = warehouse.read("committed_offsets", columns=names, where=[("group_id", "in", wanted)], run=run)
-    night = f"the night of {run_moment(run)}"
+    night = f"the night of {second(run.as_of_ms)}"
     groups_with_offsets = set(offsets["group_id"].to_pylist())
     if without := [group for group in wanted if group not in groups_with_offsets]:
         raise GroupcoordError(

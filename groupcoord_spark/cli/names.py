@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Collection, Iterable, Sequence
-from datetime import UTC, datetime
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
+from groupcoord_spark.cli.render import second
 from groupcoord_spark.errors import GroupcoordError
 
 if TYPE_CHECKING:
@@ -70,16 +70,11 @@ def named_groups(named: Sequence[str], warehouse: Warehouse, *runs: Run) -> list
     where, quoted = f"in cluster {run.cluster!r} of {warehouse.location.uri}", ", ".join(map(repr, missing))
     if gone := _earlier_groups(missing, warehouse, run):
         raise GroupcoordError(
-            f"Group {', '.join(map(repr, gone))} is gone {where}: earlier records have it, and the night of {run_moment(run)} has not."
+            f"Group {', '.join(map(repr, gone))} is gone {where}: earlier records have it, and the night of {second(run.as_of_ms)} has not."
             f" `groupcoord why --group {shlex.quote(gone[0])}` tells why."
         )
     what = f"No group matches {quoted}" if any(map(is_pattern, missing)) else f"Group {quoted} does not exist"
     raise GroupcoordError(f"{what} {where}.{did_you_mean(missing, known)} `groupcoord list` names those that do.")
-
-
-def run_moment(run: Run) -> str:
-    """The as_of of a run to the second."""
-    return f"{datetime.fromtimestamp(run.as_of_ms / 1000, UTC):%Y-%m-%dT%H:%M:%SZ}"
 
 
 def _earlier_groups(missing: Sequence[str], warehouse: Warehouse, run: Run) -> list[str]:

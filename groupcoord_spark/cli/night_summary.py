@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from groupcoord_spark.cli.maintain import summary_text as upkeep_text
 from groupcoord_spark.cli.options import duration_text
-from groupcoord_spark.cli.render import moment
+from groupcoord_spark.cli.render import moment, second
 from groupcoord_spark.wording import counted
 
 if TYPE_CHECKING:
@@ -37,7 +36,7 @@ def summary_text(summary: Summary) -> str:
         f"  records   {summary.records_read:,} read = {summary.records_decoded:,} decoded + {summary.records_quarantined:,} quarantined"
         f" ({counted(summary.offsets_partitions, 'offsets partition')}, {summary.bytes_read / 1e6:,.1f} MB)",
         state,
-        f"  cleanup   as of {_moment(summary.as_of_ms)} with retention {duration_text(summary.retention_ms)}: would remove"
+        f"  cleanup   as of {second(summary.as_of_ms)} with retention {duration_text(summary.retention_ms)}: would remove"
         f" {counted(summary.expired_offsets, 'offset')} and {counted(summary.removed_groups, 'group')}"
         f" ({summary.semantics} {summary.broker_version})",
     ]
@@ -81,7 +80,7 @@ def _lines_about_reading(summary: Summary) -> list[str]:
     reading, lines = summary.reading, []
     reasons = "; ".join(f"{counted(count, 'offsets partition')}: {reason}" for reason, count in reading.whole.items())
     if reading.since_ms is not None:
-        new, since = counted(reading.new_records, "new record"), _moment(reading.since_ms)
+        new, since = counted(reading.new_records, "new record"), second(reading.since_ms)
         lines.append(f"  read      incremental: {new} since the night of {since}{f'; read whole: {reasons}' if reasons else ''}")
     elif len(reading.whole) == 1:
         lines.append(f"  read      whole: {next(iter(reading.whole))}")
@@ -90,7 +89,7 @@ def _lines_about_reading(summary: Summary) -> list[str]:
     if reading.stale_since_ms:
         missing = len(reading.stale_since_ms)
         known = counted(missing + summary.offsets_partitions, "offsets partition")
-        since = " and ".join(sorted({_moment(since_ms) for since_ms in reading.stale_since_ms.values()}))
+        since = " and ".join(sorted({second(since_ms) for since_ms in reading.stale_since_ms.values()}))
         verb = "is" if missing == 1 else "are"
         lines.append(f"  stale     {missing} of {known} {verb} not in this dump; their groups are shown as of {since}")
     if reading.differences is not None:
@@ -111,11 +110,6 @@ def _lines_about(past: PointInTimeSummary) -> list[str]:
             f" before that moment without a record any more, neither in the log nor in the history: {_SEE_WARNINGS}"
         )
     return lines
-
-
-def _moment(milliseconds: int) -> str:
-    moment = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=milliseconds)
-    return moment.isoformat(timespec="seconds").replace("+00:00", "Z")
 
 
 def _share(part: float) -> str:

@@ -114,6 +114,11 @@ def moment(milliseconds: int | None) -> str | None:
         return str(milliseconds)
 
 
+def second(milliseconds: int) -> str:
+    """A time to the second as ISO 8601 in UTC."""
+    return (_EPOCH + timedelta(milliseconds=milliseconds)).isoformat(timespec="seconds").replace("+00:00", "Z")
+
+
 def lines(
     titles: Sequence[str],
     rows: Iterable[Sequence[object]],

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Final, NoReturn
 
 import click
 
-from groupcoord_spark.cli.names import did_you_mean, run_moment
+from groupcoord_spark.cli.names import did_you_mean
 from groupcoord_spark.cli.options import Common, Moment, command, common_options, complete_groups, complete_topics
-from groupcoord_spark.cli.render import moment
+from groupcoord_spark.cli.render import moment, second
 from groupcoord_spark.cli.rules import rules_of
 from groupcoord_spark.errors import GroupcoordError, UsageError
 
@@ -95,7 +95,7 @@ def explain_missing_history(warehouse: Warehouse, cluster: str, group_id: str) -
         raise GroupcoordError(f"The history tables have no record of group {group_id!r} in {where}: its nights {how}.")
     before, after, departure = departure_of(warehouse, warehouse.run(cluster), group_id)
     if departure:
-        nights = f"in the night of {run_moment(before)} and is gone in that of {run_moment(after)}"
+        nights = f"in the night of {second(before.as_of_ms)} and is gone in that of {second(after.as_of_ms)}"
         raise GroupcoordError(f"Group {group_id!r} was in {where} {nights}. {REASONS[str(departure[0].why)]}")
     known = warehouse.read("groups", cluster=cluster, columns=["group_id"])["group_id"].to_pylist()
     others = [name for name in warehouse.clusters_with_nights() if name != cluster and _knows(warehouse, name, group_id)]

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
 import click
 
-from groupcoord_spark.cli.names import run_moment
 from groupcoord_spark.cli.options import Common, ShownRun, command, common_options, shown_run_options
+from groupcoord_spark.cli.render import second
 from groupcoord_spark.cli.rules import rules_of
 from groupcoord_spark.errors import UsageError
 from groupcoord_spark.wording import counted
@@ -55,7 +54,7 @@ def verify(common: Common, against: str, save: str | None, command_config: str |
     comparison = compare(ours, answers, semantics=rules_of(run))
     if comparison.differences or common.output != "table":
         common.show(COLUMNS, comparison.differences, least_widths=[15, 15, 10, None])
-    common.say(f"{_verdict(comparison)} Cluster {run.cluster!r} as of {run_moment(run)}, answers of {_source_of(answers)}.")
+    common.say(f"{_verdict(comparison)} Cluster {run.cluster!r} as of {second(run.as_of_ms)}, answers of {_source_of(answers)}.")
     return 1 if comparison.differences else 0
 
 
@@ -74,7 +73,7 @@ def _verdict(comparison: Comparison) -> str:
 def _source_of(answers: Answers) -> str:
     if answers.asked_at_ms is None:
         return answers.source
-    return f"{answers.source} given {datetime.fromtimestamp(answers.asked_at_ms[1] / 1000, UTC):%Y-%m-%dT%H:%M:%SZ}"
+    return f"{answers.source} given {second(answers.asked_at_ms[1])}"
 
 
 def _asked(against: str, command_config: str | None, ours: StateOfRun | None = None) -> Answers:

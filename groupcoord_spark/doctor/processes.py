@@ -18,23 +18,17 @@ SMALL_LOG_BYTES: Final = 256 << 20
 Result = TypeVar("Result")
 
 
-def map_partitions(
-    function: Callable[..., Result], tasks: Sequence[tuple[PartitionLog, Any]], *, processes: int | None = None
-) -> list[Result]:
-    """``function(log, argument)`` for each task, in the order of the tasks.
-
-    processes: how many work at the same time; None: one for each processor where the logs are large, else this one alone.
+def map_partitions(function: Callable[..., Result], tasks: Sequence[tuple[PartitionLog, Any]]) -> list[Result]:
+    """``function(log, argument)`` for each task, in the order of the tasks: where the logs are large, in a process for each processor.
 
     Raises GroupcoordError where a process was killed, and whatever ``function`` raises.
     """
-    if processes is None:
-        is_large = sum(log.bytes for log, _ in tasks) >= SMALL_LOG_BYTES
-        processes = _processors() if is_large else 1
-    if min(processes, len(tasks)) < 2:
+    processes = min(_processors(), len(tasks))
+    if processes < 2 or sum(log.bytes for log, _ in tasks) < SMALL_LOG_BYTES:
         return [function(*task) for task in tasks]
     largest_first = sorted(range(len(tasks)), key=lambda number: -tasks[number][0].bytes)
     # spawned, not forked: Arrow has threads, and a fork would keep their locks
-    with ProcessPoolExecutor(min(processes, len(tasks)), get_context("spawn")) as pool:
+    with ProcessPoolExecutor(processes, get_context("spawn")) as pool:
         futures = {number: pool.submit(function, *tasks[number]) for number in largest_first}
         try:
             return [futures[number].result() for number in range(len(tasks))]

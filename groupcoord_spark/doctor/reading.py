@@ -20,15 +20,15 @@ from groupcoord_spark.log.files.held_files import HeldFiles
 from groupcoord_spark.log.files.storage import Location
 
 
-def read_copies(inputs: Sequence[str], *, processes: int | None = None) -> list[CopyFacts]:
-    """The facts of every partition in every log directory among the inputs. processes: as ``map_partitions`` takes it.
+def read_copies(inputs: Sequence[str]) -> list[CopyFacts]:
+    """The facts of every partition in every log directory among the inputs.
 
     Raises InputError where an input is not there, is no log of the offsets topic, or cannot be read.
     """
     with HeldFiles() as held:
         copies = [(log_dir, plan, read_log_directory_files(log_dir)) for log_dir, plan in plan_copies(inputs, held=held)]
         tasks = [(partition, files_beside(partition, log_dir, files)) for log_dir, plan, files in copies for partition in plan.partitions]
-        facts = iter(map_partitions(gather_partition, tasks, processes=processes))
+        facts = iter(map_partitions(gather_partition, tasks))
     return [CopyFacts(log_dir.shown, log_dir.uri, files, tuple(next(facts) for _ in plan.partitions)) for log_dir, plan, files in copies]
 
 

@@ -136,7 +136,10 @@ def _with_subscribers(warehouse: Warehouse, cluster: str, removals: Sequence[Off
     steps += [(row["record_offset"], row) for row in rows.to_pylist()]
     subscribers: dict[tuple[Place, str], Subscribers] = defaultdict(Subscribers)
     subscribed: set[OffsetRemoval] = set()
-    for _, step in sorted(steps, key=lambda one: one[0]):
+    steps.sort(key=lambda one: one[0])
+    while not isinstance(steps[-1][1], OffsetRemoval):
+        steps.pop()  # records that come after the last removal say nothing of it
+    for _, step in steps:
         if not isinstance(step, OffsetRemoval):
             value = None if step["value_json"] is None else json.loads(step["value_json"])
             subscribers[Place.of(step), step["group_id"]].apply(step["key_type"], json.loads(step["key_json"]), value)

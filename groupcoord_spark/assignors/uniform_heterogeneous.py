@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from heapq import heapreplace
 
 from groupcoord_spark.assignors.membership import Member, TopicPartition, Topics, subscribers_by_topic
 from groupcoord_spark.assignors.topic_ids import topic_id_of
@@ -105,25 +106,17 @@ class HeterogeneousUniform:
 class _LeastLoaded:
     """Returns the member with the fewest partitions, again and again. The caller gives each returned member one partition more.
 
-    by_size: members ascending by size, not empty. Members before ``_end`` have the size ``_level``, or one more if they are also before
-    ``_next``.
+    by_size: members ascending by size, not empty. Of members with equal sizes the first in this order comes first.
     """
 
     def __init__(self, by_size: list[int], sizes: list[int]) -> None:
-        self._by_size = by_size
-        self._sizes = sizes
-        self._level = sizes[by_size[0]] - 1
-        self._end = self._next = 0
+        self._heap = [(sizes[number], place, number) for place, number in enumerate(by_size)]
 
     def take(self) -> tuple[int, int]:
         """The next member, and its size before the caller adds a partition."""
-        if self._next == self._end:
-            self._level += 1
-            while self._end < len(self._by_size) and self._sizes[self._by_size[self._end]] == self._level:
-                self._end += 1
-            self._next = 0
-        self._next += 1
-        return self._by_size[self._next - 1], self._level
+        size, place, number = self._heap[0]
+        heapreplace(self._heap, (size + 1, place, number))
+        return number, size
 
 
 class _MostLoaded:

@@ -111,7 +111,6 @@ class Simulator:
         self._broker = Broker(self.release, self.settings, ids, start_ms)
         self._on_entry = on_entry
         self._calls = 0
-        self._known_requests: set[type] = set()
         self._start_cleanup_timer()
 
     @property
@@ -133,9 +132,7 @@ class Simulator:
         if at_ms is not None:
             self.advance_to(at_ms)
         kind = type(request)
-        if kind not in self._known_requests or not self.release.has_static_members:
-            refuse_unknown_request(self.release, request)
-            self._known_requests.add(kind)
+        refuse_unknown_request(self.release, request)
         self._calls += 1
         call = Call(self._calls, request, self._broker.now_ms)
         if request.version is not None and request.version not in self.release.request_versions[kind]:

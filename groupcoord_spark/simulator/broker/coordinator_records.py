@@ -3,8 +3,9 @@
 from typing import Any
 
 from groupcoord_spark.protocol.record_types import NO_TIMESTAMP, KeyType
+from groupcoord_spark.simulator.broker.broker import Broker
 from groupcoord_spark.simulator.broker.release import Release
-from groupcoord_spark.simulator.broker.settings import NO_TOPIC_ID, Settings
+from groupcoord_spark.simulator.broker.settings import NO_TOPIC_ID
 from groupcoord_spark.simulator.groups import ClassicGroup
 from groupcoord_spark.simulator.messages import RecordToWrite
 from groupcoord_spark.simulator.messages.requests import OffsetToCommit
@@ -50,44 +51,29 @@ def new_group_record(group: ClassicGroup, release: Release) -> RecordToWrite:
 
 
 def offset_record(
-    group_id: str,
-    offset: OffsetToCommit,
-    requested_retention_ms: int,
-    is_transactional: bool,
-    release: Release,
-    settings: Settings,
-    now_ms: int,
+    broker: Broker, group_id: str, offset: OffsetToCommit, requested_retention_ms: int, *, is_transactional: bool
 ) -> RecordToWrite:
     """The record of one committed offset.
 
     An expire timestamp is written if the request asks for a retention (X-B5), and by brokers before 2.1 always (X-A2):
     docs/reference/expiration-rules.md.
     """
-    commit_timestamp_ms, expire_timestamp_ms = now_ms, NO_TIMESTAMP
-    requested_timestamp_ms = offset.commit_timestamp_ms
-    if release.always_expires_explicitly:
-        retention_ms = settings.offsets_retention_ms
-        if retention_ms is None:
-            retention_ms = release.semantics.default_retention_ms
-        if requested_retention_ms != BROKER_RETENTION:
-            expire_timestamp_ms = now_ms + requested_retention_ms
-        else:
-            expire_timestamp_ms = (now_ms if requested_timestamp_ms == NO_TIMESTAMP else requested_timestamp_ms) + retention_ms
-    else:
-        if release.takes_commit_timestamps and requested_timestamp_ms != NO_TIMESTAMP:
-            commit_timestamp_ms = requested_timestamp_ms
-        if requested_retention_ms != BROKER_RETENTION:
-            expire_timestamp_ms = now_ms + requested_retention_ms
+    release, now_ms, expire_timestamp_ms = broker.release, broker.now_ms, NO_TIMESTAMP
+    requested_timestamp_ms = now_ms if offset.commit_timestamp_ms == NO_TIMESTAMP else offset.commit_timestamp_ms
+    if requested_retention_ms != BROKER_RETENTION:
+        expire_timestamp_ms = now_ms + requested_retention_ms
+    elif release.always_expires_explicitly:
+        expire_timestamp_ms = requested_timestamp_ms + broker.retention_ms
     version = release.offset_value_version if expire_timestamp_ms == NO_TIMESTAMP else 1
     value: dict[str, Any] = {"committed_offset": offset.committed_offset}
     if version >= 3:
         value["leader_epoch"] = offset.leader_epoch
-    value |= {"metadata": offset.metadata or "", "commit_timestamp_ms": commit_timestamp_ms}
+    value["metadata"] = offset.metadata or ""
+    value["commit_timestamp_ms"] = requested_timestamp_ms if release.takes_commit_timestamps else now_ms
     if version == 1:
         value["expire_timestamp_ms"] = expire_timestamp_ms
     if version >= 4:
         carries_id = release.transactional_commits_carry_topic_id if is_transactional else release.commits_carry_topic_id
-        value["topic_id"] = settings.topic_id(offset.topic) if carries_id else NO_TOPIC_ID
-    return RecordToWrite(
-        KeyType.OFFSET_COMMIT, {"group_id": group_id, "topic": offset.topic, "partition": offset.partition}, version, value
-    )
+        value["topic_id"] = broker.settings.topic_id(offset.topic) if carries_id else NO_TOPIC_ID
+    key = {"group_id": group_id, "topic": offset.topic, "partition": offset.partition}
+    return RecordToWrite(KeyType.OFFSET_COMMIT, key, version, value)

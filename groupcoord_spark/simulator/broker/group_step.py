@@ -45,7 +45,7 @@ class GroupStep(Generic[M]):
         self.partition = broker.partition_of(group_id)
         self.records: list[RecordToWrite] = []
         self.group: M | None = broker.group_of(group_id, self.kind)  # type: ignore[assignment]
-        self._before: Mapping[str, Any] = self.copied(self.group)
+        self._saved_state: Mapping[str, Any] = self.copied(self.group)
         """What the records may change in the group, as it was before the step; empty: there was no group."""
         self.replaced_classic: ClassicGroup | None = None
         self._put_classic_back: Callable[[], None] | None = None
@@ -211,11 +211,11 @@ class GroupStep(Generic[M]):
 
     def group_until_now(self) -> Any:
         """The group before the step, which may have been a classic group; None: there was none."""
-        return copy.copy(self.replaced_classic) if self.group is None or not self._before else replace(self.group, **self._before)
+        return copy.copy(self.replaced_classic) if self.group is None or not self._saved_state else replace(self.group, **self._saved_state)
 
     def undo(self) -> None:
         """Forget the records. The timers stay as they are, as in Kafka."""
-        for name, value in self._before.items():
+        for name, value in self._saved_state.items():
             setattr(self.group, name, value)
 
     def finish(self, written: list[WrittenRecord]) -> None:
@@ -233,7 +233,7 @@ class GroupStep(Generic[M]):
         self.undo()
         if self.group is None:
             return
-        if self._before:
+        if self._saved_state:
             self.partition.groups[self.group_id] = self.group
             self.group.cancel_timers_without_member()
         else:

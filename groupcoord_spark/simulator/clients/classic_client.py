@@ -7,7 +7,7 @@ Rules: docs/reference/coordinator.md, chapters 9.5 and 14.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 from groupcoord_spark import assignors
 from groupcoord_spark.assignors import CLIENT_ASSIGNORS, NO_GENERATION, TopicPartition
@@ -72,8 +72,7 @@ class Consumer(OffsetsClient):
 
     def unsubscribe(self) -> None:
         """unsubscribe(): give up the partitions and leave the group, without a commit. A static member only stops its heartbeats."""
-        if self._owned_partitions:
-            self._notify_application(f"onPartitionsRevoked({partitions_text(self._owned_partitions)})")
+        self._notify_listener("onPartitionsRevoked", self._owned_partitions)
         if self.member_id and self.settings.group_instance_id is None:
             self._send_leave_group()
         self._pattern, self._subscribed_topics = None, ()
@@ -217,8 +216,7 @@ class Consumer(OffsetsClient):
         self._owned_partitions, self._last_assignment, self._owned_generation = assigned, assigned, self.generation
         for partition in revoked:
             self.positions.pop(partition, None)
-        if revoked:
-            self._notify_application(f"onPartitionsRevoked({partitions_text(revoked)})")
+        self._notify_listener("onPartitionsRevoked", revoked)
         self._notify_application(f"onPartitionsAssigned({partitions_text(added)})")
         self._fetch_offsets(added)
         if revoked:
@@ -247,8 +245,7 @@ class Consumer(OffsetsClient):
 
     def _revoke_and_join(self) -> None:
         if not self.settings.is_cooperative:
-            if self._owned_partitions:
-                self._notify_application(f"onPartitionsRevoked({partitions_text(self._owned_partitions)})")
+            self._notify_listener("onPartitionsRevoked", self._owned_partitions)
             self.positions.clear()
             self._owned_partitions = ()
         self._join()
@@ -260,12 +257,17 @@ class Consumer(OffsetsClient):
         self.phase = Phase.UNJOINED
         self._heartbeat_epoch += 1
         self._join_attempt += 1
-        if self._owned_partitions:
-            # Rebalance listeners have onPartitionsLost since 2.4 (KIP-429).
-            callback = "onPartitionsLost" if self._release >= (2, 4) else "onPartitionsRevoked"
-            self._notify_application(f"{callback}({partitions_text(self._owned_partitions)})")
+        self._lose_partitions()
+
+    def _lose_partitions(self) -> None:
+        # Rebalance listeners have onPartitionsLost since 2.4 (KIP-429).
+        self._notify_listener("onPartitionsLost" if self._release >= (2, 4) else "onPartitionsRevoked", self._owned_partitions)
         self._owned_partitions = ()
         self.positions.clear()
+
+    def _notify_listener(self, callback: str, partitions: Collection[TopicPartition]) -> None:
+        if partitions:
+            self._notify_application(f"{callback}({partitions_text(partitions)})")
 
     def _forget_membership(self) -> None:
         self.member_id = ""
@@ -279,6 +281,9 @@ class Consumer(OffsetsClient):
         # A static member sends no LeaveGroup of its own accord (KIP-345): it may come back within its session timeout.
         if self.member_id and leaves and self.phase is not Phase.CLOSED:
             self._send_leave_group()
+        self._stop()
+
+    def _stop(self) -> None:
         self.phase = Phase.CLOSED
         self._heartbeat_epoch += 1
         self._schedule(0, self.die)

@@ -6,7 +6,7 @@ takes no time. So the client gives up partitions as soon as it hears of it, and 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Final
 
 from groupcoord_spark.assignors import TopicPartition
@@ -14,7 +14,7 @@ from groupcoord_spark.simulator.clients.classic_client import Consumer
 from groupcoord_spark.simulator.clients.client_core import COORDINATOR_LOST_ERRORS, Phase
 from groupcoord_spark.simulator.messages import Error
 from groupcoord_spark.simulator.messages.answers import ConsumerGroupHeartbeatAnswer
-from groupcoord_spark.simulator.messages.partition_lists import by_topic, difference, partitions_text
+from groupcoord_spark.simulator.messages.partition_lists import by_topic, difference
 from groupcoord_spark.simulator.messages.requests import LEAVE_EPOCH, LEFT_FOR_A_WHILE, ConsumerGroupHeartbeat
 
 _ID_SPAN_MS: Final = 100_000_000
@@ -106,9 +106,8 @@ class NewProtocolConsumer(Consumer):
             return
         self._revoke(revoked)
         self._owned_partitions = assigned
-        if added:
-            self._notify_application(f"onPartitionsAssigned({partitions_text(added)})")
-            self._fetch_offsets(added)
+        self._notify_listener("onPartitionsAssigned", added)
+        self._fetch_offsets(added)
         self._beat_at_once(owned=True)
 
     def _beat_at_once(self, *, owned: bool = False) -> None:
@@ -118,19 +117,11 @@ class NewProtocolConsumer(Consumer):
         elif self.phase is Phase.UNJOINED:
             self._join()
 
-    def _revoke(self, revoked: Iterable[TopicPartition]) -> None:
-        revoked = tuple(revoked)
-        if revoked:
-            self._notify_application(f"onPartitionsRevoked({partitions_text(revoked)})")
+    def _revoke(self, revoked: Collection[TopicPartition]) -> None:
+        self._notify_listener("onPartitionsRevoked", revoked)
         self._owned_partitions = difference(self._owned_partitions, revoked)
         for partition in revoked:
             self.positions.pop(partition, None)
-
-    def _lose_partitions(self) -> None:
-        if self._owned_partitions:
-            self._notify_application(f"onPartitionsLost({partitions_text(self._owned_partitions)})")
-        self._owned_partitions = ()
-        self.positions.clear()
 
     def _rejoin_after(self, error: Error) -> None:
         self._lose_partitions()
@@ -161,9 +152,7 @@ class NewProtocolConsumer(Consumer):
                 self._send_leave(LEAVE_EPOCH)
             elif self.settings.group_instance_id is not None:
                 self._send_leave(LEFT_FOR_A_WHILE)
-        self.phase = Phase.CLOSED
-        self._heartbeat_epoch += 1
-        self._schedule(0, self.die)
+        self._stop()
 
     def _send_leave(self, epoch: int) -> None:
         if self.member_id:

@@ -111,10 +111,7 @@ def _store(
     if not accepted:
         broker.answer(call, OffsetCommitAnswer(errors))
         return
-    records = [
-        offset_record(group_id, offset, retention_ms, is_transactional, broker.release, broker.settings, broker.now_ms)
-        for offset in accepted
-    ]
+    records = [offset_record(broker, group_id, offset, retention_ms, is_transactional=is_transactional) for offset in accepted]
     partition = broker.partition_of(group_id)
     if is_transactional:
         broker.transactions.setdefault(producer_id, set()).add(partition.number)

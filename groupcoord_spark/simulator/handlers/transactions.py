@@ -4,6 +4,7 @@ The producer epoch and the state of the transaction are not checked.
 """
 
 from collections.abc import Callable
+from functools import partial
 
 from groupcoord_spark.protocol.record_types import MarkerType
 from groupcoord_spark.simulator.broker import Broker
@@ -27,7 +28,7 @@ def write_txn_markers(broker: Broker, call: Call, request: WriteTxnMarkers) -> N
     def end(error: Error) -> None:
         broker.answer(call, TransactionAnswer(error))
 
-    _end_in(broker, partition.number, request.producer_id, request.producer_epoch, _marker(request.committed), end)
+    _write_marker(broker, partition.number, request, end)
 
 
 def end_txn(broker: Broker, call: Call, request: EndTxn) -> None:
@@ -38,7 +39,7 @@ def end_txn(broker: Broker, call: Call, request: EndTxn) -> None:
     """
     broker.answer(call, TransactionAnswer(Error.NONE))
     for number in sorted(broker.transactions.pop(request.producer_id, ())):
-        _write_or_keep(broker, number, request.producer_id, request.producer_epoch, _marker(request.committed))
+        _write_or_keep(broker, number, request)
 
 
 def write_kept_markers(broker: Broker) -> None:
@@ -48,9 +49,8 @@ def write_kept_markers(broker: Broker) -> None:
         write()
 
 
-def _write_or_keep(broker: Broker, number: int, producer_id: int, producer_epoch: int, marker: MarkerType) -> None:
-    def again() -> None:
-        _write_or_keep(broker, number, producer_id, producer_epoch, marker)
+def _write_or_keep(broker: Broker, number: int, request: EndTxn) -> None:
+    again = partial(_write_or_keep, broker, number, request)
 
     def end(error: Error) -> None:
         if error is Error.NONE:
@@ -64,16 +64,13 @@ def _write_or_keep(broker: Broker, number: int, producer_id: int, producer_epoch
     if partition is None or partition.is_loading:
         broker.unwritten_markers.append(again)
     else:
-        _end_in(broker, number, producer_id, producer_epoch, marker, end)
+        _write_marker(broker, number, request, end)
 
 
-def _marker(committed: bool) -> MarkerType:
-    return MarkerType.COMMIT if committed else MarkerType.ABORT
-
-
-def _end_in(broker: Broker, number: int, producer_id: int, producer_epoch: int, marker: MarkerType, end: Callable[[Error], None]) -> None:
+def _write_marker(broker: Broker, number: int, request: EndTxn | WriteTxnMarkers, end: Callable[[Error], None]) -> None:
     """Write a marker, and apply it when it is written. ``end`` is called with the result of the append after that."""
-    partition = broker.partitions[number]
+    partition, producer_id = broker.partitions[number], request.producer_id
+    marker = MarkerType.COMMIT if request.committed else MarkerType.ABORT
     offsets, marker_offset = partition.offsets, partition.next_record_offset
 
     def apply(error: Error) -> None:
@@ -90,4 +87,4 @@ def _end_in(broker: Broker, number: int, producer_id: int, producer_epoch: int, 
                 producers.discard(producer_id)
         end(error)
 
-    broker.append_marker(partition, producer_id, producer_epoch, marker.name, apply)
+    broker.append_marker(partition, producer_id, request.producer_epoch, marker.name, apply)

@@ -337,7 +337,7 @@ class ConsumerStep(GroupStep[ConsumerGroup]):
         if self._put_group_back is not None:
             self._put_group_back()
         super().undo_finished()
-        if self.group is not None and self._before:
+        if self.group is not None and self._saved_state:
             for member_id in self.replaced:
                 self.restart_session(self.group, member_id)
 

@@ -80,8 +80,7 @@ def expire(
         kept_groups = state.kept_groups.groupBy("cluster", "group_id").agg(F.collect_set("kept_for").alias("kept_for"))
         groups = groups.join(kept_groups, on=["cluster", "group_id"], how="left")
     paired = offsets.groupBy(*place).cogroup(groups.groupBy(*place))
-    packed, tasks = paired.applyInArrow(_rules(job), PACKED), tasks_of(groups.sparkSession)
-    packed = kept(packed if tasks is None else packed.coalesce(tasks))
+    packed = kept(paired.applyInArrow(_rules(job), PACKED).coalesce(tasks_of(groups.sparkSession)))
     return Expirations(*(frame_of(packed, table) for table in RULE_COLUMNS))
 
 

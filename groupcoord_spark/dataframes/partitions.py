@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 TASKS_PER_CORE: Final = 4
-TASKS_WITHOUT_SETTING: Final = 50
+MOST_TASKS: Final = 50
 """One for each offsets partition of Kafka's default."""
 
 
@@ -48,14 +48,15 @@ def kept(frame: DataFrame) -> DataFrame:
         return frame
 
 
-def tasks_of(spark: SparkSession) -> int | None:
-    """Number of tasks that work on offsets partitions; None: Spark's adaptive execution decides, by their bytes.
+def tasks_of(spark: SparkSession) -> int:
+    """Number of tasks that work on offsets partitions.
 
-    Spark's default of 200 would start 200 Python tasks for a handful of partitions. A session of Spark Connect does not know the cores.
+    Spark's default of 200 would start 200 Python tasks for a handful of partitions: in a frame that is kept, adaptive execution joins none
+    of them. A session of Spark Connect does not know the cores.
     """
     setting = spark.conf.get("spark.sql.shuffle.partitions") or ""
-    most = int(setting) if setting.isdecimal() else TASKS_WITHOUT_SETTING  # Databricks has the setting "auto"
+    most = int(setting) if setting.isdecimal() else MOST_TASKS  # Databricks has the setting "auto"
     try:
         return min(most, TASKS_PER_CORE * spark.sparkContext.defaultParallelism)
     except PySparkAttributeError:
-        return None
+        return min(most, MOST_TASKS)

@@ -123,15 +123,14 @@ def read(spark: SparkSession, planned: NightPlan, tasks: Tasks, job: ReadJob, st
     return reduce(lambda one, other: one.union(other), frames)
 
 
-def replay(kept: DataFrame, job: ReplayJob, tasks: int | None, stages: StageNames = UNNAMED) -> DataFrame:
-    """A frame of REPLAYED: the rows of the tables, from a frame of SHUFFLED. tasks: None: Spark decides.
+def replay(kept: DataFrame, job: ReplayJob, tasks: int, stages: StageNames = UNNAMED) -> DataFrame:
+    """A frame of REPLAYED: the rows of the tables, from a frame of SHUFFLED.
 
     The rows of a group come in the order of the one sort. Spark would sort again, by the key alone, and lose that order where it spills, if
     it knew that a column of the key is constant. It cannot know: the columns come out of a function, also where a frame has one cluster.
     """
     place = ("cluster", "offsets_partition")
-    rows = kept.repartition(*place) if tasks is None else kept.repartition(tasks, *place)
-    of_places = rows.sortWithinPartitions(*place, "first_offset").groupBy(*place)
+    of_places = kept.repartition(tasks, *place).sortWithinPartitions(*place, "first_offset").groupBy(*place)
     return of_places.applyInPandas(stages.groups_followed_by("write", partition_replay(job)), REPLAYED)
 
 

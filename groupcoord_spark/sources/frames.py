@@ -34,7 +34,7 @@ from groupcoord_spark.errors import InputError, UsageError
 from groupcoord_spark.log.files.broker_files import OFFSETS_TOPIC
 from groupcoord_spark.log.files.storage import first_line, shown
 from groupcoord_spark.protocol.record_types import NO_LEADER_EPOCH, NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_TIMESTAMP, MarkerType
-from groupcoord_spark.sources.rows import EVERY_ROW, LACKING, ROW_SCHEMA, UNKNOWN_PARTITION, Wanted, wanted_records
+from groupcoord_spark.sources.rows import EVERY_ROW, LACKING, NO_OFFSET, NO_PARTITION, ROW_SCHEMA, UNKNOWN_PARTITION, Wanted, wanted_records
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, SparkSession
@@ -54,9 +54,6 @@ _ABSENT: Final[Mapping[str, tuple[DataType, Any]]] = {
     "leader_epoch": (IntegerType(), NO_LEADER_EPOCH),
 }
 """Column -> its type, and its value where a frame or a row does not have it."""
-
-_NO_PARTITION = "The row has no partition, or one that cannot be; nobody knows which record it is."
-_NO_OFFSET = "The row has no offset, or a negative one; nobody knows which record it is."
 
 
 def raw_columns(frame: DataFrame) -> dict[str, Column]:
@@ -156,7 +153,7 @@ def raw_rows(frame: DataFrame, wanted: Wanted = EVERY_ROW, *, with_bytes: bool =
     nothing = F.lit(None).cast(StringType())
     return (
         rows.withColumn("fault", F.when(has_partition & has_offset, nothing).otherwise("row_without_place"))
-        .withColumn("detail", F.when(~has_partition, _NO_PARTITION).when(~has_offset, _NO_OFFSET))
+        .withColumn("detail", F.when(~has_partition, NO_PARTITION).when(~has_offset, NO_OFFSET))
         .withColumn("offsets_partition", F.when(has_partition, F.col("offsets_partition")).otherwise(UNKNOWN_PARTITION))
         .withColumn("record_offset", F.when(has_offset, F.col("record_offset")))
     )

@@ -34,7 +34,7 @@ from groupcoord_spark.log.files.storage import Location, first_line
 from groupcoord_spark.protocol import DecodeError, EncodeError, encode_key_json, encode_value_json
 from groupcoord_spark.protocol.record_types import NO_LEADER_EPOCH, NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_TIMESTAMP
 from groupcoord_spark.sources.inputs import is_gzip, is_zstd
-from groupcoord_spark.sources.rows import LACKING, ROW_SCHEMA, UNKNOWN_PARTITION, FilePiece, RowBatch, row_batch
+from groupcoord_spark.sources.rows import LACKING, ROW_SCHEMA, UNKNOWN_PARTITION, FilePiece, RowBatch
 
 LINES_BYTES: Final = 32 << 20
 """Bytes of a file that one task reads at least, where the file has as many."""
@@ -64,8 +64,9 @@ def read_lines(piece: FilePiece) -> Iterator[RowBatch]:
     for position, line in _lines_of(piece):
         rows.add(position, line)
         if rows.is_full:
-            yield rows.taken()
-    yield rows.taken()
+            yield rows.batch()
+            rows = _Rows(piece.source)
+    yield rows.batch()
 
 
 def _lines_of(piece: FilePiece) -> Iterator[tuple[int, bytes | None]]:
@@ -118,10 +119,10 @@ class _BadLineError(ValueError):
 
 @dataclass(slots=True)
 class _Rows:
-    """The rows of the next batch, as columns."""
+    """The rows of the next batch."""
 
     source: str
-    columns: dict[str, list[Any]] = field(default_factory=lambda: {name: [] for name in ROW_SCHEMA.names})
+    rows: list[dict[str, Any]] = field(default_factory=list)
     held_bytes: int = 0
     other_topics: int = 0
     lacks: frozenset[str] = frozenset()
@@ -129,22 +130,17 @@ class _Rows:
     @property
     def is_full(self) -> bool:
         """Whether the batch has ROWS_A_BATCH rows or BATCH_BYTES bytes."""
-        return len(self.columns["source"]) >= ROWS_A_BATCH or self.held_bytes >= BATCH_BYTES
+        return len(self.rows) >= ROWS_A_BATCH or self.held_bytes >= BATCH_BYTES
 
-    def taken(self) -> RowBatch:
-        """The batch of all rows so far; afterwards the columns are empty."""
-        taken = RowBatch(row_batch(self.columns), self.other_topics, self.lacks)
-        self.columns = {name: [] for name in ROW_SCHEMA.names}
-        self.held_bytes = self.other_topics = 0
-        self.lacks = frozenset()
-        return taken
+    def batch(self) -> RowBatch:
+        """The batch of all rows."""
+        return RowBatch(pa.RecordBatch.from_pylist(self.rows, ROW_SCHEMA), self.other_topics, self.lacks)
 
     def add(self, position: int, line: bytes | None) -> None:
         """Add the row of one line. A line that is no record gives a row with a fault."""
-        row: dict[str, Any] = dict.fromkeys(ROW_SCHEMA.names)
-        row |= {"offsets_partition": UNKNOWN_PARTITION, "record_timestamp_ms": NO_TIMESTAMP, "producer_id": NO_PRODUCER_ID}
-        row |= {"producer_epoch": NO_PRODUCER_EPOCH, "is_transactional": False, "source": self.source, "position": position}
-        row["leader_epoch"] = NO_LEADER_EPOCH
+        row: dict[str, Any] = {"offsets_partition": UNKNOWN_PARTITION, "record_offset": None, "record_timestamp_ms": NO_TIMESTAMP}
+        row |= {"producer_id": NO_PRODUCER_ID, "producer_epoch": NO_PRODUCER_EPOCH, "is_transactional": False}
+        row |= {"leader_epoch": NO_LEADER_EPOCH, "source": self.source, "position": position}
         try:
             if line is None:
                 raise _BadLineError("line_too_long", f"The line at byte {position} has more than {LONGEST_LINE} bytes.")
@@ -159,8 +155,7 @@ class _Rows:
         else:
             told = ("producer_id" in fields and fields.keys() & _CONTROL, fields.keys() & _TIMESTAMP, "leader_epoch" in fields)
             self.lacks |= {word for word, is_told in zip(LACKING, told, strict=True) if not is_told}
-        for name, column in self.columns.items():
-            column.append(row[name])
+        self.rows.append(row)
         self.held_bytes += len(line or b"")
 
 

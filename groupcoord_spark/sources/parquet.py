@@ -29,6 +29,8 @@ from groupcoord_spark.sources.inputs import below
 from groupcoord_spark.sources.rows import (
     EVERY_ROW,
     LEADER_EPOCHS,
+    NO_OFFSET,
+    NO_PARTITION,
     ROW_SCHEMA,
     TIMESTAMPS,
     TRANSACTIONS,
@@ -38,7 +40,6 @@ from groupcoord_spark.sources.rows import (
     Wanted,
     control_type_name,
     cut,
-    row_batch,
     wanted_records,
 )
 
@@ -66,9 +67,6 @@ _FORMAT: Final = ds.ParquetFileFormat(
     read_options=ds.ParquetReadOptions(coerce_int96_timestamp_unit="us"),
     default_fragment_scan_options=ds.ParquetFragmentScanOptions(page_checksum_verification=True),
 )
-
-_NO_PARTITION = "The row has no partition, or one that cannot be; nobody knows which record it is."
-_NO_OFFSET = "The row has no offset, or a negative one; nobody knows which record it is."
 
 
 def constants_of(directory: str) -> tuple[tuple[str, str | None], ...]:
@@ -241,7 +239,7 @@ def _rows(columns: Mapping[str, Any], source: str, first_row: int, n: int) -> Ro
     has_partition = pc.fill_null(pc.and_(pc.greater_equal(partition, 0), pc.less(partition, 2**31)), False)
     has_offset = pc.fill_null(pc.greater_equal(offset, 0), False)
     fault = pc.if_else(pc.and_(has_partition, has_offset), pa.scalar(None, pa.string()), "row_without_place")
-    detail = pc.if_else(has_partition, pc.if_else(has_offset, pa.scalar(None, pa.string()), _NO_OFFSET), _NO_PARTITION)
+    detail = pc.if_else(has_partition, pc.if_else(has_offset, pa.scalar(None, pa.string()), NO_OFFSET), NO_PARTITION)
 
     def optional(name: str, kind: pa.DataType, absent: Any) -> Any:
         if name not in columns:
@@ -249,7 +247,7 @@ def _rows(columns: Mapping[str, Any], source: str, first_row: int, n: int) -> Ro
         typed = _typed(columns[name], kind, name, source)
         return typed if absent is None else pc.fill_null(typed, pa.scalar(absent, kind))
 
-    rows = row_batch(
+    rows = pa.RecordBatch.from_pydict(
         {
             "cluster": optional("cluster", pa.string(), None),
             "offsets_partition": pc.if_else(has_partition, partition, UNKNOWN_PARTITION).cast(pa.int32()),
@@ -266,7 +264,8 @@ def _rows(columns: Mapping[str, Any], source: str, first_row: int, n: int) -> Ro
             LEADER_EPOCH: optional(LEADER_EPOCH, pa.int32(), NO_LEADER_EPOCH),
             "fault": fault,
             "detail": detail,
-        }
+        },
+        ROW_SCHEMA,
     )
     return RowBatch(rows, others, _lacks(columns) if n else frozenset())
 

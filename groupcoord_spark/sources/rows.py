@@ -59,6 +59,9 @@ _MARKER_NAMES: Final = {marker.value: marker.name for marker in MarkerType}
 UNKNOWN_PARTITION: Final = -1
 """The offsets partition of rows that do not say theirs."""
 
+NO_PARTITION: Final = "The row has no partition, or one that cannot be; nobody knows which record it is."
+NO_OFFSET: Final = "The row has no offset, or a negative one; nobody knows which record it is."
+
 ROW_CODES: dict[str, Code] = {
     code.name: code
     for code in (
@@ -166,11 +169,6 @@ def wanted_records(wanted: Wanted, partition: Any, offset: Any, is_null: Callabl
         for number, ranges in wanted.items()
     ]
     return ~reduce(or_, not_wanted) | is_null(partition) | is_null(offset) | (offset < 0)
-
-
-def row_batch(columns: dict[str, Any]) -> pa.RecordBatch:
-    """Columns of ROW_SCHEMA as a batch."""
-    return pa.RecordBatch.from_arrays([pa.array(columns[field.name], field.type) for field in ROW_SCHEMA], schema=ROW_SCHEMA)
 
 
 def control_type_name(control_type: int) -> str | None:

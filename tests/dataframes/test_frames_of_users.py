@@ -6,17 +6,17 @@ import datetime as dt
 import random
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import pandas as pd
 import pytest
-from pyspark.errors import PySparkException
+from pyspark.errors import PySparkAttributeError, PySparkException
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
 from groupcoord_spark.dataframes import decode, expire, rebalances, replay
-from groupcoord_spark.dataframes.partitions import kept
+from groupcoord_spark.dataframes.partitions import kept, tasks_of
 from groupcoord_spark.dataframes.state import named_semantics
 from groupcoord_spark.errors import UsageError
 from groupcoord_spark.moments import milliseconds_of, retention_of
@@ -212,6 +212,19 @@ def test_serverless_compute_keeps_no_frame(bronze: DataFrame, monkeypatch: pytes
 
     monkeypatch.setattr(type(bronze), "persist", refused)
     assert kept(bronze) is bronze
+
+
+def test_without_the_number_of_cores_there_is_a_task_for_each_offsets_partition() -> None:
+    """A session of Spark Connect has no sparkContext, and 200 shuffle partitions."""
+
+    class Remote:
+        conf: ClassVar = {"spark.sql.shuffle.partitions": "200"}
+
+        @property
+        def sparkContext(self) -> Any:  # noqa: N802
+            raise PySparkAttributeError("[JVM_ATTRIBUTE_NOT_SUPPORTED]")
+
+    assert tasks_of(Remote()) == 50  # type: ignore[arg-type]
 
 
 def test_a_function_of_columns_is_made_anew_for_another_kind_of_session(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import pickle
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -78,20 +78,16 @@ class RowOverview:
             rows = rows.filter(pc.invert(is_fault))
         if not rows.num_rows:
             return
-        for cluster, of_cluster in _split(rows, "cluster"):
-            for number, part in _split(of_cluster, "offsets_partition"):
-                record_offsets = part.column("record_offset")
-                first = pc.min(record_offsets).as_py()
-                partition = self.partitions.setdefault((cluster, number), PartitionOverview())
-                hashes: set[int] = set()
-                evidence = _evidence(part, offsets.get(number, ()))
-                if len(partition.hashes) < _HASHES:
-                    data = (
-                        part.filter(part.column("control_type").is_null()) if part.column("control_type").null_count else part.slice(0, 0)
-                    )
-                    hashes = group_hashes(data.column("key").slice(0, _HASHES).to_pylist())
-                end = pc.max(record_offsets).as_py() + 1
-                partition.add(PartitionOverview(part.num_rows, first, end, hashes=hashes, evidence=evidence))
+        places = pa.Table.from_batches([rows]).group_by(["cluster", "offsets_partition"]).aggregate([])
+        for cluster, number in zip(places["cluster"].to_pylist(), places["offsets_partition"].to_pylist(), strict=True):
+            is_of_cluster = pc.field("cluster").is_null() if cluster is None else pc.field("cluster") == cluster
+            part = rows if len(places) == 1 else rows.filter(is_of_cluster & (pc.field("offsets_partition") == number))
+            data = part.filter(pc.field("control_type").is_null())
+            partition = self.partitions.setdefault((cluster, number), PartitionOverview())
+            hashes = group_hashes(data["key"].slice(0, _HASHES).to_pylist()) if len(partition.hashes) < _HASHES else set()
+            ends = pc.min_max(part["record_offset"]).as_py()
+            evidence = _evidence(data, offsets.get(number, ()))
+            partition.add(PartitionOverview(part.num_rows, ends["min"], ends["max"] + 1, hashes, evidence))
 
     def add(self, other: RowOverview) -> None:
         """Add the overview that another task made."""
@@ -115,23 +111,8 @@ class RowOverview:
         return sorted({cluster for cluster, _ in self.partitions if cluster is not None})
 
 
-def _split(rows: pa.RecordBatch, name: str) -> Iterator[tuple[Any, pa.RecordBatch]]:
-    """(value, rows with this value) for each distinct value of a column."""
-    column = rows.column(name)
-    values = pc.unique(column).to_pylist()
-    for value in values:
-        if len(values) == 1:
-            yield value, rows
-        else:
-            yield (
-                value,
-                rows.filter(column.is_null() if value is None else pc.fill_null(pc.equal(column, pa.scalar(value, column.type)), False)),
-            )
-
-
-def _evidence(rows: pa.RecordBatch, offsets: Collection[int]) -> Evidence:
-    """The first and the newest data record of the rows, and the data records at ``offsets``."""
-    data = rows.filter(rows.column("control_type").is_null()) if rows.column("control_type").null_count < len(rows) else rows
+def _evidence(data: pa.RecordBatch, offsets: Collection[int]) -> Evidence:
+    """The first and the newest of the data records, and those at ``offsets``."""
     if not data.num_rows:
         return Evidence()
     ends = pc.min_max(data.column("record_offset")).as_py()

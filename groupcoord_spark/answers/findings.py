@@ -68,7 +68,7 @@ _EXPIRING: Final = (
     " WHERE {} topic_is_unsubscribed AND expires_at <= as_of + to_milliseconds($horizon_ms) GROUP BY topic, group_id"
 )
 _PLACE: Final = "topic, partition"
-_REWIND: Final = "incarnation, offsets_partition, record_offset"
+_REWIND: Final = "offsets_partition, record_offset, rewound_at"
 _LOST_BEGINNING: Final = "The log begins after the committed offset: the group begins anew where auto.offset.reset says."
 
 KINDS: Final[Mapping[str, Kind]] = {
@@ -90,11 +90,8 @@ KINDS: Final[Mapping[str, Kind]] = {
         "partition",
         "so far behind that the group is about to lose data",
         "The lag is 90 % or more of all that the log of the partition still has.",
-        "list --lag",
-        "describe",
         table="lag",
         where=(("share_of_log", ">=", 0.9),),
-        subject=_PLACE,
     ),
     "loses_soon": Kind(
         "danger",

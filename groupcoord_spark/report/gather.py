@@ -133,7 +133,7 @@ def gather(warehouse: Warehouse, run: Run, group_ids: Sequence[str] = ()) -> Rep
         tables["lag"].num_rows > 0 or tables["lag_history"].num_rows > 0,
         {state["values"]: state["counts"] for state in sorted(states, key=lambda state: -state["counts"])},
         chosen,
-        morning(warehouse, run, HORIZON_MS, {name: tables[name] for name in ("lag", "stalled")}) if run.kind == NIGHT else None,
+        morning(warehouse, run, HORIZON_MS, {name: tables[name] for name in ("lag", "rewinds", "stalled")}) if run.kind == NIGHT else None,
         _trends(warehouse, run, tables["lag_history"]),
     )
 

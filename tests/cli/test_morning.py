@@ -143,6 +143,17 @@ def test_a_night_without_history_has_the_offsets_that_are_lower(tmp_path: Path) 
     assert [(row["what"], row["groups"]) for row in rows(str(tmp_path))] == [("rewound", ["a"])]
 
 
+def test_a_lag_that_loses_records_soon_and_an_offset_beyond_the_end_are_news(tmp_path: Path) -> None:
+    for at, committed in enumerate((20, 40)):
+        sample = {"topic": "t", "sampled_at_ms": AS_OF_MS + at * DAY_MS, "run_id": str(at), "source": "broker"}
+        # 40 records are deleted in a day, and 50 remain before the committed offset of partition 0.
+        ends = [{**sample, "partition": n, "start_offset": start, "end_offset": end} for n, start, end in ((0, 40 * at, 200), (1, 0, 30))]
+        offsets = [offset("a", "t", 0, 90), offset("a", "t", 1, committed)]
+        night(tmp_path, "prod", {"groups": [group("a")], "committed_offsets": offsets, "log_ends": ends}, as_of_ms=AS_OF_MS + at * DAY_MS)
+    told = [[(row["level"], row["what"], row["number"]) for row in rows(str(tmp_path), "--at", f"-{1 - at}")] for at in (0, 1)]
+    assert told == [[], [("danger", "loses_soon", 1), ("warning", "beyond_end", 1)]]
+
+
 def test_every_kind_of_news_is_explained_in_the_reference() -> None:
     page = (Path(__file__).parents[2] / "docs" / "reference" / "cli.md").read_text()
     assert all(f"| `{name}` | {kind.level} |" in page for name, kind in NEWS.items())

@@ -25,7 +25,7 @@ from groupcoord_spark.protocol import fast_path
 from groupcoord_spark.protocol.primitives import uuid_bytes
 from groupcoord_spark.protocol.programs import programs_of_values
 from groupcoord_spark.protocol.record_types import CONSUMER_GROUP_KEY_TYPES, KeyType
-from groupcoord_spark.protocol.slices import Mask
+from groupcoord_spark.protocol.slices import Mask, Slices
 
 Ints = npt.NDArray[np.int64]
 
@@ -168,20 +168,42 @@ def _groups_with_collisions(
     since, until = rows[is_value], until[is_value]
     in_order = np.lexsort((since, kinds.group_code[since]))
     since, until = since[in_order], until[in_order]
-    group, value, version = kinds.group_code[since], records.value.take(since), decoded.value_version[since]
-    owned_names, owned_until = _owned_before(state, np.unique(group).tolist(), first_row)
+    assignments = _Assignments(decoded.value_version[since], records.value.take(since), kinds.group_code[since], since, until)
+    return _groups_with_two_owners(assignments, _owned_before(state, np.unique(assignments.group).tolist(), first_row))
+
+
+class _Assignments(NamedTuple):
+    """Current assignments, sorted by group and then by row. Their partitions are owned from row ``since`` up to ``until``."""
+
+    value_version: npt.NDArray[np.int16]
+    value: Slices
+    group: Ints
+    since: Ints
+    until: Ints
+
+
+class _OwnedPartitions(NamedTuple):
+    """Partitions that members own before the batch, by the numbers of _partition_numbers, up to row ``until``."""
+
+    name: Ints
+    until: Ints
+
+
+def _groups_with_two_owners(assignments: _Assignments, owned_before: _OwnedPartitions) -> Ints:
+    """Codes of the groups in which a partition gets an owner before its previous owner gives it up, or with odd values."""
     loops = fast_path.load()
     assert loops is not None  # find_redundant_records has asked
-    is_odd, lengths = np.zeros(len(since), np.bool_), value.lengths()
-    slots = 1 << (2 * (int(lengths.sum()) // LEAST_PARTITION_BYTES + len(owned_names)) + 1).bit_length()
+    is_odd, value = np.zeros(len(assignments.value), np.bool_), assignments.value
+    lengths = value.lengths()
+    slots = 1 << (2 * (int(lengths.sum()) // LEAST_PARTITION_BYTES + len(owned_before.name)) + 1).bit_length()
     names, untils = np.empty(slots, np.int64), np.empty(slots, np.int64)
     stack, notes = np.empty(loops.DEEPEST, np.int64), np.empty(int(lengths.max(initial=0)) // LEAST_PARTITION_BYTES, np.int64)
     loops.claim_partitions(
-        value.data, value.start, value.end, version, group, since, until, owned_names, owned_until,
+        value.data, value.start, value.end, assignments.value_version, assignments.group, assignments.since, assignments.until,
+        owned_before.name, owned_before.until,
         *programs_of_values(), stack, notes, names, untils, is_odd,
     )  # fmt: skip
-    colliding: Ints = group[is_odd]
-    return colliding
+    return assignments.group[is_odd]
 
 
 def _partition_numbers(topic_id: str, partitions: Sequence[int], group: int) -> Ints:
@@ -192,7 +214,7 @@ def _partition_numbers(topic_id: str, partitions: Sequence[int], group: int) -> 
     return names
 
 
-def _owned_before(state: dict[int, ConsumerGroup | None], groups: list[int], first_row: dict[tuple[int, str], int]) -> tuple[Ints, Ints]:
+def _owned_before(state: dict[int, ConsumerGroup | None], groups: list[int], first_row: dict[tuple[int, str], int]) -> _OwnedPartitions:
     """The partitions that members of the groups own before the batch, by _partition_numbers, and the rows up to which they own them."""
     names, until = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
     for code in groups:
@@ -201,7 +223,7 @@ def _owned_before(state: dict[int, ConsumerGroup | None], groups: list[int], fir
             for topic_id, partitions in member.owned_partitions():
                 names.append(_partition_numbers(topic_id, partitions, code))
                 until.append(np.full(len(partitions), first_row.get((code, member_id), NEVER)))
-    return np.concatenate(names), np.concatenate(until)
+    return _OwnedPartitions(np.concatenate(names), np.concatenate(until))
 
 
 def _rows_that_make_groups(decoded: DecodedChunk, own: Ints, state: dict[int, ConsumerGroup | None]) -> Ints:

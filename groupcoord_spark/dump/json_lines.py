@@ -11,6 +11,7 @@ from base64 import b64encode
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import repeat
 from typing import Any, Final
 
 import numpy as np
@@ -207,12 +208,13 @@ class JsonLines:
             return block.data
         kind, start, end, place = hidden.T
         code, texts = Slices(data, start, end, np.zeros(len(hidden), np.bool_)).distinct()
+        raw = texts.to_pylist()
         # a text gets one name for each kind that it comes as
         number = code * len(KINDS_BY_NUMBER) + kind
         is_used = np.bincount(number) > 0
         names: list[bytes] = []
-        for text, kind_number in zip(*divmod(np.flatnonzero(is_used), len(KINDS_BY_NUMBER)), strict=True):
-            name = self._redaction.name(KINDS_BY_NUMBER[kind_number], java_text(texts[text].as_py())[0])
+        for text, kind_number in map(divmod, np.flatnonzero(is_used).tolist(), repeat(len(KINDS_BY_NUMBER))):
+            name = self._redaction.name(KINDS_BY_NUMBER[kind_number], java_text(raw[text])[0])
             names.append(f'"{name}"'.encode())
         name_sizes = np.array([len(name) for name in names])
         name_end = len(block) + np.cumsum(name_sizes)

@@ -18,7 +18,7 @@ from groupcoord_spark.protocol.definition import encode_key
 from groupcoord_spark.warehouse import open_warehouse
 from tests.cli.warehouse import groupcoord
 from tests.shown_rows import connect
-from tests.warehouse.nights import AS_OF_MS, commit, group, night, offset
+from tests.warehouse.nights import AS_OF_MS, commit, group, marker, night, offset
 
 SECOND_MS, HOUR_MS = 1_000, 3_600_000
 RETENTION_MS = 60 * SECOND_MS
@@ -79,6 +79,17 @@ def causes(found: Story) -> list[tuple[Any, ...]]:
 def causes_of_view(place: Path) -> list[tuple[int, str]]:
     query = "SELECT record_offset, cause FROM tombstone_causes ORDER BY record_offset"
     return [(row["record_offset"], row["cause"]) for row in connect(place, "prod").sql(query).to_arrow_table().to_pylist()]
+
+
+def test_an_aborted_commit_is_the_last_value_of_an_offset_only_where_the_tombstone_came_before_its_marker(tmp_path: Path) -> None:
+    staged = at(1, 1, producer_id=7, is_transactional=True)
+    for name, tombstone, aborted, value in (("aborted", 3, 2, 0), ("pending", 2, 3, 1)):
+        found = story(
+            tmp_path / name, "4.3", offset_commits=[at(0, 0), staged, gone(tombstone, 5)], transactions=[marker(aborted, 7, "aborted")]
+        )
+        of_offset = [finding for finding in findings(found) if finding.topic == "t"]
+        (removal,) = [one for one in of_offset if one.cause not in ("aborted_transaction", "replaced_in_transaction")]
+        assert [(record.what, record.record_offset) for record in removal.records] == [("last value", value), ("tombstone", tombstone)]
 
 
 SIMPLE = [at(0, 0, partition=0), at(1, 0, topic="u"), gone(2, 5, partition=0), gone(3, 5, topic="u")]

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 
-from groupcoord_spark.assignors.least_loaded import LeastLoaded
 from groupcoord_spark.assignors.membership import Member, TopicPartition, java_order
 from groupcoord_spark.assignors.ownership_claims import ResolvedClaims
 from groupcoord_spark.assignors.partition_set import PartitionHashSet
@@ -32,11 +31,10 @@ class GeneralSticky:
         self._racks = racks
         self._members = sorted(members, key=lambda member: java_order(member.member_id))
         self._subscribed = [frozenset(member.topics) for member in self._members]
-        naming: dict[str, list[int]] = {}
+        self._subscribers: dict[str, list[int]] = {}
         for rank, topics in enumerate(self._subscribed):
             for topic in topics:
-                naming.setdefault(topic, []).append(rank)
-        self._subscribers = {topic: frozenset(ranks) for topic, ranks in naming.items()}
+                self._subscribers.setdefault(topic, []).append(rank)
         self._partitions = sorted(partitions, key=lambda p: (len(self._subscribers[p.topic]), java_order(p.topic), p.partition))
         ranks = {member.member_id: rank for rank, member in enumerate(self._members)}
         self._counts = [0] * len(self._members)
@@ -52,7 +50,6 @@ class GeneralSticky:
         of_topic = Counter(partition.topic for partition in self._partitions)
         self._assignable_counts = [sum(of_topic[topic] for topic in topics) for topics in self._subscribed]
         self._balancing = self._balancing_members()
-        self._least_loaded = LeastLoaded(self._counts, self._subscribers)
         # Kafka's assignor throws an exception if the last owner does not take part in balancing. Here such a claim is ignored.
         self._previous_owners = {
             partition: ranks[member_id]
@@ -87,27 +84,30 @@ class GeneralSticky:
         """Assign each free partition to the subscriber with the fewest partitions; if racks matter, first to subscribers in its racks."""
         if self._racks.matter:
             free = self._assign_by_rack(free)
-        least_loaded = LeastLoaded(self._counts, self._subscribers)
         for partition in free:
-            if (rank := least_loaded.first(partition.topic)) is not None:
+            if (rank := self._least_loaded(self._subscribers[partition.topic])) is not None:
                 self._assign(partition, rank)
 
     def _assign_by_rack(self, free: list[TopicPartition]) -> list[TopicPartition]:
         """Assign each partition to the subscriber in its racks with the fewest partitions. Returns those without a subscriber there."""
-        in_rack: dict[str, set[int]] = {}
-        for rank, member in enumerate(self._members):
-            in_rack.setdefault(member.rack or "", set()).add(rank)
-        nearby = {(topic, rack): subscribers & in_rack[rack] for topic, subscribers in self._subscribers.items() for rack in in_rack}
-        least_loaded = LeastLoaded(self._counts, nearby)
+        nearby: dict[tuple[str, str], list[int]] = {}
+        for topic, subscribers in self._subscribers.items():
+            for rank in subscribers:
+                nearby.setdefault((topic, self._members[rank].rack or ""), []).append(rank)
         left: list[TopicPartition] = []
         for partition in free:
             # A member without a rack ("") matches every rack.
             racks = ("", *self._racks.racks_by_partition[partition])
-            if (to := least_loaded.first(*((partition.topic, rack) for rack in racks))) is None:
+            if (to := self._least_loaded(*(nearby.get((partition.topic, rack), ()) for rack in racks))) is None:
                 left.append(partition)
             else:
                 self._assign(partition, to)
         return left
+
+    def _least_loaded(self, *sets: Sequence[int]) -> int | None:
+        """The member with the fewest partitions in the union of these sets; of equal members the one with the lowest rank."""
+        lowest = (min(ranks, key=self._counts.__getitem__) for ranks in sets if ranks)
+        return min(lowest, key=lambda rank: (self._counts[rank], rank), default=None)
 
     def _assign(self, partition: TopicPartition, rank: int) -> None:
         self._owner_by_partition[partition] = rank
@@ -166,7 +166,7 @@ class GeneralSticky:
         previous_owner = self._previous_owners.get(partition)
         if previous_owner is not None and count > self._counts[previous_owner] + 1:
             return previous_owner
-        least = self._least_loaded.first(partition.topic)
+        least = self._least_loaded(self._subscribers[partition.topic])
         return least if least is not None and count > self._counts[least] + 1 else None
 
     def _is_balanced(self) -> bool:
@@ -181,9 +181,6 @@ class GeneralSticky:
 
     def _is_unbalanced(self, partition: TopicPartition) -> bool:
         counts, count = self._counts, self._counts[self._owner_by_partition[partition]]
-        least = self._least_loaded.first(partition.topic)
-        if least is None or count <= counts[least] + 1:
-            return False
         # A member that has as many partitions as its topics together takes no more.
         return any(
             count > counts[rank] + 1 and counts[rank] != self._assignable_counts[rank] for rank in self._subscribers[partition.topic]
@@ -196,7 +193,6 @@ class GeneralSticky:
         self._owner_by_partition[moving] = to
         self._counts[owner] -= 1
         self._counts[to] += 1
-        self._least_loaded.has_fallen(owner)
 
     def _imbalance(self) -> int:
         """The sum of the differences of counts over all pairs of members that take part in balancing."""

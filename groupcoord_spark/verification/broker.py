@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import time
 import warnings
 from base64 import urlsafe_b64encode
@@ -65,8 +64,8 @@ class Cluster:
         self._uri = uri
         self._errors: list[KafkaError] = []
         self._not_described: dict[str, str] = {}
-        # Without a logger the client writes to stderr, even if --log-level forbids it.
-        ours: dict[str, Any] = {"client.id": "groupcoord-verify", "error_cb": self._errors.append, "logger": logging.getLogger(__name__)}
+        # What the client would log of its attempts, a line for each, comes through error_cb.
+        ours: dict[str, Any] = {"client.id": "groupcoord-verify", "error_cb": self._errors.append, "log_level": 0}
         try:
             self._admin = client.AdminClient({**ours, **settings, "bootstrap.servers": servers})
         except (KafkaException, ValueError, TypeError) as e:

@@ -135,21 +135,7 @@ def length_at(data, at, end, width):
 
 
 @inlined
-def _is_ascii(data, at, end):
-    while at < end and data[at] < 0x80:
-        at += 1
-    return at == end
-
-
-@inlined
-def _clear(shape, at, end):
-    while at < end:
-        shape[at] = 0
-        at += 1
-
-
-@inlined
-def walk_value(data, at, end, steps, step, stack, positions, shape, to_shape, keeps_texts):
+def walk_value(data, at, end, steps, step, stack, positions):
     """The end of the message at ``at``, and how many of its fields are marked.
 
     The end is -1 where the message is cut, is wrong or is written in a rare way.
@@ -158,19 +144,12 @@ def walk_value(data, at, end, steps, step, stack, positions, shape, to_shape, ke
         steps: int64[n, 4], see ``programs.Action``. step: where the program of the message begins.
         stack: room for DEEPEST numbers: how many elements or tags are left, from the outermost array or section to the innermost one.
         positions: filled with the positions of the marked fields, as many as there is room for.
-        shape: None, or a copy of the message, in which the contents of all fields but the marked ones are set to zero. Lengths, counts,
-            presence marks and tags stay, and all bytes after a position where the message is cut or wrong.
-        to_shape: what is added to a position in ``data`` for the same byte in ``shape``. keeps_texts: texts stay in ``shape`` too.
     """
     depth, position_count = 0, 0
-    is_marked = False
     while True:
         action, a, b, c = steps[step, 0], steps[step, 1], steps[step, 2], steps[step, 3]
         step += 1
         if action == SKIP:
-            if shape is not None and not is_marked:
-                _clear(shape, at + to_shape, min(at + a, end) + to_shape)
-            is_marked = False
             at += a
         elif action in (TEXT, NUMBERS_STEP):
             length, at = length_at(data, at, end, a)
@@ -182,16 +161,11 @@ def walk_value(data, at, end, steps, step, stack, positions, shape, to_shape, ke
                 length *= c
             elif length > c:
                 return -1, position_count
-            finish = at + max(length, 0)
-            if shape is not None and not keeps_texts and (action == NUMBERS_STEP or _is_ascii(data, at, min(finish, end))):
-                _clear(shape, at + to_shape, min(finish, end) + to_shape)
-            is_marked = False
-            at = finish
+            at += max(length, 0)
         elif action == ELEMENTS:
             count, at = length_at(data, at, end, a)
             if at < 0 or (count < 0 and not b) or count > min(end - at, MOST_ELEMENTS) or depth == DEEPEST:
                 return -1, position_count
-            is_marked = False
             if count <= 0:
                 step = c
             else:
@@ -236,8 +210,6 @@ def walk_value(data, at, end, steps, step, stack, positions, shape, to_shape, ke
                 depth += 1
                 step = steps[known, 3]
             else:
-                if shape is not None:
-                    _clear(shape, at + to_shape, at + size + to_shape)
                 at += size
                 step -= 1
         elif action == TAG_END:
@@ -250,7 +222,6 @@ def walk_value(data, at, end, steps, step, stack, positions, shape, to_shape, ke
             if position_count < len(positions):
                 positions[position_count] = at
             position_count += 1
-            is_marked = True
         else:
             return at, position_count
         if at > end:
@@ -279,7 +250,7 @@ def check_values(
         program = np.int64(key_type[row]) * VERSIONS + version
         if not is_checked[row] or version < 0 or version >= VERSIONS or program < 0 or program >= len(begin) or begin[program] < 0:
             continue
-        finish, position_count = walk_value(data, start[row] + 2, end[row], steps, begin[program], stack, positions, None, 0, False)
+        finish, position_count = walk_value(data, start[row] + 2, end[row], steps, begin[program], stack, positions)
         if finish != end[row]:
             continue
         if key_type[row] <= OFFSET_COMMIT:
@@ -312,7 +283,7 @@ def read_flat(data, start, end, is_null, steps, begin, fields, stack, positions,
         leading[row] = program
         if program < 0 or program >= len(begin) or begin[program] < 0:
             continue
-        finish, position_count = walk_value(data, start[row] + 2, end[row], steps, begin[program], stack, positions, None, 0, False)
+        finish, position_count = walk_value(data, start[row] + 2, end[row], steps, begin[program], stack, positions)
         # more positions than fields: a tag is there twice
         if finish != end[row] or position_count > len(positions) or (position_count and fields[program, position_count - 1, 0] < 0):
             continue
@@ -605,7 +576,7 @@ def claim_partitions(
             program = begin[CONSUMER_GROUP_CURRENT_MEMBER_ASSIGNMENT * VERSIONS + version[row]]
         finish, position_count = np.int64(-1), 0
         if program >= 0:
-            finish, position_count = walk_value(data, start[row] + 2, end[row], steps, program, stack, positions, None, 0, False)
+            finish, position_count = walk_value(data, start[row] + 2, end[row], steps, program, stack, positions)
         if finish != end[row] or position_count > len(positions):
             is_odd[row] = True
             continue
@@ -703,37 +674,9 @@ def check_classic_groups(
             version = big_endian(data, start[row], 2)
         if version < 0 or version >= len(begin):
             continue
-        finish, position_count = walk_value(data, start[row] + 2, end[row], steps, begin[version], stack, positions, None, 0, False)
+        finish, position_count = walk_value(data, start[row] + 2, end[row], steps, begin[version], stack, positions)
         if finish == end[row] and position_count <= len(positions):
             widths = (COMPACT, COMPACT) if version >= flexible_from else (2, 4)
             is_loadable[row] = _is_group_loadable(
                 data, words, end[row], version, widths, positions, position_count, checks_subscriptions, hashes
             )
-
-
-@compiled(
-    types.void(BYTES, NUMBERS, NUMBERS, NUMBERS, types.boolean, types.boolean, TABLE, NUMBERS_OUT, NUMBERS_OUT, NUMBERS_OUT, BYTES_OUT)
-)
-def clear_contents(data, start, end, program, keeps_texts, are_offsets, steps, stack, positions, begin, shape):
-    """Fills ``shape`` with the rows one behind another, their contents set to zero, as ``shapes.shapes_of_values`` says.
-
-    Args:
-        program: where the program of each row begins; -1: the row is copied as it is; -2: all but its first two bytes is set to zero.
-        stack, positions: as in ``walk_value``; positions needs no room.
-        begin: where each row begins in ``shape``.
-        are_offsets: the rows are offset commits; a negative committed offset stays.
-    """
-    for row in range(len(start)):
-        at, last, to_shape = start[row], end[row], begin[row] - start[row]
-        for place in range(at, last):
-            shape[place + to_shape] = data[place]
-        if program[row] == -2:
-            _clear(shape, min(at + 2, last) + to_shape, last + to_shape)
-        elif program[row] >= 0:
-            finish, _ = walk_value(data, at + 2, last, steps, program[row], stack, positions, shape, to_shape, keeps_texts)
-            if finish >= 0:
-                _clear(shape, finish + to_shape, last + to_shape)
-            if are_offsets and at + 2 < last and data[at + 2] >= 0x80:
-                # eight bytes, the first field behind the version
-                for place in range(at + 2, min(at + 10, last)):
-                    shape[place + to_shape] = data[place]

@@ -20,10 +20,9 @@ from groupcoord_spark.log.decode.columnar import Rows
 from groupcoord_spark.pipeline.replay import redundant_assignments
 from groupcoord_spark.protocol import fast_path, primitives, programs, record_types
 from groupcoord_spark.protocol.classic_group_checks import surely_loadable
-from groupcoord_spark.protocol.shapes import shapes_of_values
 from groupcoord_spark.protocol.slices import Slices
 from groupcoord_spark.protocol.value_checks import check_values
-from tests.pipeline.logs import MALFORMED_SUBSCRIPTIONS, SUBSCRIPTION, classic_value_of, commit_value
+from tests.pipeline.logs import MALFORMED_SUBSCRIPTIONS, SUBSCRIPTION, classic_value_of
 
 
 @pytest.fixture
@@ -157,9 +156,3 @@ def test_a_subscription_is_looked_at_only_where_the_loader_reads_subscriptions()
     values = Slices.of([classic_value_of(malformed, protocol_type=kind) for kind in ("consumer", "connect")])
     assert surely_loadable(values, checks_subscriptions=True).tolist() == [False, True]
     assert surely_loadable(values, checks_subscriptions=False).tolist() == [True, True]
-
-
-def test_commits_that_differ_in_numbers_and_texts_alone_have_one_shape() -> None:
-    assert fast_path.load()
-    cut = Slices.of([commit_value(i, metadata=f"m{i:05}")[:-5] for i in range(1000)])
-    assert len(shapes_of_values(1, cut).distinct()[1]) == 1

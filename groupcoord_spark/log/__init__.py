@@ -11,7 +11,6 @@ from groupcoord_spark.log.damage import CODES, Code, Kind, Lost, PlacedDoubt
 from groupcoord_spark.log.decode.records import Records
 from groupcoord_spark.log.directory import LogPlan, PartitionLog, plan_logs
 from groupcoord_spark.log.high_watermark import cut_at_high_watermarks
-from groupcoord_spark.log.limits import Limits
 from groupcoord_spark.log.marks import RecordMark, first_record, newest_record, record_at, record_crc
 from groupcoord_spark.log.ranges import RangeOffsets, check_range, possible_ranges, ranges_to_read
 from groupcoord_spark.log.segment import Chunk, Segment, read_segment
@@ -21,7 +20,6 @@ __all__ = [
     "Chunk",
     "Code",
     "Kind",
-    "Limits",
     "LogPlan",
     "Lost",
     "PartitionLog",

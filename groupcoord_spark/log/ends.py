@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 
 from groupcoord_spark.log.damage import CODES, Kind
 from groupcoord_spark.log.decode.batches import legacy_timestamp
-from groupcoord_spark.log.limits import Limits
 from groupcoord_spark.log.salvage.finder import ResyncAbandonedError
 from groupcoord_spark.log.salvage.order import Borders, is_in_order
 from groupcoord_spark.log.segment import DEFAULT_CHUNK_BYTES, Reading, Segment
@@ -73,7 +72,7 @@ def tail_from_last_bytes(segment: Segment, tail_bytes: int) -> Tail | None:
 def _tail_from_whole_file(segment: Segment) -> Tail:
     """The end of a file from all its entries in their order."""
     with segment.open() as file:
-        reading = Reading(segment, file, DEFAULT_CHUNK_BYTES, Limits())
+        reading = Reading(segment, file, DEFAULT_CHUNK_BYTES)
         reading.walk()
         return Tail(*reading.end())
 

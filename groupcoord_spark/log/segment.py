@@ -25,7 +25,7 @@ from groupcoord_spark.log.decode.records import (
 from groupcoord_spark.log.files.held_files import HeldFile
 from groupcoord_spark.log.files.page_cache import page_cache_as_found
 from groupcoord_spark.log.files.storage import PADDING, Location, SegmentFile, shown
-from groupcoord_spark.log.limits import MIB, Limits
+from groupcoord_spark.log.limits import MIB
 from groupcoord_spark.log.salvage.finder import DamagedRange, EntryFinder
 from groupcoord_spark.log.salvage.order import Borders, Order, put_in_order
 from groupcoord_spark.protocol.record_types import NO_LEADER_EPOCH, NOT_A_CONTROL_RECORD
@@ -141,14 +141,14 @@ class Chunk:
         return of_batch[self.batch[rows]].astype(np.int32)
 
 
-def read_segment(segment: Segment, *, chunk_bytes: int = DEFAULT_CHUNK_BYTES, limits: Limits | None = None) -> Iterator[Chunk]:
+def read_segment(segment: Segment, *, chunk_bytes: int = DEFAULT_CHUNK_BYTES) -> Iterator[Chunk]:
     """All records of one file in the order of their offsets, in chunks of about ``chunk_bytes``; a single batch may be larger.
 
     A file with any bytes has at least one chunk, and the bytes of the chunks add up to its size. Damage is reported in the chunks. Raises
     InputError where the file cannot be read at all.
     """
     with segment.open() as file, page_cache_as_found(file, segment.start, segment.size):
-        reading = Reading(segment, file, chunk_bytes, limits or Limits())
+        reading = Reading(segment, file, chunk_bytes)
         reading.walk()
         yield from reading.chunks()
 
@@ -156,13 +156,12 @@ def read_segment(segment: Segment, *, chunk_bytes: int = DEFAULT_CHUNK_BYTES, li
 class Reading:
     """Reads one file: call ``walk`` first, then ``chunks``."""
 
-    def __init__(self, segment: Segment, file: SegmentFile, chunk_bytes: int, limits: Limits) -> None:
+    def __init__(self, segment: Segment, file: SegmentFile, chunk_bytes: int) -> None:
         self._segment = segment
         self._file = file
         self._chunk_bytes = chunk_bytes
-        self._limits = limits
         self._report = Report(segment.source, segment.offsets_partition)
-        self._decompressor = Decompressor(limits)
+        self._decompressor = Decompressor()
         self._window: Bytes | None = None
         self._headers: Headers | None = None
         self._entries = Entries.concat([])
@@ -188,7 +187,7 @@ class Reading:
         segment, file = self._segment, self._file
         is_one_window = file.size <= CHUNKS_IN_ONE_WINDOW * self._chunk_bytes
         window_bytes = file.size if is_one_window else min(WALKED_AT_ONCE, self._chunk_bytes)
-        finder = EntryFinder(file, segment.base_offset, segment.next_base_offset is None, window_bytes, self._limits)
+        finder = EntryFinder(file, segment.base_offset, segment.next_base_offset is None, window_bytes)
         parts: list[Entries] = []
         headers: list[Headers] = []
         damaged: list[DamagedRange] = []
@@ -333,7 +332,7 @@ class Reading:
         ranges = {(int(entries.first_offset[i]), int(entries.last_offset[i])): i for i in np.flatnonzero(holds_none).tolist()}
         for later in self._segment.covers:
             with later.open() as file:
-                reading = Reading(later, file, self._chunk_bytes, self._limits)
+                reading = Reading(later, file, self._chunk_bytes)
                 reading.walk()
                 kept = reading.kept
                 for pair in zip(kept.first_offset.tolist(), kept.last_offset.tolist(), strict=True):

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-from groupcoord_spark.log import Limits, Lost, PlacedDoubt, Segment, plan_logs, read_segment
+from groupcoord_spark.log import Lost, PlacedDoubt, Segment, plan_logs, read_segment
 
 SMALL_CHUNK = 700
 """Bytes of a chunk so small that every window, border and carry is met by files of a few kilobytes."""
@@ -46,10 +46,10 @@ class Read:
         return [row.key for row in self.rows]
 
 
-def read(segments: Iterable[Segment], *, chunk_bytes: int = 1 << 25, limits: Limits | None = None) -> Read:
+def read(segments: Iterable[Segment], *, chunk_bytes: int = 1 << 25) -> Read:
     out = Read([], [], [], 0, 0)
     for segment in segments:
-        for chunk in read_segment(segment, chunk_bytes=chunk_bytes, limits=limits):
+        for chunk in read_segment(segment, chunk_bytes=chunk_bytes):
             records = chunk.records
             columns = (
                 records.record_offset,
@@ -72,10 +72,10 @@ def read(segments: Iterable[Segment], *, chunk_bytes: int = 1 << 25, limits: Lim
     return out
 
 
-def read_file(path: Path, *, next_base: int | None = None, chunk_bytes: int = 1 << 25, limits: Limits | None = None, **more: int) -> Read:
+def read_file(path: Path, *, next_base: int | None = None, chunk_bytes: int = 1 << 25, **more: int) -> Read:
     """One file as a worker reads it."""
     segment = Segment(str(path), path.stat().st_size, 0, int(path.name[:20]), next_base, **more)
-    return read([segment], chunk_bytes=chunk_bytes, limits=limits)
+    return read([segment], chunk_bytes=chunk_bytes)
 
 
 def read_logs(*inputs: Path, chunk_bytes: int = 1 << 25) -> Read:

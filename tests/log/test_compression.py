@@ -14,8 +14,8 @@ import zstandard
 from hypothesis import given
 from hypothesis import strategies as st
 
+from groupcoord_spark.log import limits
 from groupcoord_spark.log.decode.compression import GZIP, LZ4, SNAPPY, ZSTD, CompressionError, Decompressor
-from groupcoord_spark.log.limits import Limits
 from tests.examples import examples
 from tests.log.log_writer import compress
 
@@ -31,13 +31,13 @@ BY_KAFKA = {
 BY_KAFKA_PLAIN = bytes.fromhex("4c00000018000100016700017400000000280000000000000000002a00000000018bcfe5680000")
 
 
-def decompress(codec: int, stream: bytes, *, magic: int = 2, limits: Limits | None = None) -> bytes:
-    return Decompressor(limits or Limits()).decompress(codec, stream, magic=magic)
+def decompress(codec: int, stream: bytes, *, magic: int = 2) -> bytes:
+    return Decompressor().decompress(codec, stream, magic=magic)
 
 
-def refused(codec: int, stream: bytes, *, magic: int = 2, limits: Limits | None = None) -> CompressionError:
+def refused(codec: int, stream: bytes, *, magic: int = 2) -> CompressionError:
     with pytest.raises(CompressionError) as caught:
-        decompress(codec, stream, magic=magic, limits=limits)
+        decompress(codec, stream, magic=magic)
     return caught.value
 
 
@@ -67,7 +67,7 @@ def test_reading_undoes_writing(codec: int, plain: bytes) -> None:
 
 @pytest.mark.parametrize("codec", CODECS)
 def test_one_decompressor_reads_batch_after_batch_even_after_a_bad_one(codec: int) -> None:
-    decompressor = Decompressor(Limits())
+    decompressor = Decompressor()
     stream = compress(codec, PLAIN)
     for _ in range(3):
         assert decompressor.decompress(codec, stream, magic=2) == PLAIN
@@ -108,25 +108,28 @@ def test_codecs_that_a_format_does_not_have_are_unknown(codec: int, magic: int) 
 
 
 class TestLimits:
-    small = Limits(decompressed_floor=1000, decompressed_ratio=2, decompressed_cap=4000)
+    @pytest.fixture(autouse=True)
+    def small_limits(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(limits, "DECOMPRESSED_FLOOR", 1000)
+        monkeypatch.setattr(limits, "DECOMPRESSED_RATIO", 2)
+        monkeypatch.setattr(limits, "DECOMPRESSED_CAP", 4000)
 
     @pytest.mark.parametrize("codec", CODECS)
     def test_up_to_the_limit_is_read_and_one_byte_more_is_not(self, codec: int) -> None:
-        assert decompress(codec, compress(codec, bytes(1000)), limits=self.small) == bytes(1000)
-        assert refused(codec, compress(codec, bytes(1001)), limits=self.small).code == "decompressed_too_large"
+        assert decompress(codec, compress(codec, bytes(1000))) == bytes(1000)
+        assert refused(codec, compress(codec, bytes(1001))).code == "decompressed_too_large"
 
     def test_the_limit_grows_with_what_is_compressed_up_to_the_cap(self) -> None:
-        assert [self.small.decompressed_bytes(n) for n in (1, 500, 501, 2000, 9999)] == [1000, 1000, 1002, 4000, 4000]
+        assert [limits.decompressed_bytes(n) for n in (1, 500, 501, 2000, 9999)] == [1000, 1000, 1002, 4000, 4000]
 
     @pytest.mark.parametrize("codec", [GZIP, LZ4, ZSTD])
     def test_a_bomb_is_left_at_the_limit(self, codec: int) -> None:
-        limits = Limits(decompressed_floor=1 << 20, decompressed_ratio=1)
-        assert refused(codec, compress(codec, bytes(64 << 20)), limits=limits).code == "decompressed_too_large"
+        assert refused(codec, compress(codec, bytes(64 << 20))).code == "decompressed_too_large"
 
     def test_all_members_of_a_stream_count_together(self) -> None:
-        assert refused(GZIP, gzip.compress(bytes(600)) * 2, limits=self.small).code == "decompressed_too_large"
-        assert refused(ZSTD, compress(ZSTD, bytes(600)) * 2, limits=self.small).code == "decompressed_too_large"
-        assert refused(SNAPPY, xerial(*[snappy_block(bytes(600))] * 2), limits=self.small).code == "decompressed_too_large"
+        assert refused(GZIP, gzip.compress(bytes(600)) * 2).code == "decompressed_too_large"
+        assert refused(ZSTD, compress(ZSTD, bytes(600)) * 2).code == "decompressed_too_large"
+        assert refused(SNAPPY, xerial(*[snappy_block(bytes(600))] * 2)).code == "decompressed_too_large"
 
 
 class TestGzip:

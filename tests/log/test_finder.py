@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from groupcoord_spark.log import Limits
+from groupcoord_spark.log import limits
 from groupcoord_spark.log.decode.batches import checksums_fit, entry_positions, headers_at
 from groupcoord_spark.log.files.storage import PADDING
 from tests.examples import examples
@@ -23,11 +23,11 @@ pytestmark = pytest.mark.usefixtures("each_decoder")
 SOUND = [batch(i * 2, records(b"k%d" % i, b"l%d" % i)) for i in range(10)]
 
 
-def read_bytes(tmp_path: Path, *parts: bytes, next_base: int | None = None, limits: Limits | None = None, base_offset: int = 0) -> Read:
+def read_bytes(tmp_path: Path, *parts: bytes, next_base: int | None = None, base_offset: int = 0) -> Read:
     path = write_segment(tmp_path, parts, base_offset=base_offset)
-    got = read_file(path, next_base=next_base, limits=limits)
+    got = read_file(path, next_base=next_base)
     assert got.bytes == path.stat().st_size
-    in_pieces = read_file(path, next_base=next_base, chunk_bytes=SMALL_CHUNK, limits=limits)
+    in_pieces = read_file(path, next_base=next_base, chunk_bytes=SMALL_CHUNK)
     assert (in_pieces.rows, in_pieces.codes, in_pieces.lost) == (got.rows, got.codes, got.lost)
     return got
 
@@ -66,9 +66,10 @@ class TestDamage:
         got = read_bytes(tmp_path, *SOUND[:3], bad, *SOUND[4:])
         assert (got.codes, got.offsets) == (["batch_length_invalid"], without(3))
 
-    def test_batch_too_large(self, tmp_path: Path) -> None:
+    def test_batch_too_large(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(limits, "BATCH_BYTES", 2000)
         big = batch(6, [Rec(value=bytes(3000))], last_offset_delta=1)
-        got = read_bytes(tmp_path, *SOUND[:3], big, *SOUND[4:], limits=Limits(batch_bytes=2000))
+        got = read_bytes(tmp_path, *SOUND[:3], big, *SOUND[4:])
         assert (got.codes, got.offsets) == (["batch_too_large"], without(3))
 
     def test_unknown_magic(self, tmp_path: Path) -> None:

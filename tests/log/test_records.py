@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from groupcoord_spark.log import CODES, Kind, Limits
+from groupcoord_spark.log import CODES, Kind, limits
 from groupcoord_spark.log.damage import MAX_RECORD_ROWS
 from tests.log.log_writer import (
     GZIP,
@@ -33,11 +33,11 @@ COMMIT_KEY = bytes.fromhex("000100016700017400000000")
 COMMIT_VALUE = bytes.fromhex("0000000000000000002a00000000018bcfe56800")
 
 
-def read_entries(tmp_path: Path, *entries: bytes, base_offset: int = 0, limits: Limits | None = None) -> Read:
+def read_entries(tmp_path: Path, *entries: bytes, base_offset: int = 0) -> Read:
     path = write_segment(tmp_path, entries, base_offset=base_offset)
-    got = read_file(path, limits=limits)
+    got = read_file(path)
     assert got.bytes == path.stat().st_size
-    in_pieces = read_file(path, chunk_bytes=SMALL_CHUNK, limits=limits)
+    in_pieces = read_file(path, chunk_bytes=SMALL_CHUNK)
     assert (in_pieces.rows, in_pieces.codes) == (got.rows, got.codes)
     return got
 
@@ -161,10 +161,11 @@ class TestBatches:
         assert (got.codes, got.offsets, got.lost[0].record_offset) == (["decompress_failed"], [0, 2], 1)
         assert "gzip" in got.lost[0].detail
 
-    def test_decompressed_too_large(self, tmp_path: Path) -> None:
-        limits = Limits(decompressed_floor=1000, decompressed_ratio=1)
+    def test_decompressed_too_large(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(limits, "DECOMPRESSED_FLOOR", 1000)
+        monkeypatch.setattr(limits, "DECOMPRESSED_RATIO", 1)
         entries = [batch(0, [Rec(value=bytes(2000))], codec=ZSTD), batch(1)]
-        got = read_entries(tmp_path, *entries, limits=limits)
+        got = read_entries(tmp_path, *entries)
         assert (got.codes, got.offsets) == (["decompressed_too_large"], [1])
 
     @pytest.mark.parametrize("codec", [0, LZ4])

@@ -11,8 +11,7 @@ import numpy as np
 import pytest
 
 from groupcoord_spark.errors import InputError
-from groupcoord_spark.log import Segment, read_segment
-from groupcoord_spark.log.limits import Limits
+from groupcoord_spark.log import Segment, limits, read_segment
 from tests.log.log_writer import GZIP, LZ4, SNAPPY, ZSTD, Rec, batch, compress, message, records, write_segment
 from tests.log.reading import read, read_file
 
@@ -65,14 +64,15 @@ def test_the_memory_of_a_reader_is_a_few_chunks(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("codec", [GZIP, SNAPPY, LZ4, ZSTD])
-def test_bombs_that_are_refused_leave_nothing_in_memory(tmp_path: Path, codec: int) -> None:
-    limits = Limits(decompressed_floor=1 << 20, decompressed_ratio=1, decompressed_cap=1 << 20)
+def test_bombs_that_are_refused_leave_nothing_in_memory(tmp_path: Path, codec: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "DECOMPRESSED_FLOOR", 1 << 20)
+    monkeypatch.setattr(limits, "DECOMPRESSED_CAP", 1 << 20)
     body = compress(codec, bytes(4 << 20))
     path = write_segment(tmp_path, [batch(offset, codec=codec, body=body) for offset in range(40)])
     segment = Segment(str(path), path.stat().st_size, 0, 0)
     tracemalloc.start()
     try:
-        (chunk,) = read_segment(segment, limits=limits)
+        (chunk,) = read_segment(segment)
         peak = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 from crc32c import crc32c
 
-from groupcoord_spark.log.limits import Limits
+from groupcoord_spark.log import limits
 from groupcoord_spark.protocol import fast_path
 from groupcoord_spark.protocol.slices import Bytes, Mask, Positions
 
@@ -154,14 +154,14 @@ def headers_at(data: Bytes, positions: Positions) -> Headers:
     return everywhere[positions].view(HEADER)
 
 
-def count_sound(data: Bytes, positions: Positions, headers: Headers, limits: Limits) -> int:
+def count_sound(data: Bytes, positions: Positions, headers: Headers) -> int:
     """How many of the entries are sound before the first one that is not: length and magic are possible, and the checksum is right."""
     length = headers["length"].astype(np.int64)
     magic = headers["magic"]
     plausible = (length >= MIN_LENGTH[2]) & (magic == 2)
     if not plausible.all():
         plausible |= ((length >= MIN_LENGTH[0]) & (magic == 0)) | ((length >= MIN_LENGTH[1]) & (magic == 1))
-    plausible &= length <= limits.batch_bytes
+    plausible &= length <= limits.BATCH_BYTES
     end = positions + length + LOG_OVERHEAD
     usable = len(positions) if plausible.all() else int(plausible.argmin())
     fits = checksums_fit(data, positions[:usable], end[:usable], headers[:usable])

@@ -12,8 +12,8 @@ import lz4.frame
 import pyarrow as pa
 import zstandard
 
+from groupcoord_spark.log import limits
 from groupcoord_spark.log.damage import BatchError
-from groupcoord_spark.log.limits import Limits
 
 GZIP, SNAPPY, LZ4, ZSTD = 1, 2, 3, 4
 
@@ -61,8 +61,7 @@ def compress(codec: int, plain: bytes) -> bytes:
 class Decompressor:
     """Decompresses one batch after another with contexts that are expensive to create. Not safe for several threads."""
 
-    def __init__(self, limits: Limits) -> None:
-        self._limits = limits
+    def __init__(self) -> None:
         self._zstd = zstandard.ZstdDecompressor(max_window_size=_ZSTD_WINDOW)
         self._snappy = pa.Codec("snappy")
 
@@ -75,7 +74,7 @@ class Decompressor:
             raise CompressionError("unknown_codec", f"codec {codec} does not exist in format {magic}")
         if not stream:
             raise _failed("the compressed stream is empty")
-        limit = self._limits.decompressed_bytes(len(stream))
+        limit = limits.decompressed_bytes(len(stream))
         if codec == GZIP:
             return _gunzip(stream, limit)
         if codec == SNAPPY:

@@ -34,7 +34,6 @@ from groupcoord_spark.log.decode.definition import (
     read_records,
 )
 from groupcoord_spark.log.files.storage import PADDING
-from groupcoord_spark.log.limits import Limits
 from groupcoord_spark.protocol.record_types import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NOT_A_CONTROL_RECORD, MarkerType
 from groupcoord_spark.protocol.slices import Bytes, Mask, Positions, Slices
 
@@ -307,7 +306,7 @@ def read_in_offset_order(payloads: Payloads, report: Report, skip_below: int) ->
     return stored, skipped
 
 
-def correct_offset_ranges(entries: Entries, headers: Headers, bytes_between: Callable[[int, int], bytes], limits: Limits) -> None:
+def correct_offset_ranges(entries: Entries, headers: Headers, bytes_between: Callable[[int, int], bytes]) -> None:
     """Sets first_offset and last_offset of the entries whose headers do not have them.
 
     These are compressed old messages, whose offset is that of one message inside, and batches whose last offset delta is impossible.
@@ -320,7 +319,7 @@ def correct_offset_ranges(entries: Entries, headers: Headers, bytes_between: Cal
         hidden = np.where(is_modern, hidden, codecs_of(entries, headers) != 0)
     if not hidden.any():
         return
-    decompressor = Decompressor(limits)
+    decompressor = Decompressor()
     for i in np.flatnonzero(hidden).tolist():
         at = int(entries.position[i])
         inside = _offsets_inside(bytes_between(at, at + int(entries.size[i])), int(entries.magic[i]), headers[i], decompressor)

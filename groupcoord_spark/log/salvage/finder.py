@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from crc32c import crc32c
 
+from groupcoord_spark.log import limits
 from groupcoord_spark.log.decode.batches import (
     CODEC_BITS,
     CONTROL,
@@ -32,7 +33,7 @@ from groupcoord_spark.log.decode.batches import (
 )
 from groupcoord_spark.log.decode.records import correct_offset_ranges
 from groupcoord_spark.log.files.storage import PADDING, SegmentFile
-from groupcoord_spark.log.limits import MIB, Limits
+from groupcoord_spark.log.limits import MIB
 from groupcoord_spark.protocol.slices import Bytes, Mask, Positions
 
 _ENTRIES_AT_ONCE = 4096
@@ -101,7 +102,6 @@ class EntryFinder:
     file_base: int
     is_last: bool
     window_bytes: int
-    limits: Limits = field(default_factory=Limits)
     _window: Bytes = field(init=False, default_factory=lambda: np.zeros(PADDING, np.uint8))
     _window_start: int = field(init=False, default=0)
     _window_end: int = field(init=False, default=0)
@@ -119,7 +119,7 @@ class EntryFinder:
             start = self._window_start
             positions, after = entry_positions(self._window, at - start, self._window_end - start, at_once)
             headers = headers_at(self._window, positions)
-            sound = count_sound(self._window, positions, headers, self.limits)
+            sound = count_sound(self._window, positions, headers)
             if sound:
                 section = _section_of(positions[:sound] + start, headers[:sound])
                 yield self._corrected(section)
@@ -177,7 +177,7 @@ class EntryFinder:
             if self._first_offset is None:
                 self._first_offset = int(first[0])
             self._any_in_range = bool(((first >= self.file_base) & (first <= self.file_base + MAX_OFFSETS_IN_FILE)).any())
-        correct_offset_ranges(entries, section.headers, self.bytes_between, self.limits)
+        correct_offset_ranges(entries, section.headers, self.bytes_between)
         return section
 
     def _bases(self) -> list[int]:
@@ -187,7 +187,7 @@ class EntryFinder:
         return [self.file_base, self._first_offset]
 
     def _largest_plausible(self) -> int:
-        return min(self.limits.batch_bytes, max(_USUAL_LARGEST, self._largest))
+        return min(limits.BATCH_BYTES, max(_USUAL_LARGEST, self._largest))
 
     def _fill_window(self, start: int, end: int) -> None:
         """Makes the window contain the bytes from ``start`` to ``end``."""
@@ -234,7 +234,7 @@ class EntryFinder:
             return False
         header = self._header(at)
         magic, length = int(header["magic"][0]), int(header["length"][0])
-        if not 0 <= magic <= 2 or not MIN_LENGTH[magic] <= length <= self.limits.batch_bytes:
+        if not 0 <= magic <= 2 or not MIN_LENGTH[magic] <= length <= limits.BATCH_BYTES:
             return False
         end = at + LOG_OVERHEAD + length
         return end <= self.file.size and self._checksum_fits(at, end, magic, header)
@@ -311,8 +311,8 @@ class EntryFinder:
             return "batch_length_invalid", f"The entry at {at} declares a length of {length}, the least is {least}."
         if LOG_OVERHEAD + length > left:
             return "tail_truncated", f"The entry at {at} declares {LOG_OVERHEAD + length} bytes, {left} remain."
-        if length > self.limits.batch_bytes:
-            return "batch_too_large", f"The entry at {at} declares a length of {length}, the limit is {self.limits.batch_bytes}."
+        if length > limits.BATCH_BYTES:
+            return "batch_too_large", f"The entry at {at} declares a length of {length}, the limit is {limits.BATCH_BYTES}."
         if not 0 <= magic <= 2:
             return "unknown_magic", f"The entry at {at} has format {magic}; known are 0, 1 and 2."
         return "batch_crc_mismatch", f"The checksum of the entry at {at} does not fit its {LOG_OVERHEAD + length} bytes."
@@ -346,7 +346,7 @@ class EntryFinder:
     def _repaired(self, at: int, end: int) -> FileSection | None:
         """The entry that fills the bytes from ``at`` to ``end`` if only its length or magic is wrong (no checksum covers them), or None."""
         header = self._header(at)
-        if end - at - LOG_OVERHEAD > self.limits.batch_bytes:
+        if end - at - LOG_OVERHEAD > limits.BATCH_BYTES:
             return None
         magic = 2
         is_entry = end - at >= HEADER_SIZE and bool(_looks_like_batch(header)[0]) and self._checksum_fits(at, end, 2, header)

@@ -14,15 +14,14 @@ from dataclasses import dataclass, replace
 
 from crc32c import crc32c
 
-from groupcoord_spark.log import Limits
 from groupcoord_spark.log.decode.compression import Decompressor
 from tests.log.damages import KINDS as HARMS
 from tests.log.damages import harm
 from tests.log.log_writer import GZIP, SNAPPY, ZSTD, compress, message, sized, varint
 
 HEADER = 61
-LIMITS = Limits(batch_bytes=1 << 20, decompressed_floor=1 << 20, decompressed_cap=1 << 22)
-"""Smaller than the defaults, so that a bomb is small too and memory can be bounded tightly."""
+LIMITS = {"BATCH_BYTES": 1 << 20, "DECOMPRESSED_FLOOR": 1 << 20, "DECOMPRESSED_CAP": 1 << 22}
+"""Smaller than those of ``log.limits``, so that a bomb is small too and memory can be bounded tightly."""
 
 MAY_MISPLACE = {"bit of an offset flipped", "false offset", "two swapped", "neighbours swapped"}
 EVIL_SHORTS = (0, 1, -1, -2, 32767, -32768, 255, 4, 24)
@@ -86,7 +85,7 @@ def sealed(entry: bytes) -> bytes:
 def payload_of(entry: bytes) -> bytes:
     """The records of a batch, decompressed."""
     codec = entry[22] & 7
-    return Decompressor(Limits()).decompress(codec, entry[HEADER:], magic=2) if codec else entry[HEADER:]
+    return Decompressor().decompress(codec, entry[HEADER:], magic=2) if codec else entry[HEADER:]
 
 
 def with_payload(entry: bytes, payload: bytes, codec: int | None = None) -> bytes:
@@ -238,7 +237,7 @@ def _recompressed(rng: random.Random, entries: Sequence[bytes], sources: Sequenc
 def _bomb(rng: random.Random, entries: Sequence[bytes], sources: Sequence[Sequence[bytes]]) -> Mutation:
     """A batch or an old message of few bytes that decompresses to more than the limit, or just below it."""
     i = rng.randrange(len(entries))
-    size = rng.choice([LIMITS.decompressed_floor - 1000, LIMITS.decompressed_floor + 1, 1 << 23])
+    size = rng.choice([LIMITS["DECOMPRESSED_FLOOR"] - 1000, LIMITS["DECOMPRESSED_FLOOR"] + 1, 1 << 23])
     codec = rng.choice([GZIP, SNAPPY, ZSTD])
     if magic_of(entries[i]) == 2:
         count = rng.choice([1, 10**6, 2**31 - 1])

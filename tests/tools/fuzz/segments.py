@@ -26,13 +26,14 @@ from functools import cache
 from pathlib import Path
 from types import FrameType
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import pyarrow as pa
 
 from groupcoord_spark.coordinator import JAVA
 from groupcoord_spark.dump.json_lines import Counts, JsonLines, Selection
-from groupcoord_spark.log import Chunk, Records, Segment, read_segment
+from groupcoord_spark.log import Chunk, Records, Segment, limits, read_segment
 from groupcoord_spark.pipeline.exchange.kept_records import kept_records
 from groupcoord_spark.pipeline.extents import NO_HISTORY
 from groupcoord_spark.pipeline.read import superseded
@@ -106,7 +107,7 @@ def files() -> list[tuple[str, int, list[bytes]]]:
     found = []
     for path in sorted(GOLDEN.glob("**/logs/**/*.log")):
         entries = split(path.read_bytes())
-        if entries and len(entries[0]) < LIMITS.batch_bytes:
+        if entries and len(entries[0]) < LIMITS["BATCH_BYTES"]:
             found.append((str(path.relative_to(GOLDEN)), int(path.stem), entries))
     return found
 
@@ -129,7 +130,7 @@ def stretch(file: int, first: int, work: Path) -> Stretch:
     path.write_bytes(b"".join(entries))
     starts = {sum(map(len, entries[:i])): i for i in range(len(entries))}
     rows: dict[int, list[Row]] = defaultdict(list)
-    for chunk in read_segment(Segment(str(path), path.stat().st_size, 0, base), limits=LIMITS):
+    for chunk in read_segment(Segment(str(path), path.stat().st_size, 0, base)):
         for row, position in zip(rows_of(chunk.records), chunk.records.position.tolist(), strict=True):
             rows[starts[position]].append(row)
     return Stretch(name, base, entries, rows)
@@ -169,7 +170,7 @@ def survive(seed: int, index: int, work: Path, tally: Tally) -> None:
     accounted = 0
     is_followed = kind not in HARMS or rng.random() < 0.1
     chunk_bytes = SMALL_CHUNK if rng.random() < 0.15 else 1 << 25
-    for chunk in read_segment(segment, chunk_bytes=chunk_bytes, limits=LIMITS):
+    for chunk in read_segment(segment, chunk_bytes=chunk_bytes):
         decoded = decode_chunk(chunk.records, JAVA)
         refused = set(decoded.faults.row[~decoded.faults.has_code(UNKNOWN_KEY_TYPE)].tolist())
         assert refused == set(np.flatnonzero(~decoded.decodes).tolist()), "what does not decode is not what is quarantined"
@@ -249,7 +250,7 @@ def no_hang() -> Iterator[None]:
 def run(seed: int, first: int, mutations: int, *, limit_memory: bool = False, go_on: bool = False) -> tuple[Tally, list[int]]:
     """So many mutations of a seed; which of them failed, each told on stderr. go_on: not only up to the first that fails."""
     tally, failed = Tally(), []
-    with tempfile.TemporaryDirectory() as place:
+    with tempfile.TemporaryDirectory() as place, patch.multiple(limits, **LIMITS):
         work = Path(place)
         for index in range(first, first + mutations):
             if limit_memory and index == first + min(200, mutations // 2):

@@ -42,7 +42,7 @@ from groupcoord_spark.warehouse.read import (
     surviving_ranges,
 )
 from groupcoord_spark.warehouse.tables import OFFSETS_PARTITIONS, RUNS, SURVIVING_RECORDS, TABLES
-from groupcoord_spark.warehouse.write import begin_run
+from groupcoord_spark.warehouse.write import begin_run, files_of
 
 KEEP_NIGHTS: Final = 30
 """Nights whose tables stay readable, if the user does not say otherwise."""
@@ -355,11 +355,8 @@ def _write_versions(house: _House, changed: Mapping[str, Mapping[str, int]]) -> 
     name = "table_versions"
     rows = rows.set_column(rows.column_names.index(name), RUNS.arrow_schema.field(name), pa.array(versions, RUNS.by_name[name].arrow_type))
     # Files of `runs` are named by any run: all of their rows are finished.
-    actions = pa.table(opened.get_add_actions(flatten=True)).select(["path", "size_bytes", "partition.cluster"]).to_pylist()
     newest = house.own_runs[-1]
-    files = [
-        _File(unquote(row["path"]), row["size_bytes"], 0, None, newest) for row in actions if row["partition.cluster"] == house.cluster
-    ]
+    files = [_File(path, size, 0, None, newest) for path, size in files_of(opened, house.cluster).items()]
     _commit(house, RUNS, opened, files, write_part(house.location.uri, RUNS, rows, house.cluster, _NAME), is_data_change=True)
 
 

@@ -63,6 +63,14 @@ class Run:
 
     run_id: str
     cluster: str
+    kind: str
+    """night, or look_back: a run with --until, which readers show only where they are asked for it."""
+    semantics: str
+    """The coordinator whose rules were applied: java or scala."""
+    broker_version: str | None
+    """The release whose rules were applied, as the user wrote it."""
+    input_kind: str
+    """What the run read, a word of the column ``input_kind`` of ``runs``."""
     as_of_ms: int
     finished_at_ms: int
     table_versions: Mapping[str, int]
@@ -70,30 +78,9 @@ class Run:
     """The whole row, one row of all columns."""
 
     @property
-    def kind(self) -> str:
-        """night, or look_back: a run with --until, which readers show only where they are asked for it."""
-        return str(self.row["kind"][0].as_py())
-
-    @property
     def fields(self) -> dict[str, Any]:
         """The whole row as Python values, its times as datetimes."""
         return dict(self.row.to_pylist()[0])
-
-    @property
-    def semantics(self) -> str:
-        """The coordinator whose rules were applied: java or scala."""
-        return str(self.row["semantics"][0].as_py())
-
-    @property
-    def input_kind(self) -> str:
-        """What the run read, a word of the column ``input_kind`` of ``runs``."""
-        return str(self.row["input_kind"][0].as_py())
-
-    @property
-    def broker_version(self) -> str | None:
-        """The release whose rules were applied, as the user wrote it."""
-        version: str | None = self.row["broker_version"][0].as_py()
-        return version
 
     @property
     def settings(self) -> dict[str, str]:
@@ -401,14 +388,11 @@ def read_runs(location: Location, opened: DeltaTable | None = None) -> pa.Table:
 
 def runs_of(rows: pa.Table) -> list[Run]:
     """The rows as ``Run``s."""
-    texts = [rows[name].to_pylist() for name in ("run_id", "cluster")]
-    times = [rows[name].cast(pa.int64()).to_pylist() for name in ("as_of", "finished_at")]
-    return [
-        Run(run_id, cluster, as_of // 1000, finished_at // 1000, dict(versions), rows.slice(at, 1))
-        for at, (run_id, cluster, as_of, finished_at, versions) in enumerate(
-            zip(*texts, *times, rows["table_versions"].to_pylist(), strict=True)
-        )
-    ]
+    texts = [rows[name].to_pylist() for name in ("run_id", "cluster", "kind", "semantics", "broker_version", "input_kind")]
+    times = [[time // 1000 for time in rows[name].cast(pa.int64()).to_pylist()] for name in ("as_of", "finished_at")]
+    versions = map(dict, rows["table_versions"].to_pylist())
+    whole_rows = [rows.slice(at, 1) for at in range(rows.num_rows)]
+    return [Run(*values) for values in zip(*texts, *times, versions, whole_rows, strict=True)]
 
 
 def rows_at(

@@ -6,7 +6,6 @@ Words are Kafka's own. ``partition`` is a partition of a consumed topic, ``offse
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Final
 
 from groupcoord_spark.warehouse.declaration import TIMESTAMPS_OUT_OF_RANGE, Column, Table, WriteMode, reference
@@ -706,23 +705,6 @@ SHARE_BATCHES = Table(
     ),
 )
 
-TOPICS = Table(
-    "topics",
-    "Topics of the cluster, from __cluster_metadata: those that exist, and deleted ones of whose deletion the log still tells.",
-    ("cluster", "topic_id"),
-    (
-        CLUSTER,
-        Column("topic", "STRING NOT NULL", "The topic."),
-        Column("topic_id", "STRING NOT NULL", "Id of the topic."),
-        Column("partition_count", "INT NOT NULL", "Partitions."),
-        Column("is_deleted", "BOOLEAN NOT NULL", "The topic with this id was deleted."),
-        Column("created_at", "TIMESTAMP", "When it was made; NULL: only a snapshot tells of it.", absent=-1),
-        Column("deleted_at", "TIMESTAMP", "When it was deleted; NULL: it exists.", absent=-1),
-        Column("all_topics_known", "BOOLEAN NOT NULL", "The metadata tells of every topic: one without a row does not exist."),
-        TIMESTAMPS_OUT_OF_RANGE,
-    ),
-)
-
 TRANSACTIONAL_IDS = Table(
     "transactional_ids",
     "What the coordinator of transactions knows of each transactional id, from __transaction_state: names for producer ids.",
@@ -736,6 +718,23 @@ TRANSACTIONAL_IDS = Table(
         Column("transaction_timeout_ms", "INT NOT NULL", "transaction.timeout.ms of the client."),
         Column("last_update", "TIMESTAMP", "When the state changed.", absent=-1),
         Column("started_at", "TIMESTAMP", "When the transaction began; NULL: none has.", absent=-1),
+        TIMESTAMPS_OUT_OF_RANGE,
+    ),
+)
+
+TOPICS = Table(
+    "topics",
+    "Topics of the cluster, from __cluster_metadata: those that exist, and deleted ones of whose deletion the log still tells.",
+    ("cluster", "topic_id"),
+    (
+        CLUSTER,
+        Column("topic", "STRING NOT NULL", "The topic."),
+        Column("topic_id", "STRING NOT NULL", "Id of the topic."),
+        Column("partition_count", "INT NOT NULL", "Partitions."),
+        Column("is_deleted", "BOOLEAN NOT NULL", "The topic with this id was deleted."),
+        Column("created_at", "TIMESTAMP", "When it was made; NULL: only a snapshot tells of it.", absent=-1),
+        Column("deleted_at", "TIMESTAMP", "When it was deleted; NULL: it exists.", absent=-1),
+        Column("all_topics_known", "BOOLEAN NOT NULL", "The metadata tells of every topic: one without a row does not exist."),
         TIMESTAMPS_OUT_OF_RANGE,
     ),
 )
@@ -772,42 +771,8 @@ ACLS = Table(
     ),
 )
 
-TABLES: Final[Mapping[str, Table]] = {
-    table.name: table
-    for table in (
-        COMMITTED_OFFSETS,
-        PENDING_OFFSETS,
-        ORPHAN_OFFSETS,
-        GROUPS,
-        MEMBERS,
-        ASSIGNMENTS,
-        OFFSET_COMMITS,
-        GROUP_RECORDS,
-        TRANSACTIONS,
-        REBALANCES,
-        SURVIVING_RECORDS,
-        LATEST_RECORDS,
-        TOPIC_IDS,
-        OFFSET_EXPIRATIONS,
-        GROUP_EXPIRATIONS,
-        TOMBSTONES,
-        QUARANTINED_RECORDS,
-        WARNINGS,
-        DECODE_COVERAGE,
-        OFFSETS_PARTITIONS,
-        TOPIC_HEALTH,
-        RUNS,
-        LOG_ENDS,
-        SHARE_OFFSETS,
-        SHARE_BATCHES,
-        TRANSACTIONAL_IDS,
-        TOPICS,
-        TOPIC_CONFIGS,
-        GROUP_CONFIGS,
-        ACLS,
-    )
-}
-"""Every table by its name, in the order of the reference."""
+TABLES: Final = {declared.name: declared for declared in [*globals().values()] if isinstance(declared, Table)}
+"""Every table that is declared above, by its name; the reference has them in this order."""
 
 HISTORY: Final = (OFFSET_COMMITS, GROUP_RECORDS, TRANSACTIONS, REBALANCES, SURVIVING_RECORDS)
 """The tables with rows of the log, to which each night appends what is new."""

@@ -461,7 +461,7 @@ def _strays(start: RunStart, opened: DeltaTable) -> dict[str, int]:
 
     The same are the files of a look-back of an older release, which did not put the tables back to the last night.
     """
-    files = _files_of(opened, start.cluster)
+    files = files_of(opened, start.cluster)
     runs = {path: run_of(path.rsplit("/", 1)[1]) for path in files}
     last = start.last_run
     known = {run.run_id for run in start.finished if last is not None and run.finished_at_ms <= last.finished_at_ms}
@@ -488,27 +488,23 @@ def _healed(start: RunStart) -> RunStart:
     # Two above: one above is the unfinished run's.
     raised = start.transaction + 2
     # `runs` first, in the version that was read: afterwards no other run can finish, and the tables do not change any more.
-    tables = {RUNS.name: _commit(start, RUNS, start.tables[RUNS.name], _no_actions, after=start.transaction, transaction=raised)}
+    tables = {RUNS.name: _commit(start, RUNS, start.tables[RUNS.name], lambda *_: [], after=start.transaction, transaction=raised)}
     for table in TABLES.values():
         if table is not RUNS:
             tables[table.name] = _commit(start, table, start.tables[table.name], _actions_to_last_night, after=None, transaction=raised)
     return replace(start, tables=tables, transaction=raised)
 
 
-def _no_actions(start: RunStart, table: Table, opened: DeltaTable) -> list[_Action]:
-    return []
-
-
 def _actions_to_last_night(start: RunStart, table: Table, opened: DeltaTable) -> list[_Action]:
     """What makes the table's files of the cluster those of the last night again. The rows of other clusters stay as they are."""
     if table.write is WriteMode.APPENDED:
         return [_removed(start, path, size) for path, size in _strays(start, opened).items()]
-    now = _files_of(opened, start.cluster)
+    now = files_of(opened, start.cluster)
     version = start.last_run.table_versions.get(table.name) if start.last_run else None
     if version is None or begins_after(start.location, table, version):
         before = {}
     else:
-        before = _files_of(open_table(start.location, table, version), start.cluster)
+        before = files_of(open_table(start.location, table, version), start.cluster)
     added = [_added(_described(start, table, path, size)) for path, size in before.items() if path not in now]
     return [*(_removed(start, path, size) for path, size in now.items() if path not in before), *added]
 
@@ -524,12 +520,9 @@ def _described(start: RunStart, table: Table, path: str, size: int) -> AddedFile
 
 def _commit_table(start: RunStart, table: Table, files: Sequence[AddedFile], transactions: Sequence[Transaction] = ()) -> DeltaTable:
     """Commits the files of a run to one table; the table afterwards. A table without files gets a commit too, with the transaction."""
-
-    def actions(start: RunStart, table: Table, opened: DeltaTable) -> list[_Action]:
-        return [_added(file) for file in files]
-
-    replaces = table.write is WriteMode.REPLACED_BY_EACH_RUN
-    return _commit(start, table, start.tables[table.name], actions, after=start.transaction, replaces=replaces, transactions=transactions)
+    opened, replaces = start.tables[table.name], table.write is WriteMode.REPLACED_BY_EACH_RUN
+    added: list[_Action] = [_added(file) for file in files]
+    return _commit(start, table, opened, lambda *_: added, after=start.transaction, replaces=replaces, transactions=transactions)
 
 
 def _commit(
@@ -563,7 +556,7 @@ def _commit(
         if after is not None and _transaction_of(opened, start.cluster) != after:
             raise _overtaken(start)
         try:
-            overwrites = replaces and bool(_files_of(opened, start.cluster))
+            overwrites = replaces and bool(files_of(opened, start.cluster))
             opened.create_write_transaction(
                 actions(start, table, opened),
                 "overwrite" if overwrites else "append",
@@ -587,7 +580,7 @@ def _commit(
     raise AssertionError("unreachable")
 
 
-def _files_of(opened: DeltaTable, cluster: str) -> dict[str, int]:
+def files_of(opened: DeltaTable, cluster: str) -> dict[str, int]:
     """The size of each file of a cluster, by its path within the table."""
     files = pa.table(opened.get_add_actions(flatten=True)).select(["path", "size_bytes", "partition.cluster"])
     return {unquote(file["path"]): file["size_bytes"] for file in files.to_pylist() if file["partition.cluster"] == cluster}
@@ -622,7 +615,7 @@ def _not_committed(start: RunStart, table: Table, error: BaseException) -> Wareh
 def _keep_few_files(start: RunStart) -> None:
     """Merges the files of ``runs``: each run adds a file with one row, and every reader opens all of them."""
     runs = open_table(start.location, RUNS)
-    if len(_files_of(runs, start.cluster)) <= _RUN_FILES:
+    if len(files_of(runs, start.cluster)) <= _RUN_FILES:
         return
     # Two runs at once, or a full disk: this run is committed all the same, and the next run tries again.
     with suppress(DeltaError):

@@ -210,7 +210,7 @@ def test_history_of_nights_whose_rows_were_dropped_from_runs_stays(tmp_path: Pat
             night(tmp_path, "prod", rows_of_night(number))
     first = open_warehouse(str(tmp_path)).finished_runs("prod")[0].run_id
     runs = DeltaTable(str(tmp_path / "runs"))
-    (path, size), *_ = [item for item in write_module._files_of(runs, "prod").items() if first in item[0]]
+    (path, size), *_ = [item for item in write_module.files_of(runs, "prod").items() if first in item[0]]
     start = begin_run(str(tmp_path), "prod")
     schema = TABLES["runs"].delta_schema
     runs.create_write_transaction([write_module._removed(start, path, size)], "append", schema, partition_by=["cluster"])

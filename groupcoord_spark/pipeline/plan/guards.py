@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from enum import Enum, auto
 from functools import cached_property
@@ -70,13 +70,6 @@ class Refusal:
     word: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Warned:
-    """The run goes on, with rows of ``warnings``."""
-
-    doubts: tuple[PlacedDoubt, ...]
-
-
 @dataclass(frozen=True)
 class Night:
     """What guards look at.
@@ -118,14 +111,9 @@ class Night:
     @cached_property
     def compared(self) -> dict[int, tuple[PartitionLog, PartitionHistory, Likeness]]:
         """Offsets partition -> its log in the dump, what the last night knows, and how like the two are; where both have the partition."""
-        likenesses = likenesses_of(
-            self.last_night, {log.offsets_partition: self.evidence_of(log.offsets_partition) for log in self.plan.partitions}
-        )
-        return {
-            log.offsets_partition: (log, self.last_night[log.offsets_partition], likenesses[log.offsets_partition])
-            for log in self.plan.partitions
-            if log.offsets_partition in likenesses
-        }
+        logs = {log.offsets_partition: log for log in self.plan.partitions}
+        likenesses = likenesses_of(self.last_night, {number: self.evidence_of(number) for number in logs})
+        return {number: (log, self.last_night[number], likenesses[number]) for number, log in logs.items() if number in likenesses}
 
     @cached_property
     def read_last_night(self) -> list[int]:
@@ -185,7 +173,10 @@ class Night:
         return all(mark is None or mark.timestamp_ms <= newest_of_last_night for mark in marks)
 
 
-Guard = Callable[[Night], Refusal | Warned | None]
+Doubts = Sequence[PlacedDoubt]
+"""The run goes on, with these rows of ``warnings``."""
+
+Guard = Callable[[Night], Refusal | Doubts | None]
 
 
 def likenesses_of(last_night: Mapping[int, PartitionHistory], evidence: Mapping[int, Evidence]) -> dict[int, Likeness]:
@@ -318,7 +309,7 @@ def older_dump(night: Night) -> Refusal | None:
     )
 
 
-def misplaced_groups(night: Night) -> Refusal | Warned | None:
+def misplaced_groups(night: Night) -> Refusal | Doubts | None:
     """The groups of the dump fit another partition count of the offsets topic than last night's."""
     expected = night.last_partition_count
     placed = [(group_hash, number) for group_hash, number in night.placed_groups if number not in night.other_logs]
@@ -338,10 +329,10 @@ def misplaced_groups(night: Night) -> Refusal | Warned | None:
             f"{sentence} Make sure that the dump is of this cluster and that no directory was renamed, or go on with --accept misplaced.",
             MISPLACED,
         )
-    return Warned((PlacedDoubt("partition_count_changed", sentence, night.source, None, 0, 0, None),)) if tonight is not None else None
+    return [PlacedDoubt("partition_count_changed", sentence, night.source, None, 0, 0, None)] if tonight is not None else None
 
 
-def gap(night: Night) -> Warned | None:
+def gap(night: Night) -> Doubts:
     """The log begins after the last night's end: records between were never seen."""
     doubts = []
     for number, (log, before, likeness) in night.compared.items():
@@ -353,7 +344,7 @@ def gap(night: Night) -> Warned | None:
             " Compaction or DeleteRecords may have removed them, or the copy lacks segments: the history has nothing of them."
         )
         doubts.append(PlacedDoubt("gap_since_last_night", detail, log.directory, number, 0, 0, before.end_offset))
-    return Warned(tuple(doubts)) if doubts else None
+    return doubts
 
 
 def cleaned_later(night: Night) -> Refusal | None:
@@ -362,15 +353,12 @@ def cleaned_later(night: Night) -> Refusal | None:
     if not later:
         return None
     log = later[0]
+    others = f"; so it is with {_partitions(len(later) - 1)} more" if len(later) > 1 else ""
     return Refusal(
         f"{log.directory}: the log ends at offset {log.end_offset}, and {CLEANER_CHECKPOINT} says that the log cleaner has been up to"
-        f" {night.plan.cleaned_ends[log.offsets_partition]}{_and_others(len(later) - 1)}. The broker was at work while the log was copied,"
+        f" {night.plan.cleaned_ends[log.offsets_partition]}{others}. The broker was at work while the log was copied,"
         f" and records may be missing: copy again, or remove that file to read the copy as it is."
     )
-
-
-def _and_others(partitions: int) -> str:
-    return f"; so it is with {_partitions(partitions)} more" if partitions else ""
 
 
 def malformed_rows(night: Night) -> Refusal | None:
@@ -423,7 +411,7 @@ class Verdict:
     older: frozenset[int] = frozenset()
     recreated: frozenset[int] = frozenset()
     accepted: tuple[str, ...] = ()
-    remarks: tuple[str, ...] = field(default=())
+    remarks: tuple[str, ...] = ()
 
 
 def judge(night: Night) -> Verdict:
@@ -433,21 +421,16 @@ def judge(night: Night) -> Verdict:
     doubts: list[PlacedDoubt] = []
     for guard in GUARDS_OF_A_LOOK_BACK if is_look_back else GUARDS:
         finding = guard(night)
-        if isinstance(finding, Warned):
-            doubts += finding.doubts
-        elif finding is not None:
-            if finding.word not in night.request.accepted:
-                raise BadCopyError(finding.sentence)
-            accepted.append(str(finding.word))
-    if is_look_back:
-        missing: list[int] = []
-    elif EMPTY in accepted:
-        missing = []
-    elif MISSING in night.request.accepted and night.missing:
+        if not isinstance(finding, Refusal):
+            doubts += finding or ()
+            continue
+        if finding.word not in night.request.accepted:
+            raise BadCopyError(finding.sentence)
+        accepted.append(str(finding.word))
+    missing = [] if is_look_back or EMPTY in accepted else night.missing
+    if missing and MISSING in night.request.accepted:
         missing = []
         accepted.append(MISSING)
-    else:
-        missing = night.missing
     partitions = tuple(log for log in night.plan.partitions if log.offsets_partition not in missing)
     return Verdict(
         replace(night.plan, partitions=partitions, doubts=(*night.plan.doubts, *doubts)),

@@ -1,4 +1,7 @@
-"""``replay``: the state of the group coordinator after a frame of records, as the frames of the nightly's state tables."""
+"""``replay``: the state of the group coordinator after a frame of records, as the frames of the nightly's state tables.
+
+``rebalances``: how the groups rebalanced on the way, as the frame of the nightly's table of that name.
+"""
 
 from __future__ import annotations
 
@@ -20,11 +23,13 @@ from groupcoord_spark.moments import Moment, milliseconds_of
 from groupcoord_spark.pipeline.exchange.state_rows import KEPT_GROUPS, PARTITION_REPORT, TOPIC_NAMES, TYPE_0_OFFSETS, PartitionReport
 from groupcoord_spark.pipeline.extents import Until
 from groupcoord_spark.pipeline.plan.input_rows import TRANSACTIONS_UNKNOWN
+from groupcoord_spark.pipeline.rebalances import REBALANCES
 from groupcoord_spark.sources.frames import tells_transactions
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
+_PLAIN_TABLES: Final = ("committed_offsets", "pending_offsets", "orphan_offsets", "groups", "members", "quarantined_records")
 _TEXTS: Final = {
     name: StructType([StructField(column, StringType()) for column in columns.split()])
     for name, columns in ((TOPIC_NAMES, "topic_id name"), (KEPT_GROUPS, "group_id kept_for"))
@@ -96,20 +101,25 @@ def replay(records: DataFrame, *, semantics: Semantics | str = JAVA, until: Mome
         )
     )
     return State(
-        committed_offsets=frame_of(replayed, "committed_offsets"),
-        pending_offsets=frame_of(replayed, "pending_offsets"),
-        orphan_offsets=frame_of(replayed, "orphan_offsets"),
-        groups=frame_of(replayed, "groups"),
-        members=frame_of(replayed, "members"),
+        **{table: frame_of(replayed, table) for table in _PLAIN_TABLES},
         assignments=named,
         warnings=frame_of(replayed, "warnings").unionByName(
             _of_clusters(replayed, rules, tells_transactions=tells_transactions(records)), allowMissingColumns=True
         ),
-        quarantined_records=frame_of(replayed, "quarantined_records"),
         type_0_offsets=plain_frame_of(replayed, TYPE_0_OFFSETS, _TYPE_0, list),
         kept_groups=plain_frame_of(replayed, KEPT_GROUPS, _TEXTS[KEPT_GROUPS], list),
         replayed=replayed,
     )
+
+
+def rebalances(records: DataFrame, *, semantics: Semantics | str = JAVA) -> DataFrame:
+    """One row for each new generation of a classic group, and for each new group epoch and target assignment of the others.
+
+    In:  raw records, or what ``decode`` gave of them: all, or those of some groups.
+    Out: the columns of the table ``rebalances``; incarnation is 0.
+    Raises UsageError for a frame without the columns that are needed, and for unknown ``semantics``.
+    """
+    return frame_of(replayed_frame(records, named_semantics(semantics), with_rebalances=True), REBALANCES)
 
 
 def _of_clusters(replayed: DataFrame, semantics: Semantics, *, tells_transactions: bool) -> DataFrame:

@@ -131,7 +131,7 @@ def replay(kept: DataFrame, job: ReplayJob, tasks: int, stages: StageNames = UNN
     """
     place = ("cluster", "offsets_partition")
     of_places = kept.repartition(tasks, *place).sortWithinPartitions(*place, "first_offset").groupBy(*place)
-    return of_places.applyInPandas(stages.groups_followed_by("write", partition_replay(job)), REPLAYED)
+    return of_places.applyInPandas(stages.followed_by("write", partition_replay(job)), REPLAYED)
 
 
 def write(replayed: DataFrame, job: ReadJob, request: RunRequest, writers: int) -> list[PartitionReport]:

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import wraps
+from inspect import signature
 from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.accumulators import Accumulator, AccumulatorParam
@@ -46,30 +47,18 @@ class StageNames:
         self._run = run
         self._next_stage = next_stage
 
-    def followed_by(self, name: str, function: Callable[[Any], Any]) -> Callable[[Any], Any]:
-        """The function of a stage, for mapInArrow. The stage after that stage is called ``name``."""
+    def followed_by(self, name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+        """The function of a stage, for mapInArrow or applyInPandas. The stage after that stage is called ``name``."""
         if self._next_stage is None:
             return function
         description, next_stage = described(self._run, name), self._next_stage
 
         @wraps(function)
-        def announcing(batches: Any) -> Any:
+        def announcing(*arguments: Any) -> Any:
             next_stage.add(description)
-            return function(batches)
+            return function(*arguments)
 
-        return announcing
-
-    def groups_followed_by(self, name: str, function: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
-        """As ``followed_by``, for applyInPandas, which counts the parameters of its function."""
-        if self._next_stage is None:
-            return function
-        description, next_stage = described(self._run, name), self._next_stage
-
-        @wraps(function)
-        def announcing(key: Any, frames: Any) -> Any:
-            next_stage.add(description)
-            return function(key, frames)
-
+        announcing.__signature__ = signature(function)  # type: ignore[attr-defined] # applyInPandas counts the parameters
         return announcing
 
 

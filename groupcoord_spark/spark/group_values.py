@@ -156,14 +156,8 @@ def _subscription(data: bytes) -> dict[str, Any] | None:
         return None
     if subscription is None:
         return None
-    return {
-        "version": subscription.version,
-        "topics": list(subscription.topics),
-        "user_data": subscription.user_data,
-        "owned_partitions": _listed(subscription.owned_partitions),
-        "generation_id": subscription.generation_id,
-        "rack_id": subscription.rack_id,
-    }
+    fields = {name: getattr(subscription, name) for name in _SUBSCRIPTION.names}
+    return {**fields, "topics": list(subscription.topics), "owned_partitions": _listed(subscription.owned_partitions)}
 
 
 def _assignment(data: bytes) -> list[dict[str, Any]] | None:

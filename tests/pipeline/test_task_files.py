@@ -32,7 +32,7 @@ def test_rows_of_one_table_are_in_one_file_with_its_constants(tmp_path: Path) ->
     with TaskFiles(str(tmp_path), "c", "run") as files:
         files.write("transactions", transactions(1, 2), result="committed")
         files.write("transactions", transactions(5), result="aborted")
-        (added,) = files.close()["transactions"]
+        (added,) = files.written()["transactions"]
     written = pq.read_table(tmp_path / "transactions" / added.path, partitioning=None)
     assert list(zip(written["record_offset"].to_pylist(), written["result"].to_pylist(), strict=True)) == [
         (1, "committed"),
@@ -46,13 +46,13 @@ def test_rows_of_a_table_with_runs_have_the_name_of_the_run(tmp_path: Path) -> N
     lost = {"offsets_partition": pa.array([0], pa.int32()), "reason": ["value_truncated"], "detail": ["cut"]}
     with TaskFiles(str(tmp_path), "c", "this run") as files:
         files.write("quarantined_records", lost)
-        (added,) = files.close()["quarantined_records"]
+        (added,) = files.written()["quarantined_records"]
     assert pq.read_table(tmp_path / "quarantined_records" / added.path, partitioning=None)["run_id"].to_pylist() == ["this run"]
 
 
 def test_a_table_without_rows_has_no_file(tmp_path: Path) -> None:
     with TaskFiles(str(tmp_path), "c", "run") as files:
-        assert files.close() == {}
+        assert files.written() == {}
     assert parquet_files(tmp_path) == []
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -15,9 +15,6 @@ from groupcoord_spark.pipeline.exchange.counts import PartitionCounts
 from groupcoord_spark.pipeline.exchange.packing import pack
 from groupcoord_spark.protocol.slices import Mask, Slices
 from groupcoord_spark.warehouse import AddedFile
-
-if TYPE_CHECKING:
-    pass
 
 SHUFFLED = "cluster STRING, offsets_partition INT, first_offset BIGINT, kind STRING, payload BINARY"
 """Rows from the readers to the replay. kind says what the payload is:

@@ -4,29 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 import pyarrow as pa
 
 from groupcoord_spark.warehouse import TABLES, AddedFile, PartWriter
 
 
-class TaskFiles:
-    """The writers of one task; a writer starts with its first row. A context manager: after an exception no file is left."""
+class TaskFiles(ExitStack):
+    """The writers of one task; a writer starts with its first row. After an exception in a block with them no file is left."""
 
     def __init__(self, warehouse_uri: str, cluster: str, run_id: str) -> None:
+        super().__init__()
         self._warehouse_uri = warehouse_uri
         self._cluster = cluster
         self._run_id = run_id
         self._writers: dict[str, PartWriter] = {}
-        self._open = ExitStack()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        self._open.__exit__(kind, error, trace)
 
     def write(self, table: str, columns: Mapping[str, Any] | pa.Table, **constants: Any) -> None:
         """Write rows, given as columns with Kafka's values (times as ``<name>_ms``). constants: columns with one value for all rows.
@@ -38,18 +31,17 @@ class TaskFiles:
         rows = _with_constants(table, columns, constants)
         writer = self._writers.get(table)
         if writer is None:
-            writer = self._writers[table] = self._open.enter_context(
-                PartWriter(self._warehouse_uri, TABLES[table], self._cluster, self._run_id)
-            )
+            writer = PartWriter(self._warehouse_uri, TABLES[table], self._cluster, self._run_id)
+            self._writers[table] = self.enter_context(writer)
         writer.write(rows)
 
     def taken(self) -> Iterator[tuple[str, pa.Table]]:
         """(table, rows) of what goes on with the task's other rows: nothing, all of it is in files."""
         return iter(())
 
-    def close(self) -> dict[str, list[AddedFile]]:
+    def written(self) -> dict[str, list[AddedFile]]:
         """Table -> the files that were written. No more rows can be written."""
-        self._open.close()
+        self.close()
         return {table: writer.files for table, writer in self._writers.items()}
 
 

@@ -33,6 +33,8 @@ Source: TypeAlias = str | pa.StringArray | None
 
 _LOST_COLUMNS = ("record_offset", "source", "position", "size", "reason", "detail", "key", "value", "records")
 _VALUES_OF_LOST = attrgetter(*("code" if name == "reason" else name for name in _LOST_COLUMNS))
+_TIMES_OF_VALUE = ("commit_timestamp_ms", "expire_timestamp_ms")
+_COLUMNS_OF_VALUE = ("value_version", "committed_offset", "leader_epoch", "metadata", *_TIMES_OF_VALUE, "topic_id")
 _DOUBT_COLUMNS = ("record_offset", "source", "position", "code", "detail")
 
 MARKER_RESULTS = {MarkerType.ABORT: "aborted", MarkerType.COMMIT: "committed"}
@@ -121,14 +123,8 @@ def _commit_columns(rows: Rows, records: Records, decoded: DecodedChunk) -> dict
         "group_id": _of_key(decoded.keys.group_id, code),
         "topic": _of_key(decoded.keys.topic, code),
         "partition": decoded.keys.partition[code],
-        "committed_offset": of_value(columns.committed_offset),
-        "leader_epoch": of_value(columns.leader_epoch),
-        "metadata": of_value(columns.metadata),
-        "commit_timestamp_ms": of_value(columns.commit_timestamp_ms),
-        "expire_timestamp_ms": of_value(columns.expire_timestamp_ms),
-        "topic_id": of_value(columns.topic_id),
+        **{name: of_value(getattr(columns, name)) for name in _COLUMNS_OF_VALUE},
         "key_version": key_type,
-        "value_version": of_value(columns.value_version),
         "is_tombstone": is_tombstone,
         "producer_id": records.producer_id[rows],
         "producer_epoch": records.producer_epoch[rows],

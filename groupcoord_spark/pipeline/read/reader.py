@@ -126,7 +126,7 @@ def read_chunks(
                 report = reports.setdefault(piece.offsets_partition, PieceReport())
                 yield from reader.read(piece, noted(chunks), report)
             yield from reader.flush()
-        written = task_files.close()
+        written = task_files.written()
     for offsets_partition, report in reports.items():
         report.files, written = written, {}
         yield shuffled_row(job.cluster, offsets_partition, REPORT_ORDER, REPORT, pickle.dumps(report))
@@ -144,7 +144,7 @@ def read_history(piece: HistoryPiece, job: ReadJob) -> Iterator[pa.RecordBatch]:
             _warn(files, piece, records, decoded, decoded.refusals, report, source=None)
             kept = kept_records(records, np.flatnonzero(superseded.needed_for_replay(decoded.kinds)), decoded.decodes)
             yield from shuffled_rows(job.cluster, piece.offsets_partition, RECORDS, [kept], job.row_bytes)
-        report.files = files.close()
+        report.files = files.written()
     yield shuffled_row(job.cluster, piece.offsets_partition, REPORT_ORDER, REPORT, pickle.dumps(report))
 
 

@@ -51,7 +51,7 @@ def state_writer(job: WriteJob) -> Callable[[Iterable[pa.RecordBatch]], Iterable
                         files.write(kind, rows.append_column("transactional_id", pa.array(names, pa.string())))
                     else:
                         files.write(kind, unpack(payload))
-            report_of_files.take_files(files.close())
+            report_of_files.take_files(files.written())
         yield pa.RecordBatch.from_arrays([pa.array([pickle.dumps(reports)], pa.binary())], names=["payload"])
 
     return write

@@ -19,7 +19,6 @@ from groupcoord_spark.answers.timeline import Event, EventKind, Expiry, LowerCom
 from groupcoord_spark.coordinator.partition_owners import KEY_TYPES
 from groupcoord_spark.coordinator.semantics import Semantics
 from groupcoord_spark.warehouse.read import Condition, Warehouse
-from groupcoord_spark.warehouse.tables import NIGHT
 
 _OF_SHARE: Final[Mapping[str, EventKind]] = {"share_reset": "share_reset", "share_gone": "share_removed"}
 """Change -> event."""
@@ -68,10 +67,7 @@ class PlaceHistory(NamedTuple):
 def read_history(warehouse: Warehouse, question: Question, semantics: Semantics) -> list[PlaceHistory]:
     """The history of a group as of the newest run, place by place; empty: the history tables have no record of the group.
 
-    Args:
-        warehouse: The warehouse.
-        question: Group, partitions and time.
-        semantics: Of the broker that loads the records.
+    semantics: Of the broker that loads the records.
     """
     all_commits = rows_of(warehouse, question, "offset_commits", history.COMMIT_COLUMNS)
     markers = history.read_markers(warehouse, question.cluster, all_commits)
@@ -138,9 +134,7 @@ def share_events(warehouse: Warehouse, question: Question) -> Iterator[Event]:
     after = warehouse.run(question.cluster)
     if not warehouse.read("share_offsets", columns=["partition"], run=after).num_rows:
         return
-    nights = [run for run in warehouse.finished_runs(question.cluster) if run.kind == NIGHT and run.is_kept]
-    nights = [run for run in nights if run.finished_at_ms <= after.finished_at_ms]
-    for before, night in pairwise(nights):
+    for before, night in pairwise(warehouse.kept_nights(after)):
         for change in night_changes(warehouse, before, night, question.group_id):
             if change.change not in _OF_SHARE or not question.asks_about(change.topic or "", change.partition or 0):
                 continue

@@ -117,16 +117,11 @@ class _Rows:
     def of(self, kind: Kind) -> pa.Table:
         """subject, group_id, reason and number."""
         if not kind.subject:
-            return self._asked(kind.news_query.replace("$horizon_ms", str(self._horizon_ms)))
+            return self._night.rows(kind.news_query.replace("$horizon_ms", str(self._horizon_ms)))
         if kind.table not in self._views:
-            self._views[kind.table] = self._asked(f"FROM {kind.table}")
+            self._views[kind.table] = self._night.rows(f"FROM {kind.table}")
         self.connection.register("rows_of_view", self._views[kind.table])
         return self.connection.sql(kind.news_query.replace(f"FROM {kind.table} ", "FROM rows_of_view ")).to_arrow_table()
-
-    def _asked(self, query: str) -> pa.Table:
-        rows = self._night.execute(query)
-        assert rows is not None  # the statement is a SELECT
-        return rows
 
 
 def _departures(changes: Sequence[Change]) -> Iterator[News]:

@@ -14,7 +14,6 @@ from groupcoord_spark.answers.removal_causes import Cause, GroupRemoval, OffsetR
 from groupcoord_spark.answers.removals import Removals, removals_of
 from groupcoord_spark.sources.rows import InputKind
 from groupcoord_spark.warehouse.read import Condition, Run, Warehouse
-from groupcoord_spark.warehouse.tables import NIGHT
 
 CHANGES: Final[Mapping[str, str]] = {
     "group_gone": "The group was there and is no longer.",
@@ -96,8 +95,7 @@ def last_night_that_differs(warehouse: Warehouse, after: Run) -> tuple[Run, list
 
     A second run over the same copy, or a night in which nothing happened, is passed over. Where no earlier night differs, the night before.
     """
-    earlier = [run for run in warehouse.finished_runs(after.cluster) if run.kind == NIGHT and run.is_kept]
-    earlier = [run for run in earlier if run.finished_at_ms < after.finished_at_ms]
+    earlier = [run for run in warehouse.kept_nights(after) if run.finished_at_ms < after.finished_at_ms]
 
     def read(run: Run) -> tuple[object, ...]:
         return _logs(warehouse, run), run.semantics, run.row["groups"][0].as_py()  # --accept missing drops groups of a log that is the same
@@ -120,8 +118,7 @@ def departure_of(
     where: list[Condition] = [("group_id", "=", group_id)]
     where += [(name, "=", value) for name, value in (("topic", topic), ("partition", partition)) if value is not None]
     table, first_without = "groups" if topic is None else "committed_offsets", after
-    nights = [run for run in warehouse.finished_runs(after.cluster) if run.kind == NIGHT and run.is_kept]
-    for run in reversed([run for run in nights if run.finished_at_ms <= after.finished_at_ms]):
+    for run in reversed(warehouse.kept_nights(after)):
         if warehouse.read(table, columns=["group_id"], where=where, run=run).num_rows:
             kind = "group_gone" if topic is None else "offset_gone"
             changes = [change for change in night_changes(warehouse, run, first_without, group_id) if change.change == kind]
@@ -233,9 +230,8 @@ def _share_changes(warehouse: Warehouse, before: Run, after: Run, group_id: str 
     sides: list[dict[tuple[str, str, int], _Row]] = []
     gone_topics: set[str] = set()
     for run in (before, after):
-        rows = NightInDuckDB(warehouse, run=run).execute(_SHARE_POSITIONS)
-        assert rows is not None  # the statement is a SELECT
-        positions = {(row["group_id"], row["topic_id"], row["partition"]): row for row in rows.to_pylist()}
+        rows = NightInDuckDB(warehouse, run=run).rows(_SHARE_POSITIONS).to_pylist()
+        positions = {(row["group_id"], row["topic_id"], row["partition"]): row for row in rows}
         sides.append({key: row for key, row in positions.items() if group_id in (None, key[0]) and row["remark"] != "topic_gone"})
         gone_topics = {key[1] for key, row in positions.items() if row["remark"] == "topic_gone"}
     gone_topics |= {row["topic_id"] for row in warehouse.read("topics", where=[("is_deleted", "=", True)], run=after).to_pylist()}

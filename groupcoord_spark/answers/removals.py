@@ -54,9 +54,6 @@ def removals_of(warehouse: Warehouse, cluster: str, group_ids: Sequence[str], co
     offsets of other groups, it is asked again, with all commits of those topics.
 
     Args:
-        warehouse: The warehouse.
-        cluster: Name of the cluster.
-        group_ids: Of the groups.
         commits: The groups' rows of offset_commits (``COMMIT_COLUMNS``).
         markers: From ``read_markers``.
     """

@@ -25,13 +25,7 @@ class Subscribers:
         """Expression -> topics that match."""
 
     def apply(self, key_type: int, key: Mapping[str, Any], value: Mapping[str, Any] | None) -> None:
-        """Apply a record of one of the ``KEY_TYPES``.
-
-        Args:
-            key_type: Of the record.
-            key: The key as in Kafka's JSON (column ``key_json``).
-            value: The value as in Kafka's JSON (column ``value_json``); None: a tombstone.
-        """
+        """Apply a record of one of the ``KEY_TYPES``, key and value as in Kafka's JSON. value: None: a tombstone."""
         if key_type == KeyType.GROUP_METADATA:
             # A group with another protocol type, such as Kafka Connect's, subscribes to no topic.
             members = value["members"] if value is not None and value["protocolType"] == "consumer" else ()

@@ -105,10 +105,7 @@ class Story(NamedTuple):
 def why(warehouse: Warehouse, question: Question, semantics: Semantics) -> Story | None:
     """The story of a group, a topic or a partition as of the newest run; None: no table has a row that the question is about.
 
-    Args:
-        warehouse: The warehouse.
-        question: Group, topic and partition.
-        semantics: Of the run.
+    semantics: Of the run.
     """
     run = warehouse.run(question.cluster)
     steps: list[Step] = []

@@ -327,8 +327,7 @@ class _Reader:
             return
         from groupcoord_spark.warehouse.sql import NightInDuckDB  # pyarrow.dataset imports pandas: 0.25 s that other groups do without
 
-        rows = NightInDuckDB(self._warehouse, run=self._run).execute(_SHARE_POSITIONS)
-        assert rows is not None  # the statement is a SELECT
+        rows = NightInDuckDB(self._warehouse, run=self._run).rows(_SHARE_POSITIONS)
         initialized = self._initialized_partitions([group.group_id for group in groups])
         positions: dict[str, list[SharePosition]] = {group.group_id: [] for group in groups}
         for group_id, topic_id, *position in zip(*(column.to_pylist() for column in rows.columns), strict=True):

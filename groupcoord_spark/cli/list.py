@@ -126,8 +126,7 @@ def _lags(warehouse: Warehouse, run: Run) -> dict[str, _Lag]:
     """Group -> its lag. Groups without a partition in the newest sample of log ends are left out."""
     from groupcoord_spark.warehouse.sql import NightInDuckDB
 
-    rows = NightInDuckDB(warehouse, run=run).execute(_LAG_OF_GROUPS)
-    assert rows is not None  # the statement is a SELECT
+    rows = NightInDuckDB(warehouse, run=run).rows(_LAG_OF_GROUPS)
     group_ids, *columns = (column.to_pylist() for column in rows.columns)
     return dict(zip(group_ids, map(_Lag, *columns), strict=True))
 

@@ -208,8 +208,7 @@ def _families(warehouse: Warehouse, runs: Sequence[Run], of_groups: Any, top: in
     for run in runs:
         night = _night(warehouse, run, of_groups, top)
         for name, (help_text, query) in GAUGES.items():
-            rows = night.execute(query)
-            assert rows is not None  # every query is a SELECT
+            rows = night.rows(query)
             family = families.setdefault(name, _family(name, help_text, rows.column_names[:-1]))
             for *labels, value in zip(*(column.to_pylist() for column in rows.columns), strict=True):
                 if value is not None:
@@ -236,8 +235,7 @@ def _night(warehouse: Warehouse, run: Run, of_groups: Any, top: int) -> NightInD
     for one in morning(warehouse, run, HORIZON_MS).news:
         numbers[one.kind] += one.number
     levels = [kind.level for kind in NEWS.values()]
-    lags = night.execute(_LAGS)
-    assert lags is not None  # it is a SELECT
+    lags = night.rows(_LAGS)
     matching = [row for row, name in enumerate(lags["group_id"].to_pylist()) if of_groups is None or of_groups.fullmatch(name)]
     own = set(matching[:top])
     night.connection.register("run_id", pa.table({"run_id": [run.run_id]}))

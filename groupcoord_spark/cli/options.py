@@ -80,13 +80,7 @@ class Common:
     ) -> None:
         """Prints rows as --output asks: a table for people, or JSON or CSV for programs.
 
-        Args:
-            names: Of the values of a row for programs.
-            rows: The values.
-            titles: Of the columns for people; None: the names in capitals.
-            cells: The rows for people; None: the same rows.
-            least_widths: As for ``lines``.
-            colours: As for ``lines``.
+        titles, cells: the columns and rows for people; None: the names in capitals, the same rows. least_widths, colours: as for ``lines``.
         """
         if self.output == "table":
             titles = [name.upper().replace("_", "-") for name in names] if titles is None else titles

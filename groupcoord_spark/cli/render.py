@@ -128,8 +128,6 @@ def lines(
     """A line of titles and one for each row, cells left-aligned under their title. On a terminal the lines fit the terminal's width.
 
     Args:
-        titles: Of the columns.
-        rows: The cells.
         least_widths: A column is as wide as its widest cell, and at least this, or None: not padded (Kafka's last column). None for all:
             as wide as the title, and the last one not padded.
         colours: A colour for each row that is to stand out on a terminal, None for the others; None: no row stands out.

@@ -41,11 +41,6 @@ def fitted_table(titles: Sequence[str], cells: Sequence[Sequence[str]], limit: i
 
     Sentences and titles go on below, times lose their last digits, then long ids are cut in the middle. Where that is not enough, columns
     go, the last one first. Columns of IDENTIFYING stay whole.
-
-    Args:
-        titles: Of the columns.
-        cells: The rows.
-        limit: The width of the terminal, in cells.
     """
     columns = [_Column.of(title, [row[at] for row in cells]) for at, title in enumerate(titles)]
     kept = list(range(len(columns)))

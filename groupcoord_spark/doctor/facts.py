@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -14,13 +13,6 @@ from groupcoord_spark.log.files.broker_files import LogDirectoryFiles, Partition
 from groupcoord_spark.protocol.record_types import NO_TIMESTAMP
 
 Ints = npt.NDArray[np.int64]
-
-
-def _known(choose: Callable[[int, int], int], one: int | None, other: int | None) -> int | None:
-    """The choice among the two offsets, or the one that is known, or None."""
-    if one is None or other is None:
-        return other if one is None else one
-    return choose(one, other)
 
 
 @dataclass(slots=True)
@@ -47,8 +39,8 @@ class SegmentFacts:
         """Add another part of the same segment, which follows or is the first that was read."""
         self.batches += other.batches
         self.records += other.records
-        self.first_offset = _known(min, self.first_offset, other.first_offset)
-        self.next_offset = _known(max, self.next_offset, other.next_offset)
+        self.first_offset = min((offset for offset in (self.first_offset, other.first_offset) if offset is not None), default=None)
+        self.next_offset = max((offset for offset in (self.next_offset, other.next_offset) if offset is not None), default=None)
         oldest = [time for time in (self.oldest_timestamp_ms, other.oldest_timestamp_ms) if time >= 0]
         self.oldest_timestamp_ms = min(oldest, default=NO_TIMESTAMP)
         self.newest_timestamp_ms = max(self.newest_timestamp_ms, other.newest_timestamp_ms)

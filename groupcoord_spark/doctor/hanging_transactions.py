@@ -116,7 +116,6 @@ def judge(
     """How certain it is that an open transaction hangs.
 
     Args:
-        transaction: of the partition.
         elsewhere: the same producer in the other offsets partitions.
         now_ms: the moment of the dump.
         newest_here_ms: the newest timestamp of the transaction's own partition: what happened elsewhere after it may not be copied here.
@@ -157,10 +156,7 @@ def judge_by_coordinator(
 ) -> Judgement | None:
     """What the coordinator's own log says of an open transaction; None where that log ends too early to know, or is not complete.
 
-    Args:
-        transaction: of the offsets partition.
-        coordinator: what the coordinator's log says.
-        now_ms: the moment of the dump.
+    now_ms: the moment of the dump.
     """
     state, newest_ms = coordinator.by_producer.get(transaction.producer_id), coordinator.newest_timestamp_ms
     if state is None:

@@ -33,11 +33,8 @@ class MovedGroup:
 def moved_groups(copies: Sequence[CopyFacts], partitions: int, new_partitions: int) -> tuple[list[MovedGroup], int]:
     """The live groups that move, by group id, and how many live groups there are.
 
-    Args:
-        copies: facts; of several copies of a partition the one with the greatest end offset counts.
-        partitions: number of offsets partitions now. new_partitions: number of offsets partitions then.
-    Raises:
-        UsageError: Kafka does not take partitions away from a topic.
+    Of several copies of a partition the one with the greatest end offset counts. partitions, new_partitions: their number now and then.
+    Raises UsageError for fewer partitions: Kafka takes none away from a topic.
     """
     if new_partitions < partitions:
         raise UsageError(

@@ -57,8 +57,7 @@ SETTING_NAMES: Final = frozenset(name for names in _NAMES.values() for name in n
 def read_health_settings(properties: Mapping[str, str]) -> HealthSettings:
     """The settings in the properties of a broker or of the topic. A missing setting has Kafka's default.
 
-    Raises:
-        UsageError: Kafka would not accept a value.
+    Raises UsageError where Kafka would not accept a value.
     """
     given: dict[str, int | float] = {}
     for field, names in _NAMES.items():

@@ -90,13 +90,9 @@ class Report:
 
 
 def gather(warehouse: Warehouse, run: Run, group_ids: Sequence[str] = ()) -> Report:
-    """The report of a run.
+    """The report of a run, a night or a look-back.
 
-    Args:
-        warehouse: The warehouse.
-        run: The run, a night or a look-back.
-        group_ids: Groups whose timelines are shown; none: the first groups of the table groups.
-
+    group_ids: Groups whose timelines are shown; none: the first groups of the table groups.
     Raises WarehouseError where a table of the run cannot be read.
     """
     night = NightInDuckDB(warehouse, run=run)
@@ -111,14 +107,14 @@ def gather(warehouse: Warehouse, run: Run, group_ids: Sequence[str] = ()) -> Rep
 
     for table in TABLES:
         if table.name not in _AT_THE_END:
-            show(table.name, _rows(night, table.query))
-    show("groups", _rows(night, BY_NAME["groups"].query))
+            show(table.name, night.rows(table.query))
+    show("groups", night.rows(BY_NAME["groups"].query))
     for name in _AFTER_GROUPS:
-        show(name, _rows(night, BY_NAME[name].query))
+        show(name, night.rows(BY_NAME[name].query))
     chosen = list(group_ids) or tables["groups"]["group_id"].slice(0, TIMELINES).to_pylist()
     night.connection.register("chosen_groups", pa.table({"group_id": pa.array(chosen, pa.string())}))
     show("owners", ownership(night, chosen))
-    show("owner_commits", _rows(night, BY_NAME["owner_commits"].query))
+    show("owner_commits", night.rows(BY_NAME["owner_commits"].query))
     partitions = tables["completeness"]
     ends = [partitions[name].to_pylist() for name in ("history_end_offset", "end_offset", "completeness")]
     has_history = any(end is not None for end in ends[0])
@@ -153,12 +149,10 @@ def _finding(connection: DuckDBPyConnection, kind: Kind, columns: Sequence[str])
 
 def _trends(warehouse: Warehouse, run: Run, lag_history: pa.Table) -> dict[str, list[float | None]]:
     """Figure -> its value in each of the last nights up to a run, the oldest first."""
-    nights = [night for night in warehouse.finished_runs(run.cluster) if night.kind == NIGHT and night.is_kept]
-    nights = [night for night in nights if night.finished_at_ms <= run.finished_at_ms][-MOST_NIGHTS:]
     trends: dict[str, list[float | None]] = {name: [] for name in ("groups", "offsets", "expiring", "bytes")}
     samples = lag_history.group_by("sampled_at").aggregate([("lag", "sum")]).sort_by("sampled_at")
     trends["lag"] = samples["lag_sum"].to_pylist()[-MOST_NIGHTS:]
-    for night in nights:
+    for night in warehouse.kept_nights(run)[-MOST_NIGHTS:]:
         expiries = warehouse.read("offset_expirations", columns=["expires_at"], run=night)["expires_at"]
         soon = pa.scalar((night.as_of_ms + 7 * DAY_MS) * 1000, pa.timestamp("us", "UTC"))
         trends["groups"].append(night.row["groups"][0].as_py())
@@ -166,12 +160,6 @@ def _trends(warehouse: Warehouse, run: Run, lag_history: pa.Table) -> dict[str, 
         trends["expiring"].append(pc.sum(pc.less_equal(expiries.cast(soon.type), soon)).as_py() or 0)
         trends["bytes"].append(pc.sum(warehouse.read("offsets_partitions", columns=["bytes"], run=night)["bytes"]).as_py() or 0)
     return trends
-
-
-def _rows(night: NightInDuckDB, query: str) -> pa.Table:
-    rows = night.execute(query)
-    assert rows is not None  # every query of the report is a SELECT
-    return rows
 
 
 def _weighted(partitions: pa.Table) -> float | None:

@@ -53,11 +53,10 @@ class Stretch(NamedTuple):
 
 def ownership(night: NightInDuckDB, group_ids: Sequence[str]) -> pa.Table:
     """The stretches of these groups as rows, group by group. The connection has the table chosen_groups with their ids."""
-    records = night.execute(_RECORDS)
-    names = night.execute("SELECT topic_id, topic FROM topic_ids")
-    assert records is not None and names is not None
+    names = night.rows("SELECT topic_id, topic FROM topic_ids")
     topic_names = dict(zip(names["topic_id"].to_pylist(), names["topic"].to_pylist(), strict=True))
-    found = sorted(stretches(records.to_pylist(), topic_names), key=lambda s: (s.topic, s.partition, s.from_ms or 0, s.member_id))
+    records = night.rows(_RECORDS).to_pylist()
+    found = sorted(stretches(records, topic_names), key=lambda s: (s.topic, s.partition, s.from_ms or 0, s.member_id))
     place = {group_id: number for number, group_id in enumerate(group_ids)}
     found.sort(key=lambda stretch: place[stretch.group_id])
     columns = list(zip(*found, strict=True)) or [()] * len(_SCHEMA)

@@ -51,15 +51,9 @@ class Cluster:
     """A running cluster. Its methods raise GroupcoordError, one sentence, where a broker does not answer, or not completely."""
 
     def __init__(self, uri: str, servers: str, settings: Mapping[str, str]) -> None:
-        """Connects to a broker.
+        """Connects to a broker. settings: of the client, with librdkafka's names. No message shows their values.
 
-        Args:
-            uri: The cluster as the user wrote it.
-            servers: Bootstrap servers.
-            settings: Settings of the client, with librdkafka's names. No message shows their values.
-        Raises:
-            UsageError: The client refuses the settings.
-            GroupcoordError: No broker answers.
+        Raises UsageError where the client refuses the settings, GroupcoordError where no broker answers.
         """
         self._uri = uri
         self._errors: list[KafkaError] = []

@@ -116,12 +116,7 @@ def state_of(warehouse: Warehouse, cluster: str, *, run: Run | None = None) -> S
 def compare(ours: StateOfRun, theirs: Answers, *, semantics: Semantics = JAVA) -> Comparison:
     """Every difference between the state of a run and a broker's answers, sorted by group.
 
-    A group that only one side has is one difference.
-
-    Args:
-        ours: The state in the warehouse.
-        theirs: The broker's answers.
-        semantics: The rules of the run: what the broker describes as assigned differs between releases.
+    A group that only one side has is one difference. semantics: of the run; what a broker describes as assigned differs between releases.
     """
     comparer = _Comparer(ours, theirs, semantics)
     if theirs.groups is not None:

@@ -123,6 +123,11 @@ class Warehouse:
         """The runs of a cluster, nights and look-backs, oldest first."""
         return [run for run in self._finished if run.cluster == cluster]
 
+    def kept_nights(self, run: Run) -> list[Run]:
+        """The nights of the run's cluster, up to the run, whose tables are kept, oldest first."""
+        nights = [night for night in self.finished_runs(run.cluster) if night.kind == NIGHT and night.is_kept]
+        return [night for night in nights if night.finished_at_ms <= run.finished_at_ms]
+
     def run(self, cluster: str, *, at_ms: NightTime | None = None, run_id: str | None = None, look_back: bool = False) -> Run:
         """The newest night of a cluster; with ``at_ms`` the newest night whose as_of is not later.
 

@@ -131,6 +131,13 @@ class NightInDuckDB:
                 raise WarehouseError(f"Table {table.name} of {place.uri} cannot be read: {why}. {way_out(place, table)}") from error
             raise UsageError(str(error).strip()) from None
 
+    def rows(self, statement: str) -> pa.Table:
+        """The rows of a statement. Raises UsageError with DuckDB's words for one that fails or gives no rows."""
+        rows = self.execute(statement)
+        if rows is None:
+            raise UsageError("The statement gives no rows.")
+        return rows
+
     def _open(self, name: str) -> None:
         if name in self._opened:
             return
@@ -167,10 +174,7 @@ class Night:
 
     def sql(self, statement: str) -> pa.Table:
         """The rows of a statement in the SQL of DuckDB. Raises UsageError with DuckDB's words for one that fails or gives no rows."""
-        rows = self._in_duckdb.execute(statement)
-        if rows is None:
-            raise UsageError("The statement gives no rows.")
-        return rows
+        return self._in_duckdb.rows(statement)
 
 
 def names_in(text: str) -> list[str]:

@@ -8,32 +8,12 @@ import numpy as np
 
 from groupcoord_spark.doctor import groups
 from groupcoord_spark.doctor.facts import Ints
-from groupcoord_spark.doctor.gather.record_loop import (
-    ABORTED,
-    BATCH_BYTES,
-    BATCHES,
-    COMMITS,
-    DECIDED,
-    FIRST_MS,
-    GROUP,
-    GROUP_COLUMNS,
-    IS_OFFSET,
-    LARGE_BYTES,
-    LAST_BYTES,
-    LAST_IS_TOMBSTONE,
-    LAST_MS,
-    MOST_RECORDS,
-    OPEN,
-    OTHER_RECORDS,
-    REPEATED,
-    TOMBSTONE,
-    TRANSACTIONAL,
-)
+from groupcoord_spark.doctor.gather import record_loop as loop
 
 NONE: Final = -1
 
-_NO_GROUP = np.zeros(GROUP_COLUMNS, np.int64)
-_NO_GROUP[[FIRST_MS, LAST_MS]] = 2**63 - 1, -1
+_NO_GROUP = np.zeros(loop.GROUP_COLUMNS, np.int64)
+_NO_GROUP[[loop.FIRST_MS, loop.LAST_MS]] = 2**63 - 1, -1
 
 
 class GroupTable:
@@ -44,7 +24,7 @@ class GroupTable:
 
     def __init__(self) -> None:
         self._number_of: dict[str, int] = {}
-        self.rows = np.zeros((0, GROUP_COLUMNS), np.int64)
+        self.rows = np.zeros((0, loop.GROUP_COLUMNS), np.int64)
         self.metadata_bytes: dict[int, int] = {}
 
     def numbers(self, group_ids: list[str | None]) -> Ints:
@@ -57,7 +37,7 @@ class GroupTable:
 
     def count_repeats(self, group_numbers: Ints) -> None:
         """Count a repeated commit for each of these numbers of groups; -1 is none."""
-        self.rows[:, REPEATED] += np.bincount(group_numbers[group_numbers >= 0], minlength=len(self.rows))
+        self.rows[:, loop.REPEATED] += np.bincount(group_numbers[group_numbers >= 0], minlength=len(self.rows))
 
     def note_metadata(self, group: int, metadata_bytes: int) -> None:
         """Note the bytes of the metadata of one commit."""
@@ -68,8 +48,8 @@ class GroupTable:
         numbers = self.numbers([*other._number_of])
         theirs, ours = other.rows[: len(numbers)], self.rows[numbers]
         self.rows[numbers] = ours + theirs
-        self.rows[numbers, MOST_RECORDS:] = np.maximum(ours, theirs)[:, MOST_RECORDS:]
-        self.rows[numbers, FIRST_MS] = np.minimum(ours, theirs)[:, FIRST_MS]
+        self.rows[numbers, loop.MOST_RECORDS :] = np.maximum(ours, theirs)[:, loop.MOST_RECORDS :]
+        self.rows[numbers, loop.FIRST_MS] = np.minimum(ours, theirs)[:, loop.FIRST_MS]
         for number, metadata_bytes in other.metadata_bytes.items():
             self.note_metadata(int(numbers[number]), metadata_bytes)
         return numbers
@@ -77,30 +57,30 @@ class GroupTable:
     def facts(self, keys: Ints) -> dict[str, groups.GroupFacts]:
         """The facts of each group. keys: the rows of all keys with a decided record."""
         last = np.zeros((len(self.rows), 2, 2, 2), np.int64)
-        keys = keys[keys[:, GROUP] >= 0]
-        cell = (keys[:, GROUP] * 2 + 1 - keys[:, IS_OFFSET]) * 2 + keys[:, LAST_IS_TOMBSTONE]
+        keys = keys[keys[:, loop.GROUP] >= 0]
+        cell = (keys[:, loop.GROUP] * 2 + 1 - keys[:, loop.IS_OFFSET]) * 2 + keys[:, loop.LAST_IS_TOMBSTONE]
         flat = last.reshape(-1, 2)
         flat[:, 0] = np.bincount(cell, minlength=len(flat))
-        flat[:, 1] = np.bincount(cell, keys[:, LAST_BYTES], len(flat))
-        offset_keys = np.bincount(keys[keys[:, IS_OFFSET] > 0, GROUP], minlength=len(self.rows))
+        flat[:, 1] = np.bincount(cell, keys[:, loop.LAST_BYTES], len(flat))
+        offset_keys = np.bincount(keys[keys[:, loop.IS_OFFSET] > 0, loop.GROUP], minlength=len(self.rows))
         facts = {}
         for name, number in self._number_of.items():
             row = self.rows[number].tolist()
             facts[name] = groups.GroupFacts(
                 name,
-                _fates(row[:OTHER_RECORDS], last[number, 0].tolist()),
-                _fates(row[OTHER_RECORDS : 2 * OTHER_RECORDS], last[number, 1].tolist()),
-                row[BATCH_BYTES],
-                row[BATCHES],
-                row[MOST_RECORDS],
-                row[COMMITS],
-                row[REPEATED],
+                _fates(row[: loop.OTHER_RECORDS], last[number, 0].tolist()),
+                _fates(row[loop.OTHER_RECORDS : 2 * loop.OTHER_RECORDS], last[number, 1].tolist()),
+                row[loop.BATCH_BYTES],
+                row[loop.BATCHES],
+                row[loop.MOST_RECORDS],
+                row[loop.COMMITS],
+                row[loop.REPEATED],
                 int(offset_keys[number]),
-                row[TRANSACTIONAL],
-                row[LARGE_BYTES],
+                row[loop.TRANSACTIONAL],
+                row[loop.LARGE_BYTES],
                 self.metadata_bytes.get(number, 0),
-                row[FIRST_MS],
-                row[LAST_MS],
+                row[loop.FIRST_MS],
+                row[loop.LAST_MS],
             )
         return facts
 
@@ -109,11 +89,11 @@ def _fates(counts: list[int], last: list[list[int]]) -> dict[str, list[int]]:
     """[records, bytes] by fate. counts: of a row of the table. last: [records, bytes] of the last values, and of the last tombstones."""
     pairs = {
         groups.LIVE: last[0],
-        groups.SUPERSEDED: _minus(counts[2 * DECIDED :], last[0]),
+        groups.SUPERSEDED: _minus(counts[2 * loop.DECIDED :], last[0]),
         groups.TOMBSTONE: last[1],
-        groups.SUPERSEDED_TOMBSTONE: _minus(counts[2 * TOMBSTONE :], last[1]),
-        groups.ABORTED: counts[2 * ABORTED : 2 * ABORTED + 2],
-        groups.OPEN: counts[2 * OPEN : 2 * OPEN + 2],
+        groups.SUPERSEDED_TOMBSTONE: _minus(counts[2 * loop.TOMBSTONE :], last[1]),
+        groups.ABORTED: counts[2 * loop.ABORTED : 2 * loop.ABORTED + 2],
+        groups.OPEN: counts[2 * loop.OPEN : 2 * loop.OPEN + 2],
     }
     return {fate: pair for fate, pair in pairs.items() if pair[0]}
 

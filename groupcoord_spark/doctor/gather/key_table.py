@@ -6,23 +6,15 @@ import numpy as np
 import pyarrow as pa
 
 from groupcoord_spark.doctor.facts import Ints
+from groupcoord_spark.doctor.gather import record_loop as loop
 from groupcoord_spark.doctor.gather.group_table import NONE, GroupTable
-from groupcoord_spark.doctor.gather.record_loop import (
-    CLOSED_BYTES,
-    FIRST_COMMITTED,
-    GROUP,
-    IS_OFFSET,
-    KEY_COLUMNS,
-    LAST_COMMITTED,
-    LAST_OFFSET,
-    NO_COMMIT,
-)
 from groupcoord_spark.protocol.columnar import KeyColumns
 from groupcoord_spark.protocol.record_types import KeyType
 from groupcoord_spark.protocol.slices import codes_of
 
-_NO_RECORD = np.zeros(KEY_COLUMNS, np.int64)
-_NO_RECORD[[GROUP, LAST_OFFSET, FIRST_COMMITTED, LAST_COMMITTED]] = NONE, NO_COMMIT, NO_COMMIT, NO_COMMIT
+_NO_RECORD = np.zeros(loop.KEY_COLUMNS, np.int64)
+_NO_RECORD[loop.GROUP] = NONE
+_NO_RECORD[[loop.LAST_OFFSET, loop.FIRST_COMMITTED, loop.LAST_COMMITTED]] = loop.NO_COMMIT
 
 
 class KeyTable:
@@ -42,9 +34,9 @@ class KeyTable:
         keys_before = len(self._number_of)
         numbers = self._numbers(distinct.to_pylist())
         is_new = numbers > keys_before
-        self.rows[numbers[is_new], GROUP] = group[is_new]
+        self.rows[numbers[is_new], loop.GROUP] = group[is_new]
         is_offset = (columns.key_type >= 0) & (columns.key_type < KeyType.GROUP_METADATA)
-        self.rows[numbers[is_new], IS_OFFSET] = is_offset[is_new]
+        self.rows[numbers[is_new], loop.IS_OFFSET] = is_offset[is_new]
         return np.append(numbers, 0)
 
     def keys(self) -> list[bytes]:
@@ -54,29 +46,27 @@ class KeyTable:
     def decided(self) -> Ints:
         """The rows of the keys with a record in no transaction, or in a committed one."""
         rows = self.rows[1 : len(self._number_of) + 1]
-        return np.asarray(rows[rows[:, LAST_OFFSET] != NO_COMMIT])
+        return np.asarray(rows[rows[:, loop.LAST_OFFSET] != loop.NO_COMMIT])
 
     def absorb(self, later: KeyTable, group_numbers: Ints, groups: GroupTable) -> Ints:
         """Add what a later part of the log has, and return the numbers that its keys have here, by their number there.
 
-        Args:
-            group_numbers: the number that each group of the later part has here.
-            groups: where commits are counted that repeat the committed offset of the last commit before.
+        group_numbers: of the later part's groups here. groups: counts the commits that repeat the offset of the last commit before.
         """
         numbers = self._numbers(later.keys())
         theirs = later.rows[1 : len(numbers) + 1].copy()
-        theirs[:, GROUP] = np.append(group_numbers, NONE)[theirs[:, GROUP]]
+        theirs[:, loop.GROUP] = np.append(group_numbers, NONE)[theirs[:, loop.GROUP]]
         ours = self.rows[numbers]
-        is_repeated = (theirs[:, FIRST_COMMITTED] == ours[:, LAST_COMMITTED]) & (ours[:, LAST_COMMITTED] != NO_COMMIT)
-        groups.count_repeats(theirs[is_repeated, GROUP])
-        theirs[:, CLOSED_BYTES] = np.where(theirs[:, CLOSED_BYTES] > 0, theirs[:, CLOSED_BYTES], ours[:, CLOSED_BYTES])
+        is_repeated = (theirs[:, loop.FIRST_COMMITTED] == ours[:, loop.LAST_COMMITTED]) & (ours[:, loop.LAST_COMMITTED] != loop.NO_COMMIT)
+        groups.count_repeats(theirs[is_repeated, loop.GROUP])
+        theirs[:, loop.CLOSED_BYTES] = np.where(theirs[:, loop.CLOSED_BYTES] > 0, theirs[:, loop.CLOSED_BYTES], ours[:, loop.CLOSED_BYTES])
         for column, is_theirs in (
-            (FIRST_COMMITTED, ours[:, FIRST_COMMITTED] == NO_COMMIT),
-            (LAST_COMMITTED, theirs[:, LAST_COMMITTED] != NO_COMMIT),
+            (loop.FIRST_COMMITTED, ours[:, loop.FIRST_COMMITTED] == loop.NO_COMMIT),
+            (loop.LAST_COMMITTED, theirs[:, loop.LAST_COMMITTED] != loop.NO_COMMIT),
         ):
             theirs[:, column] = np.where(is_theirs, theirs[:, column], ours[:, column])
-        is_last = theirs[:, LAST_OFFSET] > ours[:, LAST_OFFSET]
-        theirs[~is_last, LAST_OFFSET:FIRST_COMMITTED] = ours[~is_last, LAST_OFFSET:FIRST_COMMITTED]
+        is_last = theirs[:, loop.LAST_OFFSET] > ours[:, loop.LAST_OFFSET]
+        theirs[~is_last, loop.LAST_OFFSET : loop.FIRST_COMMITTED] = ours[~is_last, loop.LAST_OFFSET : loop.FIRST_COMMITTED]
         self.rows[numbers] = theirs
         return np.append(0, numbers)
 

@@ -14,7 +14,7 @@ import pyarrow as pa
 from groupcoord_spark.doctor.facts import Ints
 from groupcoord_spark.doctor.gather.group_table import NONE, GroupTable
 from groupcoord_spark.doctor.gather.key_table import KeyTable
-from groupcoord_spark.doctor.gather.open_records import Fates, OpenRecords
+from groupcoord_spark.doctor.gather.open_records import Fates
 from groupcoord_spark.doctor.gather.record_loop import GROUP, TOTALS, add_records
 from groupcoord_spark.log import Chunk, Records
 from groupcoord_spark.protocol import DecodeError, decode_value, fast_path
@@ -41,58 +41,47 @@ class ChunkKeys:
         return ChunkKeys(code, distinct, decode_key_columns(Slices.from_arrow(distinct)))
 
 
-@dataclass(frozen=True, slots=True)
-class Sums:
-    """Sums over the records of one call. missing: the runs of missing offsets in each batch; -1 for a batch without records."""
-
-    record_bytes: int
-    decided_bytes: int
-    missing: Ints
-
-
 class RecordCounts:
-    """Facts of groups and keys over all chunks, and the bytes of records that were decided before the active segment begins."""
+    """Facts of groups and keys over all chunks. totals: the sums that ``record_loop`` names."""
 
     def __init__(self) -> None:
         self.groups = GroupTable()
         self.keys = KeyTable()
-        self.closed_bytes = 0
+        self.totals = np.zeros(TOTALS, np.int64)
 
-    def add(self, chunk: Chunk, keys: ChunkKeys, key_of_code: Ints, fates: Fates, *, is_active: bool) -> Sums:
-        """Add the records of a chunk. key_of_code: the result of ``keys.numbers``. is_active: the chunk is of the active segment."""
+    def add(self, chunk: Chunk, keys: ChunkKeys, key_of_code: Ints, fates: Fates, *, is_active: bool) -> Ints:
+        """Add the records of a chunk, and return the runs of missing offsets in each batch; -1 for a batch without records.
+
+        key_of_code: the result of ``keys.numbers``. is_active: the chunk is of the active segment.
+        """
         records, entries = chunk.records, chunk.entries
         missing, longest = np.full(len(entries), NONE), np.full(len(self.groups.rows), NONE)
         of_new = records.is_transactional, records.timestamp_ms, chunk.batch, entries.first_offset, entries.last_offset, entries.size
         waited = records.value, keys.code, fates, records.record_offset, chunk.record_size
-        sums = self._add((*waited, True, *of_new, key_of_code, is_active, missing), longest)
+        self._add((*waited, True, *of_new, key_of_code, is_active, missing), longest)
         for row in longest[longest >= 0].tolist():
             group = int(self.keys.rows[key_of_code[keys.code[row]], GROUP])
             self._measure_metadata(group, int(keys.columns.key_type[keys.code[row]]), records.value.row(row))
-        return sums
+        return missing
 
-    def add_waiting(self, records: OpenRecords, fates: Fates, *, is_active: bool) -> Sums:
+    def add_waiting(self, records: pa.Table, fates: Fates, *, is_active: bool) -> None:
         """Add what depends on the fate of records that waited for it. is_active: a marker in the active segment decides."""
-        numbers, place = np.unique(records.key, return_inverse=True)
-        waited = Slices.from_arrow(records.head), place, fates, records.record_offset, records.size
-        return self._add((*waited, False, *_OF_NO_RECORDS, numbers, is_active, _NOTHING), _NOTHING)
+        numbers, place = np.unique(records["key"], return_inverse=True)
+        head = Slices.from_arrow(records["head"])
+        waited = head, place, fates, records["record_offset"].to_numpy(), records["size"].to_numpy()
+        self._add((*waited, False, *_OF_NO_RECORDS, numbers, is_active, _NOTHING), _NOTHING)
 
     def absorb(self, later: RecordCounts) -> Ints:
         """Add the counts of records that follow, and return the numbers that their keys have here, by their number there."""
         group_numbers = self.groups.absorb(later.groups)
-        self.closed_bytes += later.closed_bytes
+        self.totals += later.totals
         return self.keys.absorb(later.keys, group_numbers, self.groups)
 
-    def _add(self, columns: tuple[Any, ...], longest: Ints) -> Sums:
+    def _add(self, columns: tuple[Any, ...], longest: Ints) -> None:
         """Run the loop. columns: its arguments in their order, but the tables."""
         value, code, *others = columns
-        is_active, missing = others[-2:]
-        totals = np.zeros(TOTALS, np.int64)
-        tables = self.groups.rows, self.keys.rows, longest, totals
+        tables = self.groups.rows, self.keys.rows, longest, self.totals
         loop_for(len(code))(value.data, value.start, value.end, value.is_null, code, *others, *tables)
-        record_bytes, decided_bytes, aborted_bytes = totals.tolist()
-        if not is_active:
-            self.closed_bytes += decided_bytes + aborted_bytes
-        return Sums(record_bytes, decided_bytes, missing)
 
     def _measure_metadata(self, group: int, key_type: int, value: bytes | None) -> None:
         """Note the bytes of the metadata in the value of a commit."""

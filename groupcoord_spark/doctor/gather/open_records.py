@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from groupcoord_spark.doctor.facts import Ints
 from groupcoord_spark.doctor.gather.record_loop import ABORTED, COMMITTED_END, CONTROL, DECIDED, WAITING
@@ -51,72 +52,51 @@ def markers_of(records: Records) -> Ints:
     return np.flatnonzero((records.control_type == MarkerType.ABORT) | (records.control_type == MarkerType.COMMIT))
 
 
-@dataclass(frozen=True, slots=True)
-class OpenRecords:
-    """Records of one chunk whose transaction has no marker yet, as columns of one length.
+def open_records(chunk: Chunk, rows: Ints, key: Ints, batches_before: int, bytes_before: int) -> pa.Table:
+    """The records of a chunk in these rows, whose transaction has no marker yet.
 
-    Attributes:
-        key: the number of each record's key in the table of keys.
-        segment_base: of the segment of the records.
-        head: the first bytes of each value, with the committed offset; null for a tombstone.
-        batch: a number for each batch, rising with its place in the log. batches_through, bytes_through: of the log up to this batch.
+    Columns of its own: key, the number in the table of keys; head, the first bytes of each value, with the committed offset, null for a
+    tombstone; batch, a number for each batch, rising with its place in the log; bytes_through, of the log up to this batch.
+
+    Args:
+        key: the number of each record's key.
+        batches_before, bytes_before: of the log before the chunk.
     """
-
-    head: pa.BinaryArray
-    segment_base: int
-    key: Ints
-    record_offset: Ints
-    timestamp_ms: Ints
-    producer_id: Ints
-    producer_epoch: Ints
-    size: Ints
-    batch: Ints
-    batch_bytes: Ints
-    bytes_through: Ints
-
-    def __len__(self) -> int:
-        return len(self.key)
-
-    @staticmethod
-    def of(chunk: Chunk, rows: Ints, key: Ints, segment_base: int, batches_before: int, bytes_before: int) -> OpenRecords:
-        """The records of a chunk in these rows, with their keys' numbers. batches_before, bytes_before: of the log before it."""
-        records, batch = chunk.records.take(rows), chunk.batch[rows]
-        head = replace(records.value, end=np.minimum(records.value.end, records.value.start + COMMITTED_END)).to_arrow()
-        return OpenRecords(
-            head, segment_base, key,
-            records.record_offset, records.timestamp_ms, records.producer_id, records.producer_epoch.astype(np.int64),
-            chunk.record_size[rows], batch + batches_before, chunk.entries.size[batch], bytes_before + np.cumsum(chunk.entries.size)[batch],
-        )  # fmt: skip
-
-    def take(self, rows: Mask) -> OpenRecords:
-        """The records that the mask chooses."""
-        columns = {name: getattr(self, name)[rows] for name in _COLUMNS}
-        return replace(self, head=self.head.filter(pa.array(rows)), **columns)
-
-    def after(self, batches: int, log_bytes: int, key_numbers: Ints) -> OpenRecords:
-        """The same records behind a part of the log with so many batches and bytes, whose numbers of keys are ``key_numbers``."""
-        return replace(self, key=key_numbers[self.key], batch=self.batch + batches, bytes_through=self.bytes_through + log_bytes)
-
-    def decided(self, first_markers: FirstMarkers) -> tuple[Fates, Mask]:
-        """The fate of each record (WAITING where its producer has no marker among these), and whether the active segment decides it."""
-        producers, place = np.unique(self.producer_id, return_inverse=True)
-        markers = [first_markers.get(producer_id) for producer_id in producers.tolist()]
-        fates = [WAITING if marker is None else ABORTED if marker[0] == MarkerType.ABORT else DECIDED for marker in markers]
-        is_active = [marker is not None and marker[1] for marker in markers]
-        return np.array(fates, np.int16)[place], np.array(is_active, np.bool_)[place]
+    records, batch = chunk.records.take(rows), chunk.batch[rows]
+    return pa.table(
+        {
+            "key": key,
+            "head": replace(records.value, end=np.minimum(records.value.end, records.value.start + COMMITTED_END)).to_arrow(),
+            "record_offset": records.record_offset,
+            "timestamp_ms": records.timestamp_ms,
+            "producer_id": records.producer_id,
+            "producer_epoch": records.producer_epoch,
+            "size": chunk.record_size[rows],
+            "batch": batch + batches_before,
+            "batch_bytes": chunk.entries.size[batch],
+            "bytes_through": bytes_before + np.cumsum(chunk.entries.size)[batch],
+        }
+    )
 
 
-_COLUMNS = [column.name for column in fields(OpenRecords) if column.type == "Ints"]
+def open_after(records: pa.Table, batches: int, log_bytes: int, key_numbers: Ints) -> pa.Table:
+    """The same records behind a part of the log with so many batches and bytes, whose numbers of keys are ``key_numbers``."""
+    moved = {"key": key_numbers[records["key"].to_numpy()], "batch": pc.add(records["batch"], batches)}
+    moved["bytes_through"] = pc.add(records["bytes_through"], log_bytes)
+    return pa.table(dict(zip(records.column_names, records.columns, strict=True)) | moved)
 
 
-def joined(parts: list[OpenRecords]) -> OpenRecords:
-    """The records of all parts, in their order; there is at least one part."""
-    columns = {name: np.concatenate([getattr(part, name) for part in parts]) for name in _COLUMNS}
-    return OpenRecords(pa.concat_arrays([part.head for part in parts]), parts[0].segment_base, **columns)
+def decided(records: pa.Table, first_markers: FirstMarkers) -> tuple[Fates, Mask]:
+    """The fate of each record (WAITING where its producer has no marker among these), and whether the active segment decides it."""
+    producers, place = np.unique(records["producer_id"], return_inverse=True)
+    markers = [first_markers.get(producer_id) for producer_id in producers.tolist()]
+    fates = [WAITING if marker is None else ABORTED if marker[0] == MarkerType.ABORT else DECIDED for marker in markers]
+    is_active = [marker is not None and marker[1] for marker in markers]
+    return np.array(fates, np.int16)[place], np.array(is_active, np.bool_)[place]
 
 
 def open_transactions(
-    records: OpenRecords, keys: list[bytes], marker_epochs: Mapping[int, int], batches: int, log_bytes: int
+    records: pa.Table, keys: list[bytes], marker_epochs: Mapping[int, int], batches: int, log_bytes: int
 ) -> list[OpenTransaction]:
     """The transactions without a marker, by their first offset.
 
@@ -126,27 +106,27 @@ def open_transactions(
         marker_epochs: producer id -> the highest epoch of its markers.
         batches, log_bytes: of the whole log.
     """
-    offset_of = {number: _offset_of_key(keys[number - 1]) if number else None for number in np.unique(records.key).tolist()}
+    offset_of = {number: _offset_of_key(keys[number - 1]) if number else None for number in records["key"].unique().to_pylist()}
     transactions = []
-    for producer_id in np.unique(records.producer_id).tolist():
-        own = records.take(records.producer_id == producer_id)
-        first = int(own.record_offset.argmin())
-        pending = dict.fromkeys(offset_of[number] for number in own.key.tolist())
-        _, one_of_batch = np.unique(own.batch, return_index=True)
+    for producer_id in records["producer_id"].unique().to_pylist():
+        own = records.filter(pc.equal(records["producer_id"], producer_id)).sort_by("record_offset")
+        first, times = own.slice(0, 1).to_pylist()[0], pc.min_max(own["timestamp_ms"]).as_py()
+        batch_bytes = dict(zip(own["batch"].to_pylist(), own["batch_bytes"].to_pylist(), strict=True))
+        pending = dict.fromkeys(offset_of[number] for number in own["key"].to_pylist())
         transactions.append(
             OpenTransaction(
                 producer_id,
-                int(own.producer_epoch[first]),
-                int(own.record_offset[first]),
-                int(own.record_offset.max()),
-                int(own.timestamp_ms.min()),
-                int(own.timestamp_ms.max()),
+                first["producer_epoch"],
+                first["record_offset"],
+                own["record_offset"][-1].as_py(),
+                times["min"],
+                times["max"],
                 len(own),
-                len(one_of_batch),
-                int(own.batch_bytes[one_of_batch].sum()),
+                len(batch_bytes),
+                sum(batch_bytes.values()),
                 marker_epochs.get(producer_id, NO_PRODUCER_EPOCH),
-                batches - 1 - int(own.batch[first]),
-                log_bytes - int(own.bytes_through[first]),
+                batches - 1 - first["batch"],
+                log_bytes - first["bytes_through"],
                 tuple(offset for offset in pending if offset is not None),
             )
         )

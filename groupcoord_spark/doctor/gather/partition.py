@@ -6,14 +6,24 @@ from dataclasses import replace
 from typing import Final
 
 import numpy as np
+import pyarrow as pa
 
 from groupcoord_spark.doctor.facts import BatchFacts, FilesBeside, Ints, PartitionFacts, SegmentFacts
+from groupcoord_spark.doctor.gather import record_loop as loop
 from groupcoord_spark.doctor.gather.batches import Holes, add_batches, add_timestamps
 from groupcoord_spark.doctor.gather.counts import ChunkKeys, RecordCounts
 from groupcoord_spark.doctor.gather.group_table import NONE
-from groupcoord_spark.doctor.gather.open_records import Fates, FirstMarkers, OpenRecords, fates_of, joined, markers_of, open_transactions
+from groupcoord_spark.doctor.gather.open_records import (
+    Fates,
+    FirstMarkers,
+    decided,
+    fates_of,
+    markers_of,
+    open_after,
+    open_records,
+    open_transactions,
+)
 from groupcoord_spark.doctor.gather.producer_table import ProducerTable
-from groupcoord_spark.doctor.gather.record_loop import CLOSED_BYTES, DECIDED, LAST_BYTES, LAST_OFFSET, OPEN, WAITING
 from groupcoord_spark.doctor.groups import sums_of_groups
 from groupcoord_spark.doctor.hanging_transactions import OpenTransaction
 from groupcoord_spark.doctor.side_files import checked_files
@@ -44,7 +54,7 @@ class PartitionGatherer:
         self._batches = BatchFacts()
         self._counts = RecordCounts()
         self._producers = ProducerTable()
-        self._open: list[OpenRecords] = []
+        self._open: list[pa.Table] = []
         self._first_markers: dict[int, tuple[int, bool]] = {}
         """Producer id -> type of its first marker, and whether the marker is in the active segment."""
         self._holes = Holes()
@@ -72,13 +82,10 @@ class PartitionGatherer:
                 self._decide_open(self._note_first_markers(chunk.records.take(markers), is_active=is_active))
             fates = fates_of(chunk.records, markers)
             key_of_code = self._counts.keys.numbers(keys.distinct, keys.columns, self._counts.groups)
-            sums = self._counts.add(chunk, keys, key_of_code, fates, is_active=is_active)
-            self._batches.record_bytes += sums.record_bytes
-            self._add_value_bytes(of_segment, chunk.records.record_offset, chunk.record_size, fates, sums.decided_bytes)
-            missing = sums.missing
-            if len(waiting := np.flatnonzero(fates == WAITING)):
-                key = key_of_code[keys.code[waiting]]
-                self._open.append(OpenRecords.of(chunk, waiting, key, of_segment.base_offset, batches_before, bytes_before))
+            missing = self._counts.add(chunk, keys, key_of_code, fates, is_active=is_active)
+            self._add_value_bytes(chunk.records.record_offset, chunk.record_size, fates)
+            if len(waiting := np.flatnonzero(fates == loop.WAITING)):
+                self._open.append(open_records(chunk, waiting, key_of_code[keys.code[waiting]], batches_before, bytes_before))
         self._holes.add(chunk, missing)
 
     @property
@@ -94,7 +101,7 @@ class PartitionGatherer:
         """Add what another gatherer has seen of the same log: records that follow those of this one."""
         self._decide_open(later._first_markers)
         key_numbers = self._counts.absorb(later._counts)
-        self._open += [part.after(self._batches.batches, self._batches.bytes, key_numbers) for part in later._open]
+        self._open += [open_after(part, self._batches.batches, self._batches.bytes, key_numbers) for part in later._open]
         of_base = {segment.base_offset: segment for segment in self._segments}
         for theirs in later._segments:
             if theirs.batches:
@@ -112,7 +119,7 @@ class PartitionGatherer:
         """The facts, after the last chunk."""
         transactions = self._open_transactions()
         keys = self._counts.keys.decided()
-        last_offset, last_bytes = keys[:, LAST_OFFSET], keys[:, LAST_BYTES]
+        last_offset, last_bytes = keys[:, loop.LAST_OFFSET], keys[:, loop.LAST_BYTES]
         log, log_dir, first_offset, next_offset = self._log, self._files.log_dir, self._holes.first_offset, self._holes.next_offset
         number = log.offsets_partition
         by_segment = self._producers.by_segment()
@@ -127,13 +134,14 @@ class PartitionGatherer:
         checked = checked_files(self._files, number, log.directory, bases, log_end, by_segment, newest, transactions, hole_end=hole_end)
         last_stable = min([log_end, *(transaction.first_offset for transaction in checked.transactions)])
         checkpoint = checked.checkpoint
+        self._batches.record_bytes = int(self._counts.totals[loop.RECORD_BYTES])
         for segment, size in zip(self._segments, self._by_segment(last_offset, last_bytes), strict=True):
             segment.last_value_bytes = size
         groups = self._counts.groups.facts(keys)
         return PartitionFacts(
             number, log.directory, tuple(self._segments), start, log_end, last_stable, self._records, missing,
             holes, hole_end, newest, self._batches, groups, sums_of_groups(list(groups.values())), self._producers.facts(),
-            checked.transactions, self._counts.closed_bytes - int(keys[:, CLOSED_BYTES].sum()), len(keys),
+            checked.transactions, int(self._counts.totals[loop.ENDED_BYTES] - keys[:, loop.CLOSED_BYTES].sum()), len(keys),
             int(np.count_nonzero(last_offset >= (checkpoint or 0))),
             checkpoint, log_dir.has_cleaner_checkpoint, checked.high_watermark, self._files.partition.damaged_indexes,
             (*self._unread(), *checked.damages),
@@ -149,27 +157,24 @@ class PartitionGatherer:
 
     def _decide_open(self, first_markers: FirstMarkers) -> None:
         """Decide the waiting records by the first marker of their producer that follows."""
-        parts, self._open = self._open, []
-        for part in parts:
-            fates, in_active = part.decided(first_markers)
-            for is_active in (False, True):
-                rows = (fates != WAITING) & (in_active == is_active)
-                if rows.any():
-                    self._add_waiting(part.take(rows), fates[rows], is_active=is_active)
-            if (is_waiting := fates == WAITING).any():
-                self._open.append(part if is_waiting.all() else part.take(is_waiting))
-
-    def _add_waiting(self, records: OpenRecords, fates: Fates, *, is_active: bool) -> None:
-        sums = self._counts.add_waiting(records, fates, is_active=is_active)
-        of_segment = self._segments[int(np.searchsorted(self._bases, records.segment_base))]
-        self._add_value_bytes(of_segment, records.record_offset, records.size, fates, sums.decided_bytes)
-
-    def _add_value_bytes(self, of_segment: SegmentFacts, record_offset: Ints, size: Ints, fates: Fates, decided_bytes: int) -> None:
-        """Add the bytes of decided records to the segments in whose range they lie: ``of_segment``, but for records of a renamed file."""
-        if record_offset[0] >= of_segment.base_offset:
-            of_segment.value_bytes += decided_bytes
+        if not self._open:
             return
-        for segment, segment_bytes in zip(self._segments, self._by_segment(record_offset, size * (fates == DECIDED)), strict=True):
+        records = pa.concat_tables(self._open)
+        fates, in_active = decided(records, first_markers)
+        for is_active in (False, True):
+            rows = (fates != loop.WAITING) & (in_active == is_active)
+            if rows.any():
+                self._add_waiting(records.filter(pa.array(rows)), fates[rows], is_active=is_active)
+        is_waiting = fates == loop.WAITING
+        self._open = [records.filter(pa.array(is_waiting))] if is_waiting.any() else []
+
+    def _add_waiting(self, records: pa.Table, fates: Fates, *, is_active: bool) -> None:
+        self._counts.add_waiting(records, fates, is_active=is_active)
+        self._add_value_bytes(records["record_offset"].to_numpy(), records["size"].to_numpy(), fates)
+
+    def _add_value_bytes(self, record_offset: Ints, size: Ints, fates: Fates) -> None:
+        """Add the bytes of decided records to the segments in whose range they lie."""
+        for segment, segment_bytes in zip(self._segments, self._by_segment(record_offset, size * (fates == loop.DECIDED)), strict=True):
             segment.value_bytes += segment_bytes
 
     def _by_segment(self, record_offset: Ints, size: Ints) -> list[int]:
@@ -189,8 +194,8 @@ class PartitionGatherer:
         """The transactions without a marker, by their first offset. Their records are counted as open."""
         if not self._open:
             return ()
-        records = joined(self._open)
-        self._add_waiting(records, np.full(len(records), OPEN, np.int16), is_active=True)
+        records = pa.concat_tables(self._open)
+        self._add_waiting(records, np.full(len(records), loop.OPEN, np.int16), is_active=True)
         transactions = open_transactions(
             records, self._counts.keys.keys(), self._producers.marker_epochs(), self._batches.batches, self._batches.bytes
         )

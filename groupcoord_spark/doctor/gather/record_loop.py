@@ -25,8 +25,9 @@ KEY_COLUMNS = 8
 """The key's row in the table of groups, -1 where the key does not decode; whether it is the key of an offset; of its last record that was
 decided before the active segment begins; of its last decided record; of its first and last commit."""
 
-RECORD_BYTES, DECIDED_BYTES, ABORTED_BYTES = range(3)
-TOTALS = 3
+RECORD_BYTES, ENDED_BYTES = range(2)
+TOTALS = 2
+"""Bytes of the records, and of those whose transaction was decided before the active segment begins, or that are in none."""
 
 COMMITTED_AT, COMMITTED_END = 2, 10
 """In every version of a commit's value the committed offset stands in these bytes."""
@@ -89,11 +90,10 @@ def add_records(
                 column += OTHER_RECORDS
             groups[group, column] += 1
             groups[group, column + 1] += record_bytes
-        if kind == ABORTED:
-            totals[ABORTED_BYTES] += record_bytes
+        if not is_active and kind in (DECIDED, ABORTED):
+            totals[ENDED_BYTES] += record_bytes
         if kind != DECIDED:
             continue
-        totals[DECIDED_BYTES] += record_bytes
         if record_offset[row] > keys[key, LAST_OFFSET]:
             keys[key, LAST_OFFSET], keys[key, LAST_BYTES], keys[key, LAST_IS_TOMBSTONE] = (
                 record_offset[row],

@@ -68,8 +68,8 @@ class Record(NamedTuple):
         return f"{self.what} {self.offsets_partition}@{self.record_offset}"
 
 
-class Finding(NamedTuple):
-    """One thing that happened to a committed offset, or (topic None) to the group, and its cause."""
+class Outcome(NamedTuple):
+    """What became of a committed offset, or (topic None) of the group, and why."""
 
     topic: str | None
     partition: int | None
@@ -92,7 +92,7 @@ class Step(NamedTuple):
     event: str
     what: str
     records: Sequence[Record]
-    findings: Sequence[Finding]
+    outcomes: Sequence[Outcome]
 
 
 class Story(NamedTuple):
@@ -120,9 +120,9 @@ def why(warehouse: Warehouse, question: Question, semantics: Semantics) -> Story
         steps.append(end)
     steps += _departure(warehouse, question, now)
     steps += [_share_step(event) for event in share_events(warehouse, question)]
-    found = [finding for step in [*steps, *now] for finding in step.findings]
+    found = [outcome for step in [*steps, *now] for outcome in step.outcomes]
     has_commits = any(step.event == "commits" for step in steps)
-    if not has_commits and not unreadable and not any(question.topic is None or finding.topic is not None for finding in found):
+    if not has_commits and not unreadable and not any(question.topic is None or outcome.topic is not None for outcome in found):
         return None
     steps.sort(key=lambda step: (step.time_ms is None, step.time_ms or 0))
     steps += [*unreadable, *now]
@@ -142,7 +142,7 @@ _CAUSE_OF_DEPARTURE: Final[Mapping[str, Cause]] = {
 
 def _departure(warehouse: Warehouse, question: Question, now: Sequence[Step]) -> Iterator[Step]:
     """That a night had what the question is about and a later one has not, where no record of its removal was read."""
-    if any(question.topic is None or finding.topic is not None for step in now for finding in step.findings):
+    if any(question.topic is None or outcome.topic is not None for step in now for outcome in step.outcomes):
         return
     last, first_without, changes = departure_of(
         warehouse, warehouse.run(question.cluster), question.group_id, question.topic, question.partition
@@ -153,8 +153,8 @@ def _departure(warehouse: Warehouse, question: Question, now: Sequence[Step]) ->
             reason = REASONS[change.why or NOT_KNOWN].removesuffix(".")
             sentence += reason[0].lower() + reason[1:]
             subject = "The group" if change.topic is None else f"{change.topic} {change.partition}"
-            finding = Finding(change.topic, change.partition, cause, None, None, [], sentence)
-            yield Step(first_without.as_of_ms, "gone", f"{subject} {sentence}.", [], [finding])
+            outcome = Outcome(change.topic, change.partition, cause, None, None, [], sentence)
+            yield Step(first_without.as_of_ms, "gone", f"{subject} {sentence}.", [], [outcome])
 
 
 _REMOVED_GROUPS: Final[Mapping[str, tuple[Cause, str]]] = {
@@ -185,23 +185,23 @@ class _Finder:
         }
 
     def step(self, event: Event) -> Step:
-        """The event with its findings."""
-        findings = list(self._findings(event))
+        """The event with its outcomes."""
+        outcomes = list(self._outcomes(event))
         records: Sequence[Record] = [] if event.record_offset is None else [self._record("record", event.record_offset)]
         if event.event == "commits":
             stretch = self._piece(Stretch, event)
             records = [self._record("first value", stretch.record_offset)]
             if stretch.last_record_offset not in (None, stretch.record_offset):
                 records.append(self._record("last value", stretch.last_record_offset))
-        elif findings:
-            records = sorted({record for finding in findings for record in finding.records}, key=lambda record: record[1:])
-        return Step(event.time_ms, event.event, event.what, records, findings)
+        elif outcomes:
+            records = sorted({record for outcome in outcomes for record in outcome.records}, key=lambda record: record[1:])
+        return Step(event.time_ms, event.event, event.what, records, outcomes)
 
     def _piece(self, kind: type, event: Event) -> Any:
         producer_id = event.facts.get("producer_id") if kind in (Transaction, LowerCommit) else None
         return self._pieces[kind, event.record_offset, producer_id]
 
-    def _findings(self, event: Event) -> Iterator[Finding]:
+    def _outcomes(self, event: Event) -> Iterator[Outcome]:
         if event.event in ("rewind", "committed_again"):
             yield self._lower(self._piece(LowerCommit, event))
         elif event.event == "transaction":
@@ -217,14 +217,14 @@ class _Finder:
     def _record(self, what: str, record_offset: int) -> Record:
         return Record(what, self._history.place.offsets_partition, record_offset)
 
-    def _lower(self, commit: LowerCommit) -> Finding:
+    def _lower(self, commit: LowerCommit) -> Outcome:
         records = [self._record("value before", commit.from_record_offset), self._record("lower value", commit.record_offset)]
         moment = "" if commit.time_ms is None else f" at {iso(commit.time_ms)}"
         sentence = f"went back from {commit.from_committed_offset} to {commit.to_committed_offset}{moment}"
         sentence += " because the topic was made anew" if commit.is_of_new_topic else ""
-        return Finding(commit.topic, commit.partition, "rewound", None, None, records, sentence)
+        return Outcome(commit.topic, commit.partition, "rewound", None, None, records, sentence)
 
-    def _transaction(self, transaction: Transaction) -> Iterator[Finding]:
+    def _transaction(self, transaction: Transaction) -> Iterator[Outcome]:
         causes: Mapping[str, Cause] = {"aborted": "aborted_transaction", "open": "open_transaction", "replaced": "replaced_in_transaction"}
         cause = causes.get(transaction.result, "unknown")
         since = "" if transaction.since_ms is None else f" since {iso(transaction.since_ms)}"
@@ -237,9 +237,9 @@ class _Finder:
             records = [self._record("transactional value", record_offset)]
             if transaction.marker_offset is not None:
                 records.append(self._record("abort marker", transaction.marker_offset))
-            yield Finding(topic, partition, cause, None, None, records, sentence)
+            yield Outcome(topic, partition, cause, None, None, records, sentence)
 
-    def _removed(self, removal: OffsetRemoval) -> Finding:
+    def _removed(self, removal: OffsetRemoval) -> Outcome:
         records = []
         if removal.value_offset is not None:
             records.append(self._record("last value", removal.value_offset))
@@ -251,7 +251,7 @@ class _Finder:
             records.append(self._record("group became Empty", empty["record_offset"]))
         records.append(self._record("tombstone", removal.record_offset))
         rule = self._rule(cause, empty)
-        return Finding(removal.topic, removal.partition, cause, other, rule, records, _removal_sentence(removal, cause, other))
+        return Outcome(removal.topic, removal.partition, cause, other, rule, records, _removal_sentence(removal, cause, other))
 
     def _cause_of(self, removal: OffsetRemoval) -> tuple[Cause, Cause | None]:
         """The cause of a removal, and another cause that the records fit as well."""
@@ -302,28 +302,28 @@ class _Finder:
             (row for row in reversed(of_group) if since < row["record_offset"] and _is_before(row["record_offset"], record_offset)), None
         )
 
-    def _group_removed(self, event: Event) -> Finding:
+    def _group_removed(self, event: Event) -> Outcome:
         records = [self._record("tombstone", event.record_offset or 0)]
         state = self._last_rebalance(event.record_offset)
         if state is not None and event.facts["cause"] in ("delete_groups", "expiry"):
             records.insert(0, self._record("last group record", state["record_offset"]))
         if event.facts["cause"] in _REMOVED_GROUPS:
             cause, sentence = _REMOVED_GROUPS[event.facts["cause"]]
-            return Finding(None, None, cause, None, None, records, sentence)
+            return Outcome(None, None, cause, None, None, records, sentence)
         rule, loss = self._semantics.group_rule, self._last_loss(event.record_offset or 0)
         if loss is None:
             sentence = "was removed by a cleanup: it had no members and no offsets"
-            return Finding(None, None, "expired_empty_group" if state is not None else "unknown", "group_delete", rule, records, sentence)
+            return Outcome(None, None, "expired_empty_group" if state is not None else "unknown", "group_delete", rule, records, sentence)
         gone = "" if event.time_ms is None else f" at {iso(event.time_ms)}"
         sentence = f"was removed{gone} by the cleanup that found it without members and offsets"
-        return Finding(None, None, loss.cause, None, rule, records, sentence)
+        return Outcome(None, None, loss.cause, None, rule, records, sentence)
 
-    def _last_loss(self, before: int) -> Finding | None:
+    def _last_loss(self, before: int) -> Outcome | None:
         """What took the last offset away from the group before its tombstone."""
-        losses: list[tuple[int, Finding]] = [(at, self._removed(removal)) for at, removal in self._history.removals.items() if at < before]
+        losses: list[tuple[int, Outcome]] = [(at, self._removed(removal)) for at, removal in self._history.removals.items() if at < before]
         for piece in self._history.pieces:
             if isinstance(piece, Transaction) and piece.result == "aborted" and piece.at < before:
-                losses += [(piece.at, finding) for finding in self._transaction(piece)]
+                losses += [(piece.at, outcome) for outcome in self._transaction(piece)]
         since = max((end.record_offset for end in self._history.ends if end.record_offset < before), default=-1)
         losses = [loss for loss in losses if loss[0] > since]
         return max(losses, key=lambda loss: loss[0])[1] if losses else None
@@ -342,19 +342,19 @@ class _Finder:
         sentence = f"went{gone} with its last offset: a group that never had members has no record of its own"
         records = [self._record("tombstone", last)]
         rule = self._semantics.group_rule if cause.startswith("expired") else None
-        finding = Finding(None, None, cause, other, rule, records, sentence)
-        return Step(removal.gone_ms, "group_removed", f"The group {sentence}.", records, [finding])
+        outcome = Outcome(None, None, cause, other, rule, records, sentence)
+        return Step(removal.gone_ms, "group_removed", f"The group {sentence}.", records, [outcome])
 
-    def _rebalance(self, event: Event) -> Iterator[Finding]:
+    def _rebalance(self, event: Event) -> Iterator[Outcome]:
         facts, record = event.facts, self._record("group record", event.record_offset or 0)
         if facts["cause"] == "group_converted" and facts["confidence"] == "certain":
             of_write = [end for end in self._history.ends if end.gone_ms == event.time_ms and end.cause == "conversion"]
             records = [self._record("tombstone of the old kind of group", end.record_offset) for end in of_write]
             sentence = f"became a {facts['group_type']} group"
-            yield Finding(None, None, "superseded_by_conversion", None, None, [*records, record], sentence)
+            yield Outcome(None, None, "superseded_by_conversion", None, None, [*records, record], sentence)
         if facts["member_count"] == 0 and facts["kind"] != "assignment":
             members = [self._record("tombstone of the last member", at) for at in self._tombstones_of_members.get(event.time_ms, ())]
-            yield Finding(None, None, "group_left_empty", None, None, [*members, record], "became Empty: its last member went")
+            yield Outcome(None, None, "group_left_empty", None, None, [*members, record], "became Empty: its last member went")
 
 
 def _tombstones_of_members(warehouse: Warehouse, question: Question, of_place: PlaceHistory) -> Mapping[int | None, Sequence[int]]:
@@ -509,9 +509,9 @@ def _share_positions(warehouse: Warehouse, question: Question, as_of_ms: int) ->
             since_ms = milliseconds(row["record_timestamp"])
             since = "" if since_ms is None else f", as written at {iso(since_ms)}"
             place = f"offset {row['record_offset']} of __share_group_state-{row['state_partition']}"
-            finding = Finding(topic, row["partition"], "still_there", None, None, [], sentence, row["start_offset"])
+            outcome = Outcome(topic, row["partition"], "still_there", None, None, [], sentence, row["start_offset"])
             start = "" if row["start_offset"] is None else f"{row['start_offset']} "
-            yield Step(as_of_ms, "now", f"{topic} {row['partition']}: {start}{sentence}{since} ({place}).", [], [finding])
+            yield Step(as_of_ms, "now", f"{topic} {row['partition']}: {start}{sentence}{since} ({place}).", [], [outcome])
 
 
 def _share_step(event: Event) -> Step:
@@ -519,7 +519,7 @@ def _share_step(event: Event) -> Step:
     facts, sentence = event.facts, event.what.removesuffix(".").partition(": ")[2]
     causes: Mapping[str, Cause] = {"topic_deleted": "topic_delete", "group_deleted": "group_delete"}
     cause: Cause = "rewound" if event.event == "share_reset" else causes.get(facts["why"], "unknown")
-    return Step(event.time_ms, event.event, event.what, [], [Finding(facts["topic"], facts["partition"], cause, None, None, [], sentence)])
+    return Step(event.time_ms, event.event, event.what, [], [Outcome(facts["topic"], facts["partition"], cause, None, None, [], sentence)])
 
 
 def _present_offset(table: str, row: Mapping[str, Any], expiry: Mapping[str, Any] | None, as_of_ms: int) -> Step:
@@ -535,8 +535,8 @@ def _present_offset(table: str, row: Mapping[str, Any], expiry: Mapping[str, Any
         sentence, cause = f"is there, and {_stays(expiry, OFFSET_STAYS_BECAUSE, 'expires_at', as_of_ms)}", "still_there"
     records = [Record("transactional value" if cause == "open_transaction" else "value", row["offsets_partition"], row["record_offset"])]
     rule = None if expiry is None else expiry["rule"]
-    finding = Finding(row["topic"], row["partition"], cause, None, rule, records, sentence, row["committed_offset"])
-    return Step(as_of_ms, "now", f"{row['topic']} {row['partition']}: {row['committed_offset']} {sentence}.", records, [finding])
+    outcome = Outcome(row["topic"], row["partition"], cause, None, rule, records, sentence, row["committed_offset"])
+    return Step(as_of_ms, "now", f"{row['topic']} {row['partition']}: {row['committed_offset']} {sentence}.", records, [outcome])
 
 
 def _present_group(
@@ -553,7 +553,7 @@ def _present_group(
     record_offset = max(epochs)[1] if epochs and row["group_type"] != "classic" else row["record_offset"]
     records = [] if record_offset is None else [Record("last group record", row["offsets_partition"], record_offset)]
     rule = None if expiry is None else expiry["rule"]
-    return Step(as_of_ms, "now", f"The group {sentence}.", records, [Finding(None, None, "still_there", None, rule, records, sentence)])
+    return Step(as_of_ms, "now", f"The group {sentence}.", records, [Outcome(None, None, "still_there", None, rule, records, sentence)])
 
 
 def _stays(expiry: Mapping[str, Any] | None, reasons: Mapping[str, str], column: str, as_of_ms: int) -> str:
@@ -570,38 +570,38 @@ def _stays(expiry: Mapping[str, Any] | None, reasons: Mapping[str, str], column:
 
 def _conclusion(question: Question, steps: Sequence[Step]) -> str:
     """One sentence: what became of everything that the question is about."""
-    last: dict[tuple[str, int], Finding] = {}
-    of_group: Finding | None = None
-    pending: dict[tuple[str, int], Finding] = {}
-    lower: dict[tuple[str, int], Finding] = {}
-    for finding in (finding for step in steps for finding in step.findings):
-        if finding.topic is None or finding.partition is None:
-            of_group = finding
-        elif finding.cause == "open_transaction":
-            pending[finding.topic, finding.partition] = finding
-        elif finding.cause == "still_there" or finding.cause not in ("rewound", "aborted_transaction", "replaced_in_transaction"):
-            last[finding.topic, finding.partition] = finding
+    last: dict[tuple[str, int], Outcome] = {}
+    of_group: Outcome | None = None
+    pending: dict[tuple[str, int], Outcome] = {}
+    lower: dict[tuple[str, int], Outcome] = {}
+    for outcome in (outcome for step in steps for outcome in step.outcomes):
+        if outcome.topic is None or outcome.partition is None:
+            of_group = outcome
+        elif outcome.cause == "open_transaction":
+            pending[outcome.topic, outcome.partition] = outcome
+        elif outcome.cause == "still_there" or outcome.cause not in ("rewound", "aborted_transaction", "replaced_in_transaction"):
+            last[outcome.topic, outcome.partition] = outcome
         else:
-            last.setdefault((finding.topic, finding.partition), finding)
-        if finding.cause == "rewound" and finding.topic is not None and finding.partition is not None:
-            lower[finding.topic, finding.partition] = finding
+            last.setdefault((outcome.topic, outcome.partition), outcome)
+        if outcome.cause == "rewound" and outcome.topic is not None and outcome.partition is not None:
+            lower[outcome.topic, outcome.partition] = outcome
     parts: list[str] = []
-    alike: dict[str, list[Finding]] = {}
-    for key, finding in sorted(last.items()):
-        went_back = f"; it {lower[key].sentence}" if key in lower and finding.cause != "rewound" else ""
-        alike.setdefault(finding.sentence + went_back, []).append(finding)
-    for _, finding in sorted(pending.items()):
-        alike.setdefault(finding.sentence, []).append(finding)
-    for sentence, findings in alike.items():
-        parts.append(f"{_subject(findings)}{_joint(sentence)}{sentence if len(findings) == 1 else _of_several(sentence)}")
+    alike: dict[str, list[Outcome]] = {}
+    for key, outcome in sorted(last.items()):
+        went_back = f"; it {lower[key].sentence}" if key in lower and outcome.cause != "rewound" else ""
+        alike.setdefault(outcome.sentence + went_back, []).append(outcome)
+    for _, outcome in sorted(pending.items()):
+        alike.setdefault(outcome.sentence, []).append(outcome)
+    for sentence, outcomes in alike.items():
+        parts.append(f"{_subject(outcomes)}{_joint(sentence)}{sentence if len(outcomes) == 1 else _of_several(sentence)}")
     if of_group is not None and (question.topic is None or of_group.cause not in ("still_there", "group_left_empty")):
         return f"Group {question.group_id} {'; '.join([of_group.sentence, *parts])}."
     return f"Of group {question.group_id}, {'; '.join(parts) or 'nothing is left of its commits'}."
 
 
-def _subject(findings: Sequence[Finding]) -> str:
-    """The partitions of findings with one sentence, with their committed offsets where they have such."""
-    offsets = [(finding.topic or "", finding.partition or 0, finding.committed_offset) for finding in findings]
+def _subject(outcomes: Sequence[Outcome]) -> str:
+    """The partitions of outcomes with one sentence, with their committed offsets where they have such."""
+    offsets = [(outcome.topic or "", outcome.partition or 0, outcome.committed_offset) for outcome in outcomes]
     if any(committed_offset is None for *_, committed_offset in offsets):
         return places_text(((topic, partition) for topic, partition, _ in offsets), None)
     return progress_text((PartitionStretch(topic, partition, 1, 0, at, at) for topic, partition, at in offsets), None)

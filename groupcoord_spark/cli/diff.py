@@ -10,7 +10,7 @@ import click
 
 from groupcoord_spark.cli.names import named_groups
 from groupcoord_spark.cli.options import Common, MomentOfNight, alert, cluster_to_read, command, common_options, force_option, groups_option
-from groupcoord_spark.cli.render import moment, say
+from groupcoord_spark.cli.render import moment
 from groupcoord_spark.cli.words import Words
 from groupcoord_spark.errors import GroupcoordError, UsageError
 from groupcoord_spark.wording import counted
@@ -76,9 +76,8 @@ def diff(
     cells = ((*row[:4], _short(row[4]), _short(row[5]), row[6]) for row in rows)
     common.show(NAMES, rows, cells=cells, least_widths=[14, 15, 15, 9, 10, 10, None])
     counts = Counter(change.change for change in changes)
-    if not common.quiet:
-        same = nights_without_change(warehouse, before, after) if from_night is None and changes else ""
-        say(f"From the night of {_name(before)} to that of {_name(after)}: {_counted(counts) or 'no change'}.{same}")
+    same = nights_without_change(warehouse, before, after) if from_night is None and changes else ""
+    common.say(f"From the night of {_name(before)} to that of {_name(after)}: {_counted(counts) or 'no change'}.{same}")
     failing = Counter({kind: counts[kind] for word in sorted(fail_on or ()) for kind in OF_WORDS[word] if counts[kind]})
     return alert(f"{_counted(failing)} since the night of {_name(before)}" if failing else "")
 

@@ -14,7 +14,7 @@ from prometheus_client.metrics_core import GaugeMetricFamily
 from prometheus_client.openmetrics.exposition import generate_latest
 
 from groupcoord_spark.cli.options import Common, command, common_options_of_a_writer
-from groupcoord_spark.cli.render import say, write_lines
+from groupcoord_spark.cli.render import write_lines
 from groupcoord_spark.errors import GroupcoordError, UsageError
 from groupcoord_spark.moments import now_ms
 from groupcoord_spark.wording import counted
@@ -139,8 +139,7 @@ def metrics(common: Common, file: Path | None, of_groups: Any, top: int) -> None
         write_lines([_text(families).rstrip("\n")])
         return
     _write(file, families)
-    if not common.quiet:
-        say(f"{counted(len(runs), 'cluster')} in {file}.")
+    common.say(f"{counted(len(runs), 'cluster')} in {file}.")
 
 
 @contextmanager

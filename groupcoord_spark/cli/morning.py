@@ -10,17 +10,7 @@ import click
 
 from groupcoord_spark.answers.findings import LEVELS, NEWS
 from groupcoord_spark.cli.diff import nights_without_change
-from groupcoord_spark.cli.options import (
-    Common,
-    Duration,
-    ShownRun,
-    alert,
-    cluster_to_read,
-    command,
-    common_options_of_a_writer,
-    say_which_night,
-    shown_run_options,
-)
+from groupcoord_spark.cli.options import Common, Duration, ShownRun, alert, command, common_options_of_a_writer, shown_run_options
 from groupcoord_spark.cli.render import lines, moment, say, terminal_json, write_lines, write_records
 from groupcoord_spark.cli.words import Words
 from groupcoord_spark.wording import counted
@@ -69,11 +59,8 @@ def morning(common: Common, horizon_ms: int, most_lines: int, fail_on: frozenset
     WORDS, separated by commas, are levels (danger: someone must act; warning: worth a look; note: good to know) and kinds of news.
     """
     from groupcoord_spark.answers.morning import morning as answer
-    from groupcoord_spark.warehouse.read import open_warehouse
 
-    warehouse = open_warehouse(common.warehouse)
-    run = shown_run.of(warehouse, cluster_to_read(warehouse, common.cluster))
-    say_which_night(common, warehouse, run)
+    warehouse, run = common.night(shown_run)
     found = answer(warehouse, run, horizon_ms)
     title = _title(found, len(warehouse.clusters()) > 1) + (nights_without_change(warehouse, found.since, run) if found.since else "")
     rows = [

@@ -82,14 +82,14 @@ def _lines(story: Story) -> list[str]:
 
 
 def _rows(question: Question, story: Story) -> Iterator[tuple[object, ...]]:
-    """A row for each finding, and for each step without findings; the last row is the conclusion."""
+    """A row for each outcome, and for each step without outcomes; the last row is the conclusion."""
     for step in story.steps:
         time = moment(step.time_ms)
-        for finding in step.findings:
-            place = question.group_id, finding.topic, finding.partition
-            records = [record._asdict() for record in finding.records]
-            yield time, step.event, *place, finding.cause, finding.other_cause, finding.rule, records, step.what
-        if not step.findings:
+        for outcome in step.outcomes:
+            place = question.group_id, outcome.topic, outcome.partition
+            records = [record._asdict() for record in outcome.records]
+            yield time, step.event, *place, outcome.cause, outcome.other_cause, outcome.rule, records, step.what
+        if not step.outcomes:
             records = [record._asdict() for record in step.records]
             yield time, step.event, question.group_id, None, None, None, None, None, records, step.what
     yield None, "conclusion", question.group_id, question.topic, question.partition, None, None, None, [], story.conclusion

@@ -180,18 +180,14 @@ def _trend(values: Sequence[float | None]) -> str:
 
 def _nothing(findings: Sequence[Finding], lacks: Mapping[str, str]) -> str:
     """What was looked for and not found, and what could not be looked for."""
-    clean = dict.fromkeys(
-        finding.kind.what(0) for finding in findings if not finding.number and finding.kind.table not in lacks
-    )
+    clean = dict.fromkeys(finding.kind.what(0) for finding in findings if not finding.number and finding.kind.table not in lacks)
     blind = dict.fromkeys(BY_NAME[finding.kind.table].title for finding in findings if finding.kind.table in lacks)
-    texts = []
-    if clean:
-        listed = "".join(f"<li>{escape(text)}</li>" for text in clean)
-        texts.append(f"<details><summary>Looked for and not found: {len(clean)}</summary><ul>{listed}</ul></details>")
-    if blind:
-        listed = "".join(f"<li>{escape(text)}</li>" for text in blind)
-        texts.append(f"<details><summary>Could not be looked for: {len(blind)}</summary><ul>{listed}</ul></details>")
-    return "".join(texts)
+    lists = {"Looked for and not found": clean, "Could not be looked for": blind}
+    return "".join(
+        f"<details><summary>{heading}: {len(texts)}</summary><ul>{''.join(f'<li>{escape(text)}</li>' for text in texts)}</ul></details>"
+        for heading, texts in lists.items()
+        if texts
+    )
 
 
 def _figures(report: Report) -> Iterator[str]:

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from groupcoord_spark.answers.group_history import Question
-from groupcoord_spark.answers.why import Finding, Story, why
+from groupcoord_spark.answers.why import Outcome, Story, why
 from groupcoord_spark.coordinator.semantics import semantics_for
 from groupcoord_spark.protocol.definition import encode_key
 from groupcoord_spark.warehouse import open_warehouse
@@ -68,12 +68,12 @@ def story(place: Path, release: str, **tables: Sequence[dict[str, Any]]) -> Stor
     return found
 
 
-def findings(found: Story) -> list[Finding]:
-    return [finding for step in found.steps for finding in step.findings]
+def outcomes(found: Story) -> list[Outcome]:
+    return [outcome for step in found.steps for outcome in step.outcomes]
 
 
 def causes(found: Story) -> list[tuple[Any, ...]]:
-    return [finding[:4] for finding in findings(found)]
+    return [outcome[:4] for outcome in outcomes(found)]
 
 
 def causes_of_view(place: Path) -> list[tuple[int, str]]:
@@ -87,7 +87,7 @@ def test_an_aborted_commit_is_the_last_value_of_an_offset_only_where_the_tombsto
         found = story(
             tmp_path / name, "4.3", offset_commits=[at(0, 0), staged, gone(tombstone, 5)], transactions=[marker(aborted, 7, "aborted")]
         )
-        of_offset = [finding for finding in findings(found) if finding.topic == "t"]
+        of_offset = [outcome for outcome in outcomes(found) if outcome.topic == "t"]
         (removal,) = [one for one in of_offset if one.cause not in ("aborted_transaction", "replaced_in_transaction")]
         assert [(record.what, record.record_offset) for record in removal.records] == [("last value", value), ("tombstone", tombstone)]
 
@@ -185,7 +185,7 @@ def test_the_tombstone_of_the_last_member_is_evidence_that_the_group_became_empt
         group_records=records,
         rebalances=[change(0, -1, 1, "consumer"), change(5, 9, 0, "consumer")],
     )
-    (left,) = [finding for finding in findings(found) if finding.cause == "group_left_empty"]
+    (left,) = [outcome for outcome in outcomes(found) if outcome.cause == "group_left_empty"]
     assert [record.record_offset for record in left.records] == [4, 5]
 
 

@@ -146,29 +146,21 @@ def payloads_of(
     is_compressed = (codecs_of(entries, headers) != 0) & ~(is_modern & (start == end) & (headers["count"] == 0))
     columns = np.where(is_modern, headers["count"].astype(np.int64), 1) * _BYTES_PER_ROW
     if is_compressed.any():
-        yield from _decompressed(window, at, start, end, is_compressed, columns, entries, headers, decompressor, most_bytes)
+        yield from _decompressed(Payloads(entries, headers, window, start, end, {}), at, is_compressed, columns, decompressor, most_bytes)
         return
     for part in parts_of(np.maximum(entries.size, columns), most_bytes):
         yield Payloads(entries.take(part), headers[part], window, start[part], end[part], {})
 
 
 def _decompressed(
-    window: Bytes,
-    at: Positions,
-    start: Positions,
-    end: Positions,
-    is_compressed: Mask,
-    columns: Positions,
-    entries: Entries,
-    headers: Headers,
-    decompressor: Decompressor,
-    most_bytes: int,
+    stored: Payloads, at: Positions, is_compressed: Mask, columns: Positions, decompressor: Decompressor, most_bytes: int
 ) -> Iterator[Payloads]:
-    view = window.data
+    """See ``payloads_of``. stored: the entries as they are in the file. columns: about how many bytes the columns of each entry take."""
+    entries, headers, view = stored.entries, stored.headers, stored.data.data
     pieces: list[bytes | memoryview] = []
     failed: dict[int, CompressionError] = {}
     cost = first = 0
-    by_entry = (at, start, end, codecs_of(entries, headers), entries.magic, is_compressed, columns)
+    by_entry = (at, stored.start, stored.end, codecs_of(entries, headers), entries.magic, is_compressed, columns)
     for i, (entry_at, begin, finish, codec, magic, packed, column_bytes) in enumerate(
         zip(*(column.tolist() for column in by_entry), strict=True)
     ):
@@ -239,49 +231,7 @@ def read_in_file_order(payloads: Payloads, report: Report, skip_below: int = _LE
 
     skip_below: entries that end below this offset are not reported.
     """
-    entries, headers = payloads.entries, payloads.headers
-    is_modern = entries.magic == 2
-    attributes = np.where(is_modern, attributes_of(entries, headers), 0)
-    base_offset = np.where(is_modern, headers["base_offset"], 0) + entries.moved_by
-    base_timestamp = np.where(is_modern, headers["base_timestamp"], 0)
-    fixed_timestamp = headers["max_timestamp"].astype(np.int64)
-    lost: dict[int, BatchError] = dict(payloads.failed)
-    if is_modern.all() and not lost:
-        rows, errors = read_rows(payloads.data, payloads.start, payloads.end, headers["count"].astype(np.int64))
-        lost.update(errors)
-    else:
-        rows = _read_mixed(payloads, is_modern, base_offset, attributes, fixed_timestamp, lost, report, skip_below)
-    for i in sorted(lost):
-        if int(entries.last_offset[i]) >= skip_below:
-            _report_lost(payloads, attributes, i, lost[i], report)
-
-    batch = rows.batch
-    record_offset = rows.offset_delta
-    record_offset += base_offset[batch]
-    timestamp_ms = rows.timestamp_delta
-    timestamp_ms += base_timestamp[batch]
-    has_fixed = (attributes & LOG_APPEND_TIME) != 0
-    if has_fixed.any():
-        timestamp_ms = np.where(has_fixed[batch], fixed_timestamp[batch], timestamp_ms)
-    producer_id = np.where(is_modern, headers["producer_id"], NO_PRODUCER_ID)
-    producer_epoch = np.where(is_modern, headers["producer_epoch"], NO_PRODUCER_EPOCH).astype(np.int16)
-    records = Records(
-        record_offset,
-        timestamp_ms,
-        Slices(payloads.data, rows.key_start, rows.key_end, rows.key_is_null),
-        Slices(payloads.data, rows.value_start, rows.value_end, rows.value_is_null),
-        producer_id[batch],
-        producer_epoch[batch],
-        ((attributes & TRANSACTIONAL) != 0)[batch],
-        np.full(len(rows), NOT_A_CONTROL_RECORD, np.int8),
-        entries.position[batch],
-    )
-    keep = np.ones(len(rows), np.bool_)
-    is_control = (attributes & CONTROL) != 0
-    if is_control.any():
-        _read_control_types(records, np.flatnonzero(is_control[batch]), entries.size[batch], keep, report, skip_below)
-    _report_offset_ranges(record_offset, batch, payloads, is_modern, lost, report, skip_below)
-    return StoredRecords(records, batch, rows.size, keep, list(lost))
+    return _Reading(payloads, report, skip_below).records()
 
 
 def read_in_offset_order(payloads: Payloads, report: Report, skip_below: int) -> tuple[StoredRecords, int]:
@@ -348,159 +298,173 @@ def _offsets_inside(entry: bytes, magic: int, header: Any, decompressor: Decompr
         return base, as_int64(base + max(int(header["last_offset_delta"]), 0)) if magic == 2 else base, 0
 
 
-def _read_mixed(
-    payloads: Payloads,
-    is_modern: Mask,
-    base_offset: Positions,
-    attributes: Positions,
-    fixed_timestamp: Positions,
-    lost: dict[int, BatchError],
-    report: Report,
-    skip_below: int,
-) -> Rows:
-    """Rows of batches and old messages together. Of compressed old messages it also sets base_offset and the timestamp of all inside."""
-    usable = np.ones(len(is_modern), np.bool_)
-    usable[list(lost)] = False
-    batches = np.flatnonzero(is_modern & usable)
-    rows, errors = read_rows(
-        payloads.data, payloads.start[batches], payloads.end[batches], payloads.headers["count"][batches].astype(np.int64)
-    )
-    rows.batch = batches[rows.batch]
-    lost.update({int(batches[i]): error for i, error in errors.items()})
-    if is_modern.all():
-        return rows
-    messages = np.flatnonzero(~is_modern & usable)
-    owner, start, end = _legacy_message_places(payloads, messages, base_offset, attributes, fixed_timestamp, lost, report)
-    old, errors = read_messages(payloads.data, start, end)
-    old.batch = owner[old.batch]
-    entries = payloads.entries
-    for message, error in errors.items():
-        i = int(owner[message])
-        at = int(start[message])
-        record_offset = as_int64(int.from_bytes(payloads.data[at : at + 8].tobytes(), "big", signed=True) + int(base_offset[i]))
-        if record_offset >= skip_below:
-            report.lose_record(error.code, int(entries.position[i]), int(entries.size[i]), record_offset, _sentence(error))
-    if len(rows) == 0:
-        return old
-    both = Rows.concat(rows, old)
-    return both.take(np.argsort(both.batch, kind="stable"))
+class _Reading:
+    """Reads the records of some entries, as ``read_in_file_order`` says.
 
+    _attributes, _base_offset, _fixed_timestamp: of each entry. Those of compressed old messages are known once ``_rows`` has read these.
+    """
 
-def _legacy_message_places(
-    payloads: Payloads,
-    old: Positions,
-    base_offset: Positions,
-    attributes: Positions,
-    fixed_timestamp: Positions,
-    lost: dict[int, BatchError],
-    report: Report,
-) -> tuple[Positions, Positions, Positions]:
-    """The entry, the start and the end of every old message, also of those inside compressed messages."""
-    entries, headers, view = payloads.entries, payloads.headers, payloads.data.data
-    stored = headers["crc"] >> 24
-    owner: list[int] = []
-    start: list[int] = []
-    end: list[int] = []
-    for i in old.tolist():
-        at, finish = int(payloads.start[i]), int(payloads.end[i])
-        if stored[i] & CODEC_BITS == 0:
-            owner.append(i)
-            start.append(at)
-            end.append(finish)
-            continue
-        position, size = int(entries.position[i]), int(entries.size[i])
-        try:
-            inner = read_inner_messages(view, at, finish)
-        except RecordError as error:
-            lost[i] = error.without_frames()
-            continue
-        base = inner_offset_base(view, inner, int(entries.magic[i]), int(headers["base_offset"][i]))
-        base_offset[i] = as_int64(int(base_offset[i]) + base)
-        if entries.magic[i] == 1 and stored[i] & LOG_APPEND_TIME:
-            attributes[i] |= LOG_APPEND_TIME
-            fixed_timestamp[i] = legacy_timestamp(headers[i])
+    def __init__(self, payloads: Payloads, report: Report, skip_below: int) -> None:
+        entries, headers = payloads.entries, payloads.headers
+        self._payloads, self._entries, self._headers = payloads, entries, headers
+        self._report, self._skip_below = report, skip_below
+        self._is_modern = entries.magic == 2
+        self._attributes = np.where(self._is_modern, attributes_of(entries, headers), 0)
+        self._base_offset = np.where(self._is_modern, headers["base_offset"], 0) + entries.moved_by
+        self._fixed_timestamp = headers["max_timestamp"].astype(np.int64)
+        self._lost: dict[int, BatchError] = dict(payloads.failed)
+
+    def records(self) -> StoredRecords:
+        """The records in the order of the file."""
+        payloads, entries, headers, is_modern = self._payloads, self._entries, self._headers, self._is_modern
+        rows = self._rows()
+        for i in sorted(self._lost):
+            if int(entries.last_offset[i]) >= self._skip_below:
+                self._report_lost(i, self._lost[i])
+        batch = rows.batch
+        record_offset = rows.offset_delta
+        record_offset += self._base_offset[batch]
+        timestamp_ms = rows.timestamp_delta
+        timestamp_ms += np.where(is_modern, headers["base_timestamp"], 0)[batch]
+        has_fixed = (self._attributes & LOG_APPEND_TIME) != 0
+        if has_fixed.any():
+            timestamp_ms = np.where(has_fixed[batch], self._fixed_timestamp[batch], timestamp_ms)
+        producer_id = np.where(is_modern, headers["producer_id"], NO_PRODUCER_ID)
+        producer_epoch = np.where(is_modern, headers["producer_epoch"], NO_PRODUCER_EPOCH).astype(np.int16)
+        records = Records(
+            record_offset,
+            timestamp_ms,
+            Slices(payloads.data, rows.key_start, rows.key_end, rows.key_is_null),
+            Slices(payloads.data, rows.value_start, rows.value_end, rows.value_is_null),
+            producer_id[batch],
+            producer_epoch[batch],
+            ((self._attributes & TRANSACTIONAL) != 0)[batch],
+            np.full(len(rows), NOT_A_CONTROL_RECORD, np.int8),
+            entries.position[batch],
+        )
+        keep = np.ones(len(rows), np.bool_)
+        is_control = (self._attributes & CONTROL) != 0
+        if is_control.any():
+            self._read_control_types(records, np.flatnonzero(is_control[batch]), entries.size[batch], keep)
+        self._report_offset_ranges(record_offset, batch)
+        return StoredRecords(records, batch, rows.size, keep, list(self._lost))
+
+    def _rows(self) -> Rows:
+        """The rows of batches and old messages together."""
+        payloads, entries = self._payloads, self._entries
+        usable = np.ones(len(entries), np.bool_)
+        usable[list(self._lost)] = False
+        batches = np.flatnonzero(self._is_modern & usable)
+        counts = self._headers["count"][batches].astype(np.int64)
+        rows, errors = read_rows(payloads.data, payloads.start[batches], payloads.end[batches], counts)
+        rows.batch = batches[rows.batch]
+        self._lost.update({int(batches[i]): error for i, error in errors.items()})
+        if self._is_modern.all():
+            return rows
+        owner, start, end = self._legacy_message_places(np.flatnonzero(~self._is_modern & usable))
+        old, errors = read_messages(payloads.data, start, end)
+        old.batch = owner[old.batch]
+        for message, error in errors.items():
+            i = int(owner[message])
+            at = int(start[message])
+            record_offset = as_int64(int.from_bytes(payloads.data[at : at + 8].tobytes(), "big", signed=True) + int(self._base_offset[i]))
+            if record_offset >= self._skip_below:
+                sentence = f"{error.detail[0].upper()}{error.detail[1:]}."
+                self._report.lose_record(error.code, int(entries.position[i]), int(entries.size[i]), record_offset, sentence)
+        if len(rows) == 0:
+            return old
+        both = Rows.concat(rows, old)
+        return both.take(np.argsort(both.batch, kind="stable"))
+
+    def _legacy_message_places(self, old: Positions) -> tuple[Positions, Positions, Positions]:
+        """The entry, the start and the end of every old message, also of those inside compressed messages."""
+        payloads, entries, headers, report = self._payloads, self._entries, self._headers, self._report
+        view = payloads.data.data
+        stored = headers["crc"] >> 24
+        places: list[tuple[int, int, int]] = []
+        for i in old.tolist():
+            at, finish = int(payloads.start[i]), int(payloads.end[i])
+            if stored[i] & CODEC_BITS == 0:
+                places.append((i, at, finish))
+                continue
+            position, size = int(entries.position[i]), int(entries.size[i])
+            try:
+                inner = read_inner_messages(view, at, finish)
+            except RecordError as error:
+                self._lost[i] = error.without_frames()
+                continue
+            base = inner_offset_base(view, inner, int(entries.magic[i]), int(headers["base_offset"][i]))
+            self._base_offset[i] = as_int64(int(self._base_offset[i]) + base)
+            if entries.magic[i] == 1 and stored[i] & LOG_APPEND_TIME:
+                self._attributes[i] |= LOG_APPEND_TIME
+                self._fixed_timestamp[i] = legacy_timestamp(headers[i])
+            first, last = int(entries.first_offset[i]), int(entries.last_offset[i])
+            if inner.is_cut:
+                kept = len(inner.places)
+                detail = f"The compressed message with offsets {first} to {last} ends inside of a message; the {kept} before it are kept."
+                report.doubt("inner_message_truncated", position, size, first, detail)
+            for place in inner.places:
+                if not inner_checksum_fits(view, place):
+                    offset = int.from_bytes(view[place.start : place.start + 8], "big", signed=True) + int(self._base_offset[i])
+                    detail = f"The checksum of the message at offset {offset} does not fit; that of the compressed message around it does."
+                    report.doubt_record("inner_crc_mismatch", position, size, offset, detail)
+                places.append((i, place.start, place.end))
+        owner, start, end = np.array(places, np.int64).reshape(-1, 3).T.copy()
+        return owner, start, end
+
+    def _report_lost(self, i: int, error: BatchError) -> None:
+        entries, headers = self._entries, self._headers
         first, last = int(entries.first_offset[i]), int(entries.last_offset[i])
-        if inner.is_cut:
-            kept = len(inner.places)
-            detail = f"The compressed message with offsets {first} to {last} ends inside of a message; the {kept} before it are kept."
-            report.doubt("inner_message_truncated", position, size, first, detail)
-        for place in inner.places:
-            if not inner_checksum_fits(view, place):
-                offset = int.from_bytes(view[place.start : place.start + 8], "big", signed=True) + int(base_offset[i])
-                detail = f"The checksum of the message at offset {offset} does not fit; that of the compressed message around it does."
-                report.doubt_record("inner_crc_mismatch", position, size, offset, detail)
-            owner.append(i)
-            start.append(place.start)
-            end.append(place.end)
-    return np.array(owner, np.int64), np.array(start, np.int64), np.array(end, np.int64)
+        records = None
+        if entries.magic[i] == 2:
+            count, last_delta = int(headers["count"][i]), int(headers["last_offset_delta"][i])
+            if 0 <= count <= last_delta + 1 and error.code != "record_count_impossible":
+                records = count
+        detail = f"Batch with offsets {first} to {last}: {error.detail}.{MARKER_LOST if self._attributes[i] & CONTROL else ''}"
+        self._report.lose(error.code, int(entries.position[i]), int(entries.size[i]), first, detail, records)
 
+    def _read_control_types(self, records: Records, control: Positions, size: Positions, keep: Mask) -> None:
+        """Sets control_type of the control records. Those whose key has no type are reported, and their ``keep`` is cleared."""
+        start = records.key.start[control]
+        length = records.key.end[control] - start
+        halves = np.ndarray((len(records.key.data) - 1,), ">i2", records.key.data.data, 0, (1,))
+        version, kind = halves[start], halves[start + 2].astype(np.int64)
+        readable = (length >= 4) & (version >= 0)
+        records.control_type[control] = np.where((kind >= 0) & (kind < OTHER_CONTROL_TYPE), kind, OTHER_CONTROL_TYPE)
+        for i in np.flatnonzero(~readable | (kind < MarkerType.ABORT) | (kind > MarkerType.COMMIT)).tolist():
+            row = int(control[i])
+            offset, position = int(records.record_offset[row]), int(records.position[row])
+            if readable[i]:
+                if offset >= self._skip_below:
+                    detail = f"The control record at offset {offset} has type {kind[i]}, neither ABORT (0) nor COMMIT (1)."
+                    self._report.doubt_record("control_type_unknown", position, int(size[row]), offset, detail)
+                continue
+            keep[row] = False
+            if offset >= self._skip_below:
+                key_is = "null" if records.key.is_null[row] else f"of {length[i]} bytes" if length[i] < 4 else f"of version {version[i]}"
+                detail = f"The key of the control record at offset {offset} is {key_is}.{MARKER_LOST}"
+                self._report.lose_record(
+                    "control_record_malformed", position, int(size[row]), offset, detail, records.key.row(row), records.value.row(row)
+                )
 
-def _report_lost(payloads: Payloads, attributes: Positions, i: int, error: BatchError, report: Report) -> None:
-    entries, headers = payloads.entries, payloads.headers
-    first, last = int(entries.first_offset[i]), int(entries.last_offset[i])
-    records = None
-    if entries.magic[i] == 2:
-        count, last_delta = int(headers["count"][i]), int(headers["last_offset_delta"][i])
-        if 0 <= count <= last_delta + 1 and error.code != "record_count_impossible":
-            records = count
-    detail = f"Batch with offsets {first} to {last}: {error.detail}.{MARKER_LOST if attributes[i] & CONTROL else ''}"
-    report.lose(error.code, int(entries.position[i]), int(entries.size[i]), first, detail, records)
-
-
-def _sentence(error: BatchError) -> str:
-    return f"{error.detail[0].upper()}{error.detail[1:]}."
-
-
-def _read_control_types(records: Records, control: Positions, size: Positions, keep: Mask, report: Report, skip_below: int) -> None:
-    """Sets control_type of the control records. Those whose key has no type are reported, and their ``keep`` is cleared."""
-    start = records.key.start[control]
-    length = records.key.end[control] - start
-    halves = np.ndarray((len(records.key.data) - 1,), ">i2", records.key.data.data, 0, (1,))
-    version, kind = halves[start], halves[start + 2].astype(np.int64)
-    readable = (length >= 4) & (version >= 0)
-    records.control_type[control] = np.where((kind >= 0) & (kind < OTHER_CONTROL_TYPE), kind, OTHER_CONTROL_TYPE)
-    for i in np.flatnonzero(~readable | (kind < MarkerType.ABORT) | (kind > MarkerType.COMMIT)).tolist():
-        row = int(control[i])
-        offset, position = int(records.record_offset[row]), int(records.position[row])
-        if readable[i]:
-            if offset >= skip_below:
-                detail = f"The control record at offset {offset} has type {kind[i]}, neither ABORT (0) nor COMMIT (1)."
-                report.doubt_record("control_type_unknown", position, int(size[row]), offset, detail)
-            continue
-        keep[row] = False
-        if offset >= skip_below:
-            key_is = "null" if records.key.is_null[row] else f"of {length[i]} bytes" if length[i] < 4 else f"of version {version[i]}"
-            detail = f"The key of the control record at offset {offset} is {key_is}.{MARKER_LOST}"
-            report.lose_record(
-                "control_record_malformed", position, int(size[row]), offset, detail, records.key.row(row), records.value.row(row)
-            )
-
-
-def _report_offset_ranges(
-    record_offset: Positions,
-    batch: Positions,
-    payloads: Payloads,
-    is_modern: Mask,
-    lost: dict[int, BatchError],
-    report: Report,
-    skip_below: int,
-) -> None:
-    """Reports batches whose last offset is impossible, and batches with records outside of the range of offsets that they claim."""
-    entries, headers = payloads.entries, payloads.headers
-    last_delta = headers["last_offset_delta"]
-    strange = is_modern & ((last_delta < 0) | (last_delta < headers["count"] - np.int64(1)))
-    for i in np.flatnonzero(strange).tolist():
-        if i not in lost and entries.last_offset[i] >= skip_below:
-            first = int(entries.first_offset[i])
-            detail = f"The batch at offset {first} claims to end at {first + int(last_delta[i])} with {headers['count'][i]} records in it."
-            report.doubt("last_offset_delta_invalid", int(entries.position[i]), int(entries.size[i]), first, detail)
-    outside = (record_offset < entries.first_offset[batch]) | (record_offset > entries.last_offset[batch])
-    if not outside.any():
-        return
-    for i, records in zip(*(column.tolist() for column in np.unique(batch[outside], return_counts=True)), strict=True):
-        first, last = int(entries.first_offset[i]), int(entries.last_offset[i])
-        detail = f"{records} records of the batch with offsets {first} to {last} have offsets outside of that range."
-        report.doubt("record_offset_out_of_batch", int(entries.position[i]), int(entries.size[i]), first, detail, records)
+    def _report_offset_ranges(self, record_offset: Positions, batch: Positions) -> None:
+        """Reports batches whose last offset is impossible, and batches with records outside of the range of offsets that they claim."""
+        entries, headers = self._entries, self._headers
+        last_delta = headers["last_offset_delta"]
+        strange = self._is_modern & ((last_delta < 0) | (last_delta < headers["count"] - np.int64(1)))
+        for i in np.flatnonzero(strange).tolist():
+            if i not in self._lost and entries.last_offset[i] >= self._skip_below:
+                first = int(entries.first_offset[i])
+                claimed = first + int(last_delta[i])
+                detail = f"The batch at offset {first} claims to end at {claimed} with {headers['count'][i]} records in it."
+                self._report.doubt("last_offset_delta_invalid", int(entries.position[i]), int(entries.size[i]), first, detail)
+        outside = (record_offset < entries.first_offset[batch]) | (record_offset > entries.last_offset[batch])
+        if not outside.any():
+            return
+        for i, records in zip(*(column.tolist() for column in np.unique(batch[outside], return_counts=True)), strict=True):
+            first, last = int(entries.first_offset[i]), int(entries.last_offset[i])
+            detail = f"{records} records of the batch with offsets {first} to {last} have offsets outside of that range."
+            self._report.doubt("record_offset_out_of_batch", int(entries.position[i]), int(entries.size[i]), first, detail, records)
 
 
 def _order_of(record_offset: Positions, batch: Positions, entries: Entries, keep: Mask, report: Report, skip_below: int) -> Positions:

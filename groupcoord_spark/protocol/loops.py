@@ -322,61 +322,6 @@ def _hash(data, words, start, end):
     return mixed ^ (mixed >> 32)
 
 
-@compiled(
-    types.UniTuple(types.int64, 2)(
-        BYTES, WORDS, NUMBERS, NUMBERS, FLAGS, types.int64, types.int64, NUMBERS_OUT, NUMBERS_OUT, NUMBERS_OUT, NUMBERS_OUT,
-    )
-)  # fmt: skip
-def distinct(data, words, start, end, is_null, row, distinct_count, slots, code, first, hashes):
-    """Numbers the distinct strings of the rows from ``row`` on, until half of the slots of the hash table are taken.
-
-    Returns:
-        The next row (-1: a row does not lie within ``data``), and how many distinct strings there are by now.
-
-    Args:
-        words: the eight bytes at each position of ``data`` as one number.
-        row, distinct_count: the results of the call before; 0 and 0 at first.
-        slots: the hash table: a power of two of slots, -1 in each.
-        code: filled with the number of each row's string, -1 for null.
-        first: filled with the row that each distinct string is in first. hashes: filled with its hash.
-    """
-    mask = len(slots) - 1
-    for string in range(distinct_count):
-        slot = hashes[string] & mask
-        while slots[slot] >= 0:
-            slot = (slot + 1) & mask
-        slots[slot] = string
-    while row < len(start) and 2 * distinct_count <= mask:
-        if is_null[row]:
-            code[row] = -1
-            row += 1
-            continue
-        if not lies_in(data, start[row], end[row]):
-            return -1, distinct_count
-        begin, size = start[row], end[row] - start[row]
-        last = _last_word(data, words, begin, end[row])
-        mixed = _hash(data, words, begin, end[row])
-        slot = mixed & mask
-        while True:
-            string = slots[slot]
-            if string < 0:
-                slots[slot] = string = distinct_count
-                hashes[distinct_count], first[distinct_count] = mixed, row
-                distinct_count += 1
-                break
-            earlier = start[first[string]]
-            if hashes[string] == mixed and end[first[string]] - earlier == size:
-                at = 0
-                while at < size - 8 and words[np.uint64(earlier + at)] == words[np.uint64(begin + at)]:
-                    at += 8
-                if at >= size - 8 and _last_word(data, words, earlier, earlier + size) == last:
-                    break
-            slot = (slot + 1) & mask
-        code[row] = string
-        row += 1
-    return row, distinct_count
-
-
 @compiled(types.boolean(BYTES, WORDS, NUMBERS, NUMBERS, BYTES_OUT, WORDS_OUT))
 def gather(data, words, start, end, gathered, gathered_words):
     """Copies the strings one behind another into ``gathered``; False where a string does not lie within ``data`` or does not fit.

@@ -16,7 +16,6 @@ Positions = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
 
 _INT32_LIMIT = 2**31 - 1
-_FEWEST_SLOTS = 1 << 13
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,20 +70,8 @@ class Slices:
 
         Raises IndexError where a row does not lie within ``data``.
         """
-        if not (loops := fast_path.loops_for(len(self))):
-            encoded = self.to_arrow().dictionary_encode()
-            return codes_of(encoded), encoded.dictionary.cast(pa.binary())
-        code, first, hashes = (np.empty(len(self), np.int64) for _ in range(3))
-        words = words_of(self.data)
-        row = count = 0
-        slots = _FEWEST_SLOTS
-        while row < len(self):
-            empty = np.full(slots, -1)
-            row, count = loops.distinct(self.data, words, self.start, self.end, self.is_null, row, count, empty, code, first, hashes)
-            if row < 0:
-                raise IndexError("a row lies beyond the buffer of its bytes")
-            slots *= 4
-        return code, self.take(first[:count]).to_arrow().cast(pa.binary())
+        encoded = self.to_arrow().dictionary_encode()
+        return codes_of(encoded), encoded.dictionary.cast(pa.binary())
 
     @staticmethod
     def from_arrow(array: pa.Array) -> Slices:

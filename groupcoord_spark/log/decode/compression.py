@@ -202,25 +202,14 @@ def _plain_lz4_frame(stream: bytes, header_checksum_counts: bool) -> bytes:
     checksum_at = 14 if flags & 0x08 else 6
     if len(stream) <= checksum_at:
         raise _failed("the lz4 stream ends inside the header of its frame")
-    # 0.8.2 and 0.9 computed this checksum over the wrong bytes (KAFKA-3160), so nobody checks it in format 0
-    if header_checksum_counts and stream[checksum_at] != _lz4_header_checksum(stream[4:checksum_at]):
-        raise _failed("the checksum of the lz4 frame's header does not fit")
     descriptor = bytes((flags & 0x70, sizes))
-    return _LZ4_MAGIC + descriptor + bytes((_lz4_header_checksum(descriptor),)) + stream[checksum_at + 1 :]
-
-
-def _lz4_header_checksum(descriptor: bytes) -> int:
-    """The second byte of xxHash32 (seed 0) of at most 15 bytes."""
-    prime2, prime3, prime4, prime5, word = 2246822519, 3266489917, 668265263, 374761393, 0xFFFFFFFF
-    state = prime5 + len(descriptor)
-    at = 0
-    while at + 4 <= len(descriptor):
-        state = (state + int.from_bytes(descriptor[at : at + 4], "little") * prime3) & word
-        state = ((state << 17 | state >> 15) * prime4) & word
-        at += 4
-    for byte in descriptor[at:]:
-        state = (state + byte * prime5) & word
-        state = ((state << 11 | state >> 21) * 2654435761) & word
-    state = ((state ^ state >> 15) * prime2) & word
-    state = ((state ^ state >> 13) * prime3) & word
-    return (state ^ state >> 16) >> 8 & 0xFF
+    try:
+        # 0.8.2 and 0.9 computed the header's checksum over the wrong bytes (KAFKA-3160), so nobody checks it in format 0
+        if header_checksum_counts:
+            lz4.frame.get_frame_info(stream)
+        plain = lz4.frame.LZ4FrameCompressor(block_size=sizes >> 4, block_linked=False, block_checksum=flags & 0x10 != 0).begin()
+    except (RuntimeError, ValueError) as error:
+        raise _failed(f"the header of the lz4 frame cannot be read: {error}") from error
+    if plain[4:6] != descriptor:
+        raise _failed(f"lz4 block sizes {sizes:#04x} are of no version that Kafka reads")
+    return bytes(plain) + stream[checksum_at + 1 :]

@@ -13,6 +13,7 @@ from crc32c import crc32c
 from groupcoord_spark.log.decode.batches import CONTROL, TRANSACTIONAL
 from groupcoord_spark.log.decode.compression import compress
 from groupcoord_spark.log.files.broker_files import OFFSETS_TOPIC
+from groupcoord_spark.protocol.primitives import write_uvarint
 from groupcoord_spark.protocol.record_types import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 
 _MAGIC = 2
@@ -105,9 +106,4 @@ def _sized(data: bytes | None) -> bytes:
 
 def _varint(number: int) -> bytes:
     """A zigzag varint of at most ten bytes."""
-    raw = (number << 1) ^ (number >> 63)
-    out = bytearray()
-    while raw > 0x7F:
-        out.append(raw & 0x7F | 0x80)
-        raw >>= 7
-    return bytes([*out, raw])
+    return write_uvarint((number << 1) ^ (number >> 63))

@@ -30,7 +30,7 @@ from .fields import (
 )
 from .fields import Type as FieldType
 from .messages import RECORD_TYPES, share_state, transaction_state
-from .messages.markers import CONTROL_RECORD_KEY, END_TRANSACTION_MARKER
+from .messages.markers import END_TRANSACTION_MARKER
 from .messages.offsets import OFFSET_COMMIT_VALUE
 from .record_types import KeyType
 
@@ -576,29 +576,20 @@ def _json(kind: FieldType, version: int, value: Any) -> Any:
             return value
 
 
-def decode_control_key(key: bytes | None) -> int:
-    """The type of a control record: a MarkerType, or another number as stored. Raises ControlRecordMalformed.
-
-    Versions above 0 are read as version 0, and bytes after the type are ignored.
-    """
-    return _decode_control(CONTROL_RECORD_KEY, key)
-
-
 def decode_end_transaction_marker(value: bytes | None) -> int:
-    """The transaction coordinator's epoch in the value of an ABORT or COMMIT marker. Raises ControlRecordMalformed."""
-    return _decode_control(END_TRANSACTION_MARKER, value)
+    """The transaction coordinator's epoch in the value of an ABORT or COMMIT marker. Raises ControlRecordMalformed.
 
-
-def _decode_control(message: Message, data: bytes | None) -> int:
-    (field,) = message.fields
+    Versions above 0 are read as version 0, and bytes after the epoch are ignored.
+    """
+    message = END_TRANSACTION_MARKER
     try:
-        if data is None:
+        if value is None:
             raise errors.UnexpectedNull("is null and may not be")
-        version, at = primitives.read_integer(data, 0, Int16)
+        version, at = primitives.read_integer(value, 0, Int16)
         if version < 0:
             raise errors.ControlRecordMalformed(f"{message.name}: version {version} is negative.")
-        fields, _ = FieldReader(data, message, 0).read_struct(message.fields, at)
+        fields, _ = FieldReader(value, message, 0).read_struct(message.fields, at)
     except errors.FieldFault as fault:
         raise errors.ControlRecordMalformed(fault.sentence(message.name)) from fault
-    number: int = fields[field.name]
-    return number
+    epoch: int = fields["coordinator_epoch"]
+    return epoch

@@ -182,18 +182,12 @@ class TestValues:
 
 
 class TestMarkers:
-    def test_the_key_of_a_marker_says_how_the_transaction_ended(self) -> None:
-        assert definition.decode_control_key(bytes.fromhex("0000 0000")) == 0
-        assert definition.decode_control_key(bytes.fromhex("0000 0001")) == 1
-
     def test_later_versions_only_append(self) -> None:
-        assert definition.decode_control_key(bytes.fromhex("0001 0001 ffff")) == 1
         assert definition.decode_end_transaction_marker(bytes.fromhex("0007 00000011 aa")) == 17
 
     @pytest.mark.parametrize("data", [None, "", "00", "0000", "0000 00", "ffff 0001"])
     def test_short_and_negative_ones_are_malformed(self, data: str | None) -> None:
         raw = None if data is None else bytes.fromhex(data)
-        for read in (definition.decode_control_key, definition.decode_end_transaction_marker):
-            with pytest.raises(DecodeError) as refusal:
-                read(raw)
-            assert refusal.value.code == "control_record_malformed"
+        with pytest.raises(DecodeError) as refusal:
+            definition.decode_end_transaction_marker(raw)
+        assert refusal.value.code == "control_record_malformed"

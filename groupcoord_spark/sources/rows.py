@@ -20,16 +20,6 @@ from groupcoord_spark.log import Code, Kind
 from groupcoord_spark.log.files.storage import shown
 from groupcoord_spark.protocol.record_types import MarkerType
 
-RAW_COLUMNS = (
-    "cluster STRING, offsets_partition INT, record_offset BIGINT, record_timestamp_ms BIGINT, key BINARY, value BINARY, "
-    "producer_id BIGINT, producer_epoch SMALLINT, is_transactional BOOLEAN, control_type STRING, source STRING, position BIGINT, "
-    "leader_epoch INT"
-)
-"""One raw row for each record, whatever the input: times in epoch milliseconds (-1: none), producer_id and epoch -1 for none,
-control_type NULL, COMMIT, ABORT or the number of another type. leader_epoch: of the record's batch,
--1 where it is not known. position: where it is in its source, in a segment the byte of the record's
-batch, in lines of JSON the byte of the line, in a table's file the number of the row; NULL in a topic."""
-
 RAW_SCHEMA = pa.schema(
     [
         ("cluster", pa.string()),
@@ -47,12 +37,14 @@ RAW_SCHEMA = pa.schema(
         ("leader_epoch", pa.int32()),
     ]
 )
-
-ROW_COLUMNS = RAW_COLUMNS + ", fault STRING, detail STRING"
-"""Raw rows on their way through a run. fault: a code of ROW_CODES where the row is no record; detail: its sentence. Such a row has what is
-known of its place (offsets_partition -1 where that is not), key and value, or the line as its value."""
+"""One raw row for each record, whatever the input: times in epoch milliseconds (-1: none), producer_id and epoch -1 for none,
+control_type NULL, COMMIT, ABORT or the number of another type. leader_epoch: of the record's batch, -1 where it is not known.
+position: where it is in its source, in a segment the byte of the record's batch, in lines of JSON the byte of the line, in a table's
+file the number of the row; NULL in a topic."""
 
 ROW_SCHEMA = pa.schema([*RAW_SCHEMA, ("fault", pa.string()), ("detail", pa.string())])
+"""Raw rows on their way through a run. fault: a code of ROW_CODES where the row is no record; detail: its sentence. Such a row has what is
+known of its place (offsets_partition -1 where that is not), key and value, or the line as its value."""
 
 _MARKER_NAMES: Final = {marker.value: marker.name for marker in MarkerType}
 

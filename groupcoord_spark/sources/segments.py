@@ -12,10 +12,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+from pyspark.sql.pandas.types import from_arrow_schema
+from pyspark.sql.types import StructType
 
 from groupcoord_spark.errors import UsageError
 from groupcoord_spark.log import Chunk, Segment, plan_logs, read_segment
-from groupcoord_spark.sources.rows import RAW_COLUMNS, RAW_SCHEMA, control_type_name
+from groupcoord_spark.sources.rows import RAW_SCHEMA, control_type_name
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -43,8 +45,8 @@ class ConsumerOffsets(DataSource):
     def name(cls) -> str:
         return "consumer_offsets"
 
-    def schema(self) -> str:
-        return RAW_COLUMNS
+    def schema(self) -> StructType:
+        return from_arrow_schema(RAW_SCHEMA)
 
     def reader(self, schema: object) -> DataSourceReader:
         return ConsumerOffsetsReader(self.options)

@@ -19,7 +19,8 @@ import numpy.typing as npt
 
 from groupcoord_spark.dump.redaction import HIDDEN_FIELDS, KINDS_BY_NUMBER, Redaction
 from groupcoord_spark.log import Chunk, Records
-from groupcoord_spark.protocol import DecodeError, Slices, decode_key, decode_value, fast_path, key_json, value_json
+from groupcoord_spark.protocol import RECORD_TYPES, DecodeError, Slices, decode_key, decode_value, fast_path, key_json, value_json
+from groupcoord_spark.protocol.fields import RecordType
 from groupcoord_spark.protocol.json_programs import json_programs
 from groupcoord_spark.protocol.primitives import java_text
 from groupcoord_spark.protocol.record_types import NOT_A_CONTROL_RECORD, MarkerType
@@ -70,6 +71,7 @@ class JsonLines:
 
     _has_loops = True
     _control_names: Mapping[int, str | None] = CONTROL_NAMES
+    _record_types: Mapping[int, RecordType] = RECORD_TYPES
 
     def __init__(
         self,
@@ -140,7 +142,7 @@ class JsonLines:
     def _shown_key(self, key: bytes | None) -> tuple[dict[str, Any] | None, int, DecodeError | None]:
         """The JSON of a key, its type, and the reason why the key does not decode."""
         try:
-            decoded = decode_key(key)
+            decoded = decode_key(key, record_types=self._record_types)
         except DecodeError as refusal:
             return without_data("type", key), -1, refusal
         fields = self._redaction.hide(decoded.fields) if self._redaction else decoded.fields
@@ -149,7 +151,7 @@ class JsonLines:
     def _shown_value(self, key_type: int, value: bytes) -> tuple[dict[str, Any] | None, DecodeError | None]:
         """The JSON of a value, and the reason why the value does not decode."""
         try:
-            decoded = decode_value(key_type, value)
+            decoded = decode_value(key_type, value, record_types=self._record_types)
         except DecodeError as refusal:
             return without_data("version", value), refusal
         assert decoded is not None

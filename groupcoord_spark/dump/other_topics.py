@@ -16,7 +16,6 @@ from groupcoord_spark.log.directory import plan_other_topic
 from groupcoord_spark.log.files.storage import Location
 from groupcoord_spark.protocol import DecodeError
 from groupcoord_spark.protocol.cluster_metadata import decode_metadata_control, decode_metadata_record, metadata_json
-from groupcoord_spark.protocol.definition import decode_key, decode_value, key_json, value_json
 from groupcoord_spark.protocol.messages import share_state, transaction_state
 from groupcoord_spark.protocol.messages.cluster_metadata import CONTROL_RECORDS
 from groupcoord_spark.protocol.record_types import NOT_A_CONTROL_RECORD
@@ -75,27 +74,20 @@ class OtherTopicLines(JsonLines):
     def __init__(self, topic: str, partition: int, selection: Selection, counts: Counts, *, with_bytes: bool = False) -> None:
         super().__init__(partition, selection, counts, with_bytes=with_bytes)
         self._topic = topic
+        self._record_types = _RECORD_TYPES.get(topic, {})
         self._place = {"topic": topic, "partition": partition}
 
     def _shown_key(self, key: bytes | None) -> tuple[dict[str, Any] | None, int, DecodeError | None]:
-        if self._topic == _METADATA_TOPIC:
-            return None, -1, None
-        try:
-            decoded = decode_key(key, record_types=_RECORD_TYPES[self._topic])
-        except DecodeError as refusal:
-            return without_data("type", key), -1, refusal
-        return {"type": decoded.key_type, "data": key_json(decoded)}, decoded.key_type, None
+        return (None, -1, None) if self._topic == _METADATA_TOPIC else super()._shown_key(key)
 
     def _shown_value(self, key_type: int, value: bytes) -> tuple[dict[str, Any] | None, DecodeError | None]:
+        if self._topic != _METADATA_TOPIC:
+            return super()._shown_value(key_type, value)
         try:
-            if self._topic == _METADATA_TOPIC:
-                record = decode_metadata_record(value)
-                return {"type": record.name, "version": record.version, "data": metadata_json(record)}, None
-            decoded = decode_value(key_type, value, record_types=_RECORD_TYPES[self._topic])
+            record = decode_metadata_record(value)
         except DecodeError as refusal:
             return without_data("version", value), refusal
-        assert decoded is not None
-        return {"version": decoded.version, "data": value_json(decoded)}, None
+        return {"type": record.name, "version": record.version, "data": metadata_json(record)}, None
 
     def _shown_control_value(self, control: int, value: bytes | None) -> dict[str, Any] | None:
         try:

@@ -7,11 +7,18 @@ small night is fastest with one task for each.
 
 from __future__ import annotations
 
+import pickle
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeVar
+
+import pyarrow as pa
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
 
 LOCAL_TASK_BYTES: Final = 512 << 20
 """Most bytes for one reading task on one machine. A longer task drops more superseded records, shorter tasks balance the cores better."""
@@ -72,6 +79,19 @@ class Division:
         """Tasks that write the state tables: the rows of one offsets partition go to one of them."""
         most = offsets_partitions if self.is_cluster else self.cores
         return max(1, min(most, 1 + total_bytes // STATE_WRITER_BYTES))
+
+
+def in_tasks(spark: SparkSession, function: Callable[[Item], Result], items: Sequence[Item]) -> list[Result]:
+    """What the function gives for each item, in the order of the items. Each has a Spark task of its own."""
+
+    def of_places(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            results = [pickle.dumps((place, function(items[place]))) for place in batch.column(0).to_pylist()]
+            yield pa.RecordBatch.from_pydict({"result": pa.array(results, pa.binary())})
+
+    rows = spark.range(0, len(items), 1, len(items)).mapInArrow(of_places, "result BINARY").collect()
+    results = dict(pickle.loads(row.result) for row in rows)
+    return [results[place] for place in range(len(items))]
 
 
 def _ceil(total: int, part: int) -> int:

@@ -19,6 +19,7 @@ from groupcoord_spark.errors import InputError, WarehouseError
 from groupcoord_spark.log import LogPlan, PartitionLog, Segment, has_every_offset, segments_from
 from groupcoord_spark.log.files.storage import side_by_side
 from groupcoord_spark.pipeline.accepted import MISSING
+from groupcoord_spark.pipeline.division import in_tasks
 from groupcoord_spark.pipeline.extents import CarriedState
 from groupcoord_spark.pipeline.plan.earlier_runs import PartitionHistory
 from groupcoord_spark.pipeline.plan.guards import Verdict
@@ -291,15 +292,9 @@ def _complete(
     work = [(number, segments[number], end, logs[number].end_offset) for number, end in ends.items()]
     if sum(segment.bytes for _, parts, _, _ in work for segment in parts) <= WALKED_BY_DRIVER_BYTES:
         walked = side_by_side(lambda of_partition: has_every_offset(*of_partition[1:]), work, at_once)
-        return {number for (number, *_), is_complete in zip(work, walked, strict=True) if is_complete}
-
-    def walk(batches: Iterable[pa.RecordBatch]) -> Iterable[pa.RecordBatch]:
-        for batch in batches:
-            places = [place for place in batch.column(0).to_pylist() if has_every_offset(*work[place][1:])]
-            yield pa.RecordBatch.from_pydict({"place": pa.array(places, pa.int32())})
-
-    rows = spark.range(0, len(work), 1, len(work)).mapInArrow(walk, "place INT").collect()
-    return {work[row.place][0] for row in rows}
+    else:
+        walked = in_tasks(spark, lambda of_partition: has_every_offset(*of_partition[1:]), work)
+    return {number for (number, *_), is_complete in zip(work, walked, strict=True) if is_complete}
 
 
 def logs_to_read(plan: LogPlan, carry_over: CarryOver) -> LogPlan:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from datetime import datetime
 from typing import Any, Final
 
 import pyarrow as pa
@@ -17,7 +16,7 @@ from groupcoord_spark.protocol.record_types import NO_TIMESTAMP
 from groupcoord_spark.warehouse import TABLES, RunStart, Warehouse, open_warehouse
 from groupcoord_spark.warehouse.location import locate
 from groupcoord_spark.warehouse.read import UNTIL_SETTING, check_files_at, holds_warehouse
-from groupcoord_spark.warehouse.tables import GROUPS
+from groupcoord_spark.warehouse.tables import OFFSETS_PARTITIONS
 
 HISTORY_SETTING: Final = "history"
 """Key in the column ``settings`` of ``runs``: whether the run wrote history ("true")."""
@@ -111,22 +110,18 @@ def _histories_of_rows(rows: pa.Table) -> dict[int, PartitionHistory]:
             history_range=HistoryRange(row["incarnation"], row["history_first_offset"] or 0, row["history_end_offset"] or 0),
             end_offset=row["end_offset"],
             last_stable_offset=row["last_stable_offset"],
-            newest_timestamp_ms=_milliseconds(row["newest_timestamp"]),
+            newest_timestamp_ms=row["newest_timestamp_ms"],
             first_offset=row["first_offset"],
             first_record=_mark(row, FIRST_RECORD),
             newest_record=_mark(row, NEWEST_RECORD),
         )
-        for row in rows.to_pylist()
+        for row in OFFSETS_PARTITIONS.to_milliseconds(rows).to_pylist()
     }
 
 
 def _mark(row: Mapping[str, Any], name: str) -> RecordMark | None:
     offset = row[f"{name}_offset"]
-    return None if offset is None else RecordMark(offset, _milliseconds(row[f"{name}_timestamp"]), row[f"{name}_crc"])
-
-
-def _milliseconds(moment: datetime | None) -> int:
-    return NO_TIMESTAMP if moment is None else round(moment.timestamp() * 1000)
+    return None if offset is None else RecordMark(offset, row[f"{name}_timestamp_ms"], row[f"{name}_crc"])
 
 
 def mark_fields(name: str, mark: RecordMark | None) -> dict[str, Any]:
@@ -164,16 +159,12 @@ def _histories_of_tables(start: RunStart, offsets_partitions: Iterable[int]) -> 
 
 def latest_records_at_history_end(start: RunStart) -> int | None:
     """Delta version of latest_records after the newest run that wrote history up to the end of the log; None: it cannot be read."""
-    settings_of_runs = ((run, dict(run.fields["settings"] or ())) for run in reversed(start.finished))
     # A run with --until, and a run over an older dump, stored the state of an earlier moment, not that at the end of the history.
     versions: Mapping[str, int] = next(
         (
             run.table_versions
-            for run, settings in settings_of_runs
-            if GROUPS.name in run.table_versions
-            and settings.get(HISTORY_SETTING) == "true"
-            and UNTIL_SETTING not in settings
-            and BEYOND_SETTING not in settings
+            for run in reversed(start.finished)
+            if run.is_kept and run.settings.get(HISTORY_SETTING) == "true" and not run.settings.keys() & {UNTIL_SETTING, BEYOND_SETTING}
         ),
         {},
     )

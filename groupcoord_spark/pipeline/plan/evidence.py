@@ -31,15 +31,13 @@ class Evidence:
         remembered = dict(self.remembered)
         for mark in other.remembered.values():
             remembered[mark.record_offset] = _newer(remembered.get(mark.record_offset), mark)
-        first = min((mark.record_offset for mark in (self.first_record, other.first_record) if mark is not None), default=None)
-        newest = max((mark.record_offset for mark in (self.newest_record, other.newest_record) if mark is not None), default=None)
-        return Evidence(self._newer_at(first, other), self._newer_at(newest, other), remembered)
-
-    def _newer_at(self, record_offset: int | None, other: Evidence) -> RecordMark | None:
-        if record_offset is None:
-            return None
-        one, another = self.record_at(record_offset), other.record_at(record_offset)
-        return one if another is None else _newer(one, another)
+        first = (mark for mark in (self.first_record, other.first_record) if mark is not None)
+        newest = (mark for mark in (self.newest_record, other.newest_record) if mark is not None)
+        return Evidence(
+            min(first, key=lambda mark: (mark.record_offset, -mark.timestamp_ms), default=None),
+            max(newest, key=lambda mark: (mark.record_offset, mark.timestamp_ms), default=None),
+            remembered,
+        )
 
 
 def _newer(one: RecordMark | None, other: RecordMark) -> RecordMark:

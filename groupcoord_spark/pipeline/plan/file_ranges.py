@@ -2,24 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
-import pyarrow as pa
-
-from groupcoord_spark.log import RangeOffsets, Segment, check_range, possible_ranges, ranges_to_read
+from groupcoord_spark.log import Segment, check_range, possible_ranges, ranges_to_read
 from groupcoord_spark.log.files.object_store import FILES_AT_ONCE
 from groupcoord_spark.log.files.storage import side_by_side
-from groupcoord_spark.pipeline.division import Division
+from groupcoord_spark.pipeline.division import Division, in_tasks
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 RANGE_BYTES: Final = 128 << 20
 """Size of a range: some seconds of reading. Smaller ranges gain less than the extra Spark job costs."""
-
-_WALKED: Final = "place INT, first_offset BIGINT, last_offset BIGINT"
-_WALKED_ARROW: Final = pa.schema([("place", pa.int32()), ("first_offset", pa.int64()), ("last_offset", pa.int64())])
 
 
 def split_large_segments(
@@ -40,19 +35,8 @@ def split_large_segments(
     if not to_walk:
         return list(segments)
 
-    def walk_ranges(batches: Iterable[pa.RecordBatch]) -> Iterable[pa.RecordBatch]:
-        for batch in batches:
-            for place in batch.column(0).to_pylist():
-                part, ends_file = to_walk[place]
-                walked = check_range(part, ends_file=ends_file)
-                if walked is not None:
-                    row = {"place": place, "first_offset": walked.first_offset, "last_offset": walked.last_offset}
-                    yield pa.RecordBatch.from_pylist([row], schema=_WALKED_ARROW)
-
-    rows = spark.range(0, len(to_walk), 1, len(to_walk)).mapInArrow(walk_ranges, _WALKED).collect()
-    walked_ranges = {row.place: RangeOffsets(row.first_offset, row.last_offset) for row in rows}
-    places = iter(range(len(to_walk)))
+    walked = iter(in_tasks(spark, lambda part: check_range(part[0], ends_file=part[1]), to_walk))
     read: list[Segment] = []
     for segment, several in zip(segments, parts, strict=True):
-        read += ranges_to_read(segment, several, [walked_ranges.get(next(places)) for _ in several]) if len(several) > 1 else [segment]
+        read += ranges_to_read(segment, several, [next(walked) for _ in several]) if len(several) > 1 else [segment]
     return read

@@ -30,6 +30,7 @@ from groupcoord_spark.pipeline.plan.evidence import Evidence
 from groupcoord_spark.pipeline.run import RunRequest
 from groupcoord_spark.protocol.record_types import NO_TIMESTAMP
 from groupcoord_spark.sources.rows import InputKind
+from groupcoord_spark.wording import counted
 
 CLUSTER_ID_SETTING: Final = "input.cluster.id"
 PARTITION_COUNT_SETTING: Final = "input.partition.count"
@@ -298,8 +299,7 @@ def older_dump(night: Night) -> Refusal | None:
     replaced = [number for number, (_, _, likeness) in logs.items() if likeness is Likeness.SAME_BEGINNING]
     facts = []
     if ends:
-        more = f" and {len(ends) - _NUMBERS_NAMED} more" if len(ends) > _NUMBERS_NAMED else ""
-        facts.append(f"{_of(len(ends), night)} end before it, {', '.join(ends[:_NUMBERS_NAMED])}{more}")
+        facts.append(f"{_of(len(ends), night)} end before it, {_some(ends)}")
     if replaced:
         facts.append(f"{_of(len(replaced), night)} ({_numbers(replaced)}) have another record where that night saw its newest one")
     return Refusal(
@@ -522,20 +522,23 @@ def _of(count: int, night: Night) -> str:
 
 
 def _numbers(numbers: Iterable[int]) -> str:
-    listed = sorted(numbers)
-    more = f" and {len(listed) - _NUMBERS_NAMED} more" if len(listed) > _NUMBERS_NAMED else ""
-    return ", ".join(map(str, listed[:_NUMBERS_NAMED])) + more
+    return _some(list(map(str, sorted(numbers))))
+
+
+def _some(texts: Sequence[str]) -> str:
+    more = f" and {len(texts) - _NUMBERS_NAMED} more" if len(texts) > _NUMBERS_NAMED else ""
+    return ", ".join(texts[:_NUMBERS_NAMED]) + more
 
 
 def _partitions(count: int) -> str:
-    return f"{count} offsets partition{'' if count == 1 else 's'}"
+    return counted(count, "offsets partition")
 
 
 def _moment(milliseconds: int) -> str:
+    if milliseconds == NO_TIMESTAMP:
+        return "an unknown time"
     try:
-        return (
-            f"{datetime.fromtimestamp(milliseconds / 1000, UTC):%Y-%m-%dT%H:%M:%SZ}" if milliseconds != NO_TIMESTAMP else "an unknown time"
-        )
+        return f"{datetime.fromtimestamp(milliseconds / 1000, UTC):%Y-%m-%dT%H:%M:%SZ}"
     except (OverflowError, ValueError, OSError):
         return f"{milliseconds} ms"
 

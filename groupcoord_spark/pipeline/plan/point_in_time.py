@@ -7,14 +7,14 @@ another: the log before the history begins, the history, and the log after the h
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
-import pyarrow as pa
 
 from groupcoord_spark.errors import UsageError, WarehouseError
 from groupcoord_spark.log import LogPlan, PartitionLog, Segment, read_segment
+from groupcoord_spark.pipeline.division import in_tasks
 from groupcoord_spark.pipeline.extents import NO_HISTORY, HistoryPiece, HistoryRange, PointInTime, Until
 from groupcoord_spark.pipeline.plan.earlier_runs import HISTORY_SETTING
 from groupcoord_spark.pipeline.plan.input_rows import RowPlan
@@ -27,9 +27,6 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 SURVIVORS: Final = "surviving_records"
-
-_FIRST_OFFSETS: Final = "offsets_partition INT, record_offset BIGINT"
-_FIRST_OFFSETS_ARROW: Final = pa.schema([("offsets_partition", pa.int32()), ("record_offset", pa.int64())])
 
 
 def find_points_in_time(
@@ -111,22 +108,15 @@ def _first_records_after(
         return {}
     warehouse_uri, cluster = start.location.uri, start.cluster
 
-    def find(batches: Iterable[pa.RecordBatch]) -> Iterable[pa.RecordBatch]:
-        for batch in batches:
-            for number in batch.column(0).to_pylist():
-                source = sources[number]
-                if isinstance(source, Segment):
-                    offset = first_later_in_segment(source, time_ms)
-                else:
-                    offset = first_later_in_history(warehouse_uri, cluster, source, time_ms)
-                if offset is not None:
-                    row = {"offsets_partition": source.offsets_partition, "record_offset": offset}
-                    yield pa.RecordBatch.from_pylist([row], schema=_FIRST_OFFSETS_ARROW)
+    def first_later(source: Segment | HistoryPiece) -> int | None:
+        if isinstance(source, Segment):
+            return first_later_in_segment(source, time_ms)
+        return first_later_in_history(warehouse_uri, cluster, source, time_ms)
 
     first_offsets: dict[int, int] = {}
-    for row in spark.range(0, len(sources), 1, len(sources)).mapInArrow(find, _FIRST_OFFSETS).collect():
-        number, offset = row.offsets_partition, row.record_offset
-        first_offsets[number] = min(offset, first_offsets.get(number, offset))
+    for source, offset in zip(sources, in_tasks(spark, first_later, sources), strict=True):
+        if offset is not None:
+            first_offsets[source.offsets_partition] = min(offset, first_offsets.get(source.offsets_partition, offset))
     return first_offsets
 
 

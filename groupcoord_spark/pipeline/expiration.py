@@ -6,14 +6,11 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
-import pyarrow as pa
-
 from groupcoord_spark.coordinator.expiration import (
     PENDING_TRANSACTION,
     TOPOLOGY_DESCRIPTION,
     Cleanup,
     Commit,
-    CommitTimes,
     GroupCleanup,
     GroupExpiry,
     GroupFacts,
@@ -24,8 +21,7 @@ from groupcoord_spark.coordinator.semantics import Semantics
 from groupcoord_spark.coordinator.state import GroupRow, PartitionState
 from groupcoord_spark.coordinator.transactions import OffsetKey, TopicPartition
 from groupcoord_spark.coordinator.traps import Traps, traps_of
-from groupcoord_spark.protocol.record_types import NO_TIMESTAMP, KeyType
-from groupcoord_spark.warehouse.tables import TABLES
+from groupcoord_spark.protocol.record_types import KeyType
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,53 +107,9 @@ GROUP_COLUMNS = (
 """Columns of groups that expiration needs."""
 
 
-def cleaned_groups(
-    committed: pa.Table, pending: pa.Table, groups: pa.Table, job: ExpirationJob, kept_groups: Collection[tuple[str, str]] = ()
-) -> Iterator[tuple[int, CleanedGroup]]:
-    """(offsets_partition, group after the cleanup) for every group in the state tables of one cluster, sorted by group id.
-
-    In: rows of the tables of these names, at least with OFFSET_COLUMNS, PENDING_COLUMNS and GROUP_COLUMNS; kept_groups: (group id,
-    reason) of the groups that the cleanup keeps for a reason that no column of these tables shows (``kept_for``).
-    """
-    offsets: dict[str, dict[TopicPartition, Commit]] = {}
-    names = ("group_id", "topic", "partition", "commit_timestamp_ms", "expire_timestamp_ms")
-    in_milliseconds = TABLES["committed_offsets"].to_milliseconds(committed.select(OFFSET_COLUMNS))
-    for group_id, topic, partition, commit_ms, expire_ms in zip(*(in_milliseconds[name].to_pylist() for name in names), strict=True):
-        offsets.setdefault(group_id, {})[topic, partition] = CommitTimes(commit_ms, expire_ms)
-    staged: dict[str, set[TopicPartition]] = {}
-    for group_id, topic, partition in zip(*(pending[name].to_pylist() for name in PENDING_COLUMNS), strict=True):
-        staged.setdefault(group_id, set()).add((topic, partition))
-    cleanup = job.cleanup
-    facts_of_groups = sorted(_facts(groups), key=lambda stored: stored[1].group_id)
-    failing = {place for place, facts in facts_of_groups if cleanup.fails_over(facts.group_type, offsets.get(facts.group_id, ()))}
-    for offsets_partition, stored in facts_of_groups:
-        is_left_open = cleanup.semantics.tombstone_leaves_transaction_open and (stored.group_id, PENDING_TRANSACTION) in kept_groups
-        is_described = (stored.group_id, TOPOLOGY_DESCRIPTION) in kept_groups
-        stored = stored._replace(has_stored_description=is_described, has_producer_left_open=is_left_open)
-        facts = cleanup.facts_of(stored)
-        of_group, pending_of_group = offsets.get(facts.group_id, {}), staged.get(facts.group_id, ())
-        cleaned = cleanup.of_group(stored, of_group, pending_of_group, fails=offsets_partition in failing)
-        yield offsets_partition, CleanedGroup(facts, of_group, cleaned)
-
-
 def kept_for(group: GroupRow) -> Iterator[str]:
     """The reasons for which a cleanup may keep the group and which no column of the state tables shows, as words of ``blocked_by``."""
     if group.has_stored_description:
         yield TOPOLOGY_DESCRIPTION
     if group.has_producer_left_open:
         yield PENDING_TRANSACTION
-
-
-def _facts(groups: pa.Table) -> Iterator[tuple[int, GroupFacts]]:
-    """offsets_partition and facts of each group."""
-    for row in TABLES["groups"].to_milliseconds(groups.select(GROUP_COLUMNS)).to_pylist():
-        topics, state_timestamp_ms = row["subscribed_topics"], row["state_timestamp_ms"]
-        facts = GroupFacts(*(row[name] for name in GroupFacts._fields[:-2]))
-        yield (
-            row["offsets_partition"],
-            facts._replace(
-                state_timestamp_ms=None if state_timestamp_ms == NO_TIMESTAMP else state_timestamp_ms,
-                subscribed_topics=None if topics is None else frozenset(topics),
-                regular_expressions=tuple(row["regular_expressions"] or ()),
-            ),
-        )

@@ -8,13 +8,15 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
-from groupcoord_spark.coordinator.expiration import PENDING_TRANSACTION, TOPOLOGY_DESCRIPTION, Tombstone
-from groupcoord_spark.coordinator.transactions import OffsetKey
+from groupcoord_spark.coordinator.expiration import PENDING_TRANSACTION, TOPOLOGY_DESCRIPTION, Commit, CommitTimes, GroupFacts, Tombstone
+from groupcoord_spark.coordinator.transactions import OffsetKey, TopicPartition
 from groupcoord_spark.coordinator.traps import traps_of
 from groupcoord_spark.errors import InputError
 from groupcoord_spark.log.writing import Batch, RecordToLog
-from groupcoord_spark.pipeline.expiration import GROUP_COLUMNS, OFFSET_COLUMNS, PENDING_COLUMNS, CleanedGroup, ExpirationJob, cleaned_groups
+from groupcoord_spark.pipeline.expiration import GROUP_COLUMNS, OFFSET_COLUMNS, PENDING_COLUMNS, CleanedGroup, ExpirationJob
+from groupcoord_spark.protocol.record_types import NO_TIMESTAMP
 from groupcoord_spark.sources.rows import InputKind
+from groupcoord_spark.warehouse import TABLES
 from groupcoord_spark.warehouse.read import Condition, Run, Warehouse
 
 _DAY_MS = 86_400_000
@@ -66,8 +68,41 @@ def read_state_tables(warehouse: Warehouse, cluster: str, *, run: Run | None = N
 
 
 def cleanups(state: StateTables, job: ExpirationJob) -> Iterator[tuple[int, CleanedGroup]]:
-    """(offsets_partition, group after the cleanup) for each group, by group id."""
-    return cleaned_groups(state.committed, state.pending, state.groups, job, state.kept_groups)
+    """(offsets_partition, group after the cleanup) for each group of one cluster, by group id."""
+    offsets: dict[str, dict[TopicPartition, Commit]] = {}
+    names = ("group_id", "topic", "partition", "commit_timestamp_ms", "expire_timestamp_ms")
+    in_milliseconds = TABLES["committed_offsets"].to_milliseconds(state.committed.select(OFFSET_COLUMNS))
+    for group_id, topic, partition, commit_ms, expire_ms in zip(*(in_milliseconds[name].to_pylist() for name in names), strict=True):
+        offsets.setdefault(group_id, {})[topic, partition] = CommitTimes(commit_ms, expire_ms)
+    staged: dict[str, set[TopicPartition]] = {}
+    for group_id, topic, partition in zip(*(state.pending[name].to_pylist() for name in PENDING_COLUMNS), strict=True):
+        staged.setdefault(group_id, set()).add((topic, partition))
+    cleanup = job.cleanup
+    facts_of_groups = sorted(_facts(state.groups), key=lambda stored: stored[1].group_id)
+    failing = {place for place, facts in facts_of_groups if cleanup.fails_over(facts.group_type, offsets.get(facts.group_id, ()))}
+    for offsets_partition, stored in facts_of_groups:
+        is_left_open = cleanup.semantics.tombstone_leaves_transaction_open and (stored.group_id, PENDING_TRANSACTION) in state.kept_groups
+        is_described = (stored.group_id, TOPOLOGY_DESCRIPTION) in state.kept_groups
+        stored = stored._replace(has_stored_description=is_described, has_producer_left_open=is_left_open)
+        facts = cleanup.facts_of(stored)
+        of_group, pending_of_group = offsets.get(facts.group_id, {}), staged.get(facts.group_id, ())
+        cleaned = cleanup.of_group(stored, of_group, pending_of_group, fails=offsets_partition in failing)
+        yield offsets_partition, CleanedGroup(facts, of_group, cleaned)
+
+
+def _facts(groups: pa.Table) -> Iterator[tuple[int, GroupFacts]]:
+    """offsets_partition and facts of each group."""
+    for row in TABLES["groups"].to_milliseconds(groups.select(GROUP_COLUMNS)).to_pylist():
+        topics, state_timestamp_ms = row["subscribed_topics"], row["state_timestamp_ms"]
+        facts = GroupFacts(*(row[name] for name in GroupFacts._fields[:-2]))
+        yield (
+            row["offsets_partition"],
+            facts._replace(
+                state_timestamp_ms=None if state_timestamp_ms == NO_TIMESTAMP else state_timestamp_ms,
+                subscribed_topics=None if topics is None else frozenset(topics),
+                regular_expressions=tuple(row["regular_expressions"] or ()),
+            ),
+        )
 
 
 def traps_in(cleaned: CleanedGroup, returning: Collection[OffsetKey]) -> Iterator[list[str]]:

@@ -38,6 +38,7 @@ from groupcoord_spark.warehouse.read import (
     open_warehouse,
     read_runs,
     rows_at,
+    rows_of_file,
     runs_of,
     surviving_ranges,
 )
@@ -256,9 +257,7 @@ def _rows(house: _House, table: Table, file: _File, stored: Collection[str]) -> 
     """All rows of the file in the columns of the table, except for the cluster. stored: the columns of the table at its newest version."""
     path = house.location.path_in(table.name, file.path)
     with house.location.filesystem.open_input_file(path) as source:
-        rows = checked_file(source, path, stored).read()
-    columns = [rows[field.name] if field.name in rows.column_names else pa.nulls(len(rows), field.type) for field in table.file_schema]
-    return pa.table(columns, names=table.file_schema.names).cast(table.file_schema)
+        return rows_of_file(checked_file(source, path, stored), house.cluster, table.file_schema, ())
 
 
 @dataclass(frozen=True, slots=True)

@@ -57,16 +57,13 @@ class PartWriter:
     (``Table.from_milliseconds``).
     """
 
-    def __init__(
-        self, warehouse: str, table: Table, cluster: str, run_id: str, *, file_bytes: int = FILE_BYTES, group_rows: int | None = None
-    ) -> None:
+    def __init__(self, warehouse: str, table: Table, cluster: str, run_id: str, *, file_bytes: int = FILE_BYTES) -> None:
         self.files: list[AddedFile] = []
         self._location = locate(warehouse)
         self._table = table
         self._cluster = cluster
         self._run_id = run_id
         self._file_bytes = file_bytes
-        self._group_rows = table.group_rows if group_rows is None else group_rows
         self._waiting: list[pa.Table] = []
         self._waiting_rows = 0
         self._waiting_bytes = 0
@@ -82,7 +79,7 @@ class PartWriter:
         self._waiting.append(rows)
         self._waiting_rows += rows.num_rows
         self._waiting_bytes += rows.nbytes
-        if self._waiting_rows >= self._group_rows or self._waiting_bytes >= GROUP_BYTES:
+        if self._waiting_rows >= self._table.group_rows or self._waiting_bytes >= GROUP_BYTES:
             self._flush()
 
     def close(self) -> list[AddedFile]:
@@ -123,11 +120,9 @@ class PartWriter:
         self.files.append(describe(self._table, self._cluster, path, size, metadata))
 
 
-def write_part(
-    warehouse: str, table: Table, data: pa.Table | Iterable[pa.RecordBatch], cluster: str, run_id: str, *, file_bytes: int = FILE_BYTES
-) -> list[AddedFile]:
+def write_part(warehouse: str, table: Table, data: pa.Table | Iterable[pa.RecordBatch], cluster: str, run_id: str) -> list[AddedFile]:
     """The files that hold ``data``; none where it has no rows. Columns and errors as for ``PartWriter``."""
-    with PartWriter(warehouse, table, cluster, run_id, file_bytes=file_bytes) as writer:
+    with PartWriter(warehouse, table, cluster, run_id) as writer:
         for batch in [data] if isinstance(data, pa.Table) else data:
             writer.write(batch)
     return writer.files

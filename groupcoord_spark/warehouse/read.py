@@ -466,7 +466,7 @@ def _rows(
     def of_file(path: str) -> pa.Table:
         # delta-rs's own file system would bring its threads along, which at times outlive the interpreter
         with location.filesystem.open_input_file(path) as source:
-            return _rows_of_file(checked_file(source, path, stored), cluster, schema, where)
+            return rows_of_file(checked_file(source, path, stored), cluster, schema, where)
 
     try:
         # To delta-rs an empty text in a condition means NULL; Kafka has groups of that name.
@@ -541,7 +541,7 @@ def checked_file(source: pa.NativeFile, path: str, stored: Collection[str]) -> p
     return file
 
 
-def _rows_of_file(file: pq.ParquetFile, cluster: str, schema: pa.Schema, where: Sequence[Condition]) -> pa.Table:
+def rows_of_file(file: pq.ParquetFile, cluster: str, schema: pa.Schema, where: Sequence[Condition]) -> pa.Table:
     """The rows of a file that meet the conditions. Columns without a condition are read only for row groups where a row is left.
 
     A column that the file lacks, since a later release added it, is NULL. Raises KeyError where it must not be NULL.

@@ -228,76 +228,62 @@ ASSIGNMENTS = Table(
 
 _HISTORY_KEY = ("cluster", "offsets_partition", "incarnation", "record_offset")
 
-OFFSET_COMMITS = Table(
+
+def _history(name: str, comment: str, *columns: Column) -> Table:
+    """A table with rows of the log: one for each record of some types."""
+    columns = (*PLACE_OF_RECORD, *columns, TIMESTAMPS_OUT_OF_RANGE)
+    return Table(name, comment, _HISTORY_KEY, columns, checks=RECORD_OFFSET_IS_NOT_NEGATIVE, write=APPENDED)
+
+
+OFFSET_COMMITS = _history(
     "offset_commits",
     "One row for each offset record of the log, tombstones included.",
-    _HISTORY_KEY,
-    (
-        *PLACE_OF_RECORD,
-        RECORD_TIMESTAMP,
-        GROUP_ID,
-        TOPIC,
-        PARTITION,
-        Column("committed_offset", "BIGINT", f"{COMMITTED_OFFSET} NULL: a tombstone."),
-        LEADER_EPOCH,
-        METADATA,
-        COMMIT_TIMESTAMP,
-        EXPIRE_TIMESTAMP,
-        TOPIC_ID,
-        Column("key_version", "SMALLINT NOT NULL", "Version of the key: 0 or 1."),
-        Column("value_version", "SMALLINT", "Version of the value; NULL: a tombstone."),
-        Column("is_tombstone", "BOOLEAN NOT NULL", "The record has no value: it deletes the offset."),
-        PRODUCER_OF_BATCH,
-        PRODUCER_EPOCH,
-        IS_TRANSACTIONAL,
-        *SIZES,
-        TIMESTAMPS_OUT_OF_RANGE,
-    ),
-    checks=RECORD_OFFSET_IS_NOT_NEGATIVE,
-    write=APPENDED,
+    RECORD_TIMESTAMP,
+    GROUP_ID,
+    TOPIC,
+    PARTITION,
+    Column("committed_offset", "BIGINT", f"{COMMITTED_OFFSET} NULL: a tombstone."),
+    LEADER_EPOCH,
+    METADATA,
+    COMMIT_TIMESTAMP,
+    EXPIRE_TIMESTAMP,
+    TOPIC_ID,
+    Column("key_version", "SMALLINT NOT NULL", "Version of the key: 0 or 1."),
+    Column("value_version", "SMALLINT", "Version of the value; NULL: a tombstone."),
+    Column("is_tombstone", "BOOLEAN NOT NULL", "The record has no value: it deletes the offset."),
+    PRODUCER_OF_BATCH,
+    PRODUCER_EPOCH,
+    IS_TRANSACTIONAL,
+    *SIZES,
 )
 
-GROUP_RECORDS = Table(
+GROUP_RECORDS = _history(
     "group_records",
     "One row for each record of the log that is no offset and no marker.",
-    _HISTORY_KEY,
-    (
-        *PLACE_OF_RECORD,
-        RECORD_TIMESTAMP,
-        Column("group_id", "STRING", "The group; NULL: the type is not known."),
-        Column("member_id", "STRING", "The member, for records about one."),
-        Column("key_type", "SMALLINT NOT NULL", "Type of the key."),
-        Column("key_name", "STRING", "Kafka's name of the key, for example GroupMetadataKey; NULL: the type is not known."),
-        Column("key_json", "STRING", "The key in Kafka's JSON; NULL: the type is not known."),
-        Column("value_version", "SMALLINT", "Version of the value; NULL: a tombstone, or the type is not known."),
-        Column("value_json", "STRING", "The value in Kafka's JSON; NULL: a tombstone, or a type or version that is not known."),
-        Column("is_tombstone", "BOOLEAN NOT NULL", "The record has no value."),
-        PRODUCER_OF_BATCH,
-        IS_TRANSACTIONAL,
-        Column("value", "BINARY", "The value as stored: JSON cannot carry unknown tags and trailing bytes."),
-        Column("key", "BINARY", "The key as stored, where its type is not known."),
-        *SIZES,
-        TIMESTAMPS_OUT_OF_RANGE,
-    ),
-    checks=RECORD_OFFSET_IS_NOT_NEGATIVE,
-    write=APPENDED,
+    RECORD_TIMESTAMP,
+    Column("group_id", "STRING", "The group; NULL: the type is not known."),
+    Column("member_id", "STRING", "The member, for records about one."),
+    Column("key_type", "SMALLINT NOT NULL", "Type of the key."),
+    Column("key_name", "STRING", "Kafka's name of the key, for example GroupMetadataKey; NULL: the type is not known."),
+    Column("key_json", "STRING", "The key in Kafka's JSON; NULL: the type is not known."),
+    Column("value_version", "SMALLINT", "Version of the value; NULL: a tombstone, or the type is not known."),
+    Column("value_json", "STRING", "The value in Kafka's JSON; NULL: a tombstone, or a type or version that is not known."),
+    Column("is_tombstone", "BOOLEAN NOT NULL", "The record has no value."),
+    PRODUCER_OF_BATCH,
+    IS_TRANSACTIONAL,
+    Column("value", "BINARY", "The value as stored: JSON cannot carry unknown tags and trailing bytes."),
+    Column("key", "BINARY", "The key as stored, where its type is not known."),
+    *SIZES,
 )
 
-TRANSACTIONS = Table(
+TRANSACTIONS = _history(
     "transactions",
     "One row for each end-of-transaction marker.",
-    _HISTORY_KEY,
-    (
-        *PLACE_OF_RECORD,
-        Column("producer_id", "BIGINT NOT NULL", "Producer whose transaction ends."),
-        Column("producer_epoch", "SMALLINT", "Epoch of that producer."),
-        Column("result", "STRING NOT NULL", "How it ended.", words=("committed", "aborted")),
-        Column("coordinator_epoch", "INT", "Epoch of the transaction coordinator; NULL: the marker does not tell."),
-        RECORD_TIMESTAMP,
-        TIMESTAMPS_OUT_OF_RANGE,
-    ),
-    checks=RECORD_OFFSET_IS_NOT_NEGATIVE,
-    write=APPENDED,
+    Column("producer_id", "BIGINT NOT NULL", "Producer whose transaction ends."),
+    Column("producer_epoch", "SMALLINT", "Epoch of that producer."),
+    Column("result", "STRING NOT NULL", "How it ended.", words=("committed", "aborted")),
+    Column("coordinator_epoch", "INT", "Epoch of the transaction coordinator; NULL: the marker does not tell."),
+    RECORD_TIMESTAMP,
 )
 
 REBALANCES = Table(

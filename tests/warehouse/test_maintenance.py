@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -254,7 +255,7 @@ def test_one_large_file_is_written_again_only_where_it_is_not_in_order(tmp_path)
     for number, names in enumerate((["a", "b", "a", "b"], ["a", "a", "b", "c"])):
         start = begin_run(str(tmp_path), f"c{number}")
         rows = TABLES["offset_commits"].from_rows([commit(n, group_id=name) for n, name in enumerate(names)])
-        with PartWriter(str(tmp_path), TABLES["offset_commits"], start.cluster, start.run_id, group_rows=2) as writer:
+        with PartWriter(str(tmp_path), replace(TABLES["offset_commits"], group_rows=2), start.cluster, start.run_id) as writer:
             for at in range(0, 4, 2):
                 writer.write(rows.slice(at, 2))
         commit_run(start, run_fields(), {"offset_commits": writer.files, "groups": []})

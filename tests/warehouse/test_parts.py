@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import pickle
+from dataclasses import replace
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -75,7 +76,7 @@ def test_dictionaries_of_different_batches_and_plain_texts_meet_in_one_file(tmp_
 
 
 def test_files_are_rolled_at_their_size(tmp_path):
-    with PartWriter(str(tmp_path), COMMITS, "prod", "run-1", file_bytes=1, group_rows=10) as writer:
+    with PartWriter(str(tmp_path), replace(COMMITS, group_rows=10), "prod", "run-1", file_bytes=1) as writer:
         for n in range(0, 35, 5):
             writer.write(COMMITS.from_rows([commit(n + k) for k in range(5)]))
     assert [file.records for file in writer.files] == [10, 10, 10, 5]
@@ -83,7 +84,7 @@ def test_files_are_rolled_at_their_size(tmp_path):
 
 
 def test_a_failed_writer_leaves_no_file(tmp_path):
-    with pytest.raises(RuntimeError), PartWriter(str(tmp_path), COMMITS, "prod", "run-1", group_rows=1) as writer:
+    with pytest.raises(RuntimeError), PartWriter(str(tmp_path), replace(COMMITS, group_rows=1), "prod", "run-1") as writer:
         writer.write(COMMITS.from_rows([commit(1)]))
         raise RuntimeError("the task failed")
     assert not list(tmp_path.rglob("*.parquet"))

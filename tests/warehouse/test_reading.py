@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from groupcoord_spark.errors import WarehouseError
 from groupcoord_spark.warehouse import TABLES, begin_run, open_warehouse
-from groupcoord_spark.warehouse.read import _rows_of_file
+from groupcoord_spark.warehouse.read import rows_of_file
 from tests.examples import examples
 from tests.warehouse.nights import AS_OF_MS, DAY_MS, commit, group, night, offset
 
@@ -44,9 +44,9 @@ def read_files(monkeypatch):
 
     def counting(file, *given):
         opened.append(file)
-        return _rows_of_file(file, *given)
+        return rows_of_file(file, *given)
 
-    monkeypatch.setattr("groupcoord_spark.warehouse.read._rows_of_file", counting)
+    monkeypatch.setattr("groupcoord_spark.warehouse.read.rows_of_file", counting)
     return opened
 
 

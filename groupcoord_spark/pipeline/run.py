@@ -98,23 +98,23 @@ class Summary:
     as_of_ms: int
     retention_ms: int
     """The retention of offsets that the run applied."""
-    offsets_partitions: int
-    records_read: int
-    records_decoded: int
-    records_quarantined: int
-    bytes_read: int
-    quarantined_by_reason: Mapping[str, int]
-    groups: int
-    committed_offsets: int
-    expired_offsets: int
-    removed_groups: int
-    warnings: int
-    refusals: int
-    """Number of warnings about records that a broker's loader would refuse or skip."""
-    other_coordinator: str | None
-    """A sentence, if the records show that the coordinator with the other semantics wrote them."""
     semantics: str
     broker_version: str
+    groups: int
+    committed_offsets: int
+    warnings: int
+    offsets_partitions: int = 0
+    records_read: int = 0
+    records_decoded: int = 0
+    records_quarantined: int = 0
+    bytes_read: int = 0
+    quarantined_by_reason: Mapping[str, int] = field(default_factory=dict)
+    expired_offsets: int = 0
+    removed_groups: int = 0
+    refusals: int = 0
+    """Number of warnings about records that a broker's loader would refuse or skip."""
+    other_coordinator: str | None = None
+    """A sentence, if the records show that the coordinator with the other semantics wrote them."""
     contradiction: str | None = None
     """A sentence, if the log shows that the broker's settings file belongs to another cluster."""
     surviving_share: float | None = None

@@ -255,10 +255,7 @@ class _Night:
             self._cluster_of(plan, None)  # so that a missing --cluster is reported before Spark starts
             return self.session(), plan, None
         spark, source = self._source_of_rows()
-        if self.kind is InputKind.KAFKA:
-            progress.begin("read the topic")
-        else:
-            progress.begin("look at the rows")
+        progress.begin("read the topic" if self.kind is InputKind.KAFKA else "look at the rows")
         with describe_job(spark, "nightly", str(progress.stage)):
             accept_empty = EMPTY in self.request.accepted
             rows = plan_rows(source, self.request.warehouse, cluster=self.cluster, goes_on=self._goes_on, accept_empty=accept_empty)
@@ -291,10 +288,7 @@ class _Night:
         """The session of the user, else a new one, which ends with the night."""
         if self.spark is not None:
             return self.spark
-        if is_older:
-            self.progress.begin("with an older connector")
-        else:
-            self.progress.begin("start Spark")
+        self.progress.begin("with an older connector" if is_older else "start Spark")
         settings = delta_settings() if with_delta else {}
         if packages is not None:
             settings[PACKAGES] = packages

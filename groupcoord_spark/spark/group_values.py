@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 import pandas as pd
+from pyspark.sql.pandas.types import from_arrow_type, to_arrow_type
 from pyspark.sql.types import (
     ArrayType,
     BinaryType,
@@ -100,18 +101,8 @@ GROUP_VALUE: Final = StructType(
 """value_version, then one struct for each type of group record, with the fields of all versions of its value, and their comments."""
 
 
-def _without_comments(kind: DataType) -> DataType:
-    """The same type. Spark compares it with the type of Arrow's columns, which carry no comments."""
-    match kind:
-        case StructType():
-            return StructType([StructField(field.name, _without_comments(field.dataType)) for field in kind])
-        case ArrayType():
-            return ArrayType(_without_comments(kind.elementType))
-        case _:
-            return kind
-
-
-@column_function(_without_comments(GROUP_VALUE))
+# Without the comments: Spark compares the type with that of Arrow's columns, which carry none.
+@column_function(from_arrow_type(to_arrow_type(GROUP_VALUE)))
 def decode_group_value(key: pd.Series, value: pd.Series) -> pd.DataFrame:
     """The value of a group record (key type 2 and higher), in the struct of its type; all others are NULL.
 

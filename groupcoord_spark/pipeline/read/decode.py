@@ -75,8 +75,10 @@ def decode_chunk(records: Records, semantics: Semantics) -> DecodedChunk:
     """The decoded columns of the records, with all notes. ``semantics`` says which of the records that decode the coordinator accepts."""
     decoder = _ChunkDecoder(records, np.zeros(len(records), np.bool_), records.distinct_keys())
     faults, findings = decoder.doubtful_values(semantics)
-    faults = RowNotes.concatenated((decoder.key_refusals(), decoder.null_keys(), faults))
-    findings = RowNotes.concatenated((decoder.key_findings(), findings, decoder.transaction_notes()))
+    key_refusals, key_findings = (RowNotes.about_codes(decoder.key_code, notes) for notes in (decoder.keys.refusals, decoder.keys.doubts))
+    null_keys = RowNotes.same_for_rows(np.flatnonzero(~decoder.has_key & ~decoder.is_control), NullKey.code, NULL_KEY)
+    faults = RowNotes.concatenated((key_refusals, null_keys, faults))
+    findings = RowNotes.concatenated((key_findings, findings, decoder.transaction_notes()))
     kinds = decoder.kinds(semantics)
     decodes = kinds.is_control | (decoder.value_is_good & (decoder.key_is_good | decoder.is_unknown_type()))
     refusals = RowNotes.concatenated((_as_rules(faults), *_refusals_of_what_decodes(records, kinds, decoder, semantics)))
@@ -126,15 +128,6 @@ class _ChunkDecoder:
             faults.append(RowNotes.about_codes(code, faults_of).of_rows(rows))
             findings.append(RowNotes.about_codes(code, findings_of).of_rows(rows))
         return RowNotes.concatenated(faults), RowNotes.concatenated(findings)
-
-    def key_refusals(self) -> RowNotes:
-        return RowNotes.about_codes(self.key_code, self.keys.refusals)
-
-    def key_findings(self) -> RowNotes:
-        return RowNotes.about_codes(self.key_code, self.keys.doubts)
-
-    def null_keys(self) -> RowNotes:
-        return RowNotes.same_for_rows(np.flatnonzero(~self.has_key & ~self.is_control), NullKey.code, NULL_KEY)
 
     def is_unknown_type(self) -> Mask:
         """bool[n]: this release does not know the key type of the record."""

@@ -140,11 +140,10 @@ class Exposure:
 
 @dataclass(frozen=True, slots=True)
 class AfterCleaning:
-    """What one release makes of an offsets partition now, and after the cleaner. tried: how many cleanings were replayed."""
+    """What one release makes of an offsets partition now, and after the cleaner."""
 
     now: LoadOutcome
     exposures: tuple[Exposure, ...]
-    tried: int
 
 
 def check_after_cleaning(log: PartitionLog, releases: Sequence[Semantics]) -> list[AfterCleaning]:
@@ -161,10 +160,8 @@ def check_after_cleaning(log: PartitionLog, releases: Sequence[Semantics]) -> li
     checked = []
     for semantics, (now, _) in zip(releases, loads, strict=True):
         records = _records_of_groups(log, at_risk, semantics) if at_risk else None
-        exposures, tried = ((), 0) if records is None else _exposures(
-            records, semantics, log.offsets_partition, now.groups_of_orphans
-        )
-        checked.append(AfterCleaning(now, exposures, tried))
+        exposures = () if records is None else _exposures(records, semantics, log.offsets_partition, now.groups_of_orphans)
+        checked.append(AfterCleaning(now, exposures))
     return checked
 
 
@@ -217,17 +214,16 @@ def _records_of_groups(log: PartitionLog, group_ids: Set[str], semantics: Semant
     return _Kept(as_one(kept), np.concatenate(starts))
 
 
-def _exposures(records: _Kept, semantics: Semantics, offsets_partition: int, deleted: Set[str]) -> tuple[tuple[Exposure, ...], int]:
-    """The exposures, by group, and how many cleanings were tried."""
+def _exposures(records: _Kept, semantics: Semantics, offsets_partition: int, deleted: Set[str]) -> tuple[Exposure, ...]:
+    """The exposures, by group."""
     rows_by_group = records.rows_by_group()
     to_try = {group: cleanings_to_try(records, rows, semantics, deleted) for group, rows in rows_by_group.items()}
     first = {group: cleaning for group, cleanings in to_try.items() if (cleaning := next(cleanings, None)) is not None}
     if not first:
-        return (), 0
+        return ()
     waiting = {group: chain((cleaning,), to_try[group]) for group, cleaning in first.items()}
     uncleaned = _replayed(records.after(dict.fromkeys(first, Cleaning(0, False))), semantics)
     exposures: dict[tuple[str, str], Exposure] = {}
-    tried = 0
     while waiting:
         # One replay tries one cleaning of each group: groups do not see one another.
         cleanings = {}
@@ -238,13 +234,12 @@ def _exposures(records: _Kept, semantics: Semantics, offsets_partition: int, del
                 del waiting[group]
             else:
                 cleanings[group] = cleaning
-        tried += len(cleanings)
         after = _replayed(records.after(cleanings), semantics) if cleanings else uncleaned
         for group, cleaning in cleanings.items():
             exposure = _exposure(records, group, cleaning, uncleaned, after, semantics, offsets_partition)
             if exposure is not None:
                 exposures.setdefault((exposure.group_id, exposure.answer), exposure)
-    return tuple(exposure for _, exposure in sorted(exposures.items())), tried
+    return tuple(exposure for _, exposure in sorted(exposures.items()))
 
 
 @dataclass(frozen=True, slots=True)

@@ -249,17 +249,11 @@ def _statistics(table: Table, metadata: pq.FileMetaData) -> dict[str, Any]:
 
 def _lower_bound(value: Any) -> Any:
     if isinstance(value, datetime):
-        return _time(value)
+        return value.replace(tzinfo=None).isoformat(timespec="milliseconds") + "Z"
     return value[:_TEXT_KEPT] if isinstance(value, str) else value
 
 
 def _upper_bound(value: Any) -> Any:
-    if isinstance(value, datetime):
-        return _time(value)
     if not isinstance(value, str) or len(value) <= _TEXT_KEPT:
-        return value
+        return _lower_bound(value)
     return None if value[_TEXT_KEPT] == _GREATEST_CHARACTER else value[:_TEXT_KEPT] + _GREATEST_CHARACTER
-
-
-def _time(value: datetime) -> str:
-    return value.replace(tzinfo=None).isoformat(timespec="milliseconds") + "Z"

@@ -572,7 +572,9 @@ def rows_of_file(file: pq.ParquetFile, cluster: str, schema: pa.Schema, where: S
 
 def _column_of(field: pa.Field, cluster: str, count: int) -> pa.Array:
     """A column that a file does not have: the cluster's name, or NULL."""
-    return _repeated(cluster, count) if field.name == "cluster" else pa.nulls(count, field.type)
+    if field.name != "cluster":
+        return pa.nulls(count, field.type)
+    return _texts([cluster]).take(pa.Array.from_buffers(pa.int32(), count, [None, pa.py_buffer(bytes(4 * count))]))
 
 
 def _meets(rows: pa.Table, where: Sequence[Condition]) -> pa.ChunkedArray:
@@ -594,7 +596,3 @@ def _texts(values: Sequence[str]) -> pa.StringArray:
     encoded = [value.encode() for value in values]
     ends = accumulate((len(text) for text in encoded), initial=0)
     return pa.StringArray.from_buffers(len(encoded), pa.py_buffer(array("i", ends)), pa.py_buffer(b"".join(encoded)))
-
-
-def _repeated(text: str, count: int) -> pa.StringArray:
-    return _texts([text]).take(pa.Array.from_buffers(pa.int32(), count, [None, pa.py_buffer(bytes(4 * count))]))

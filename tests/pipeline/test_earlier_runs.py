@@ -110,8 +110,8 @@ def test_the_last_setting_is_that_of_the_newest_run_that_has_it() -> None:
 
 
 def finished(history: str | None, version: int, **settings: str) -> Any:
-    fields = None if history is None else [("history", history), *settings.items()]
-    return SimpleNamespace(fields={"settings": fields}, table_versions={"groups": 1, LATEST_RECORDS: version})
+    of_run = {} if history is None else {"history": history, **settings}
+    return SimpleNamespace(settings=of_run, is_kept=True, table_versions={"groups": 1, LATEST_RECORDS: version})
 
 
 @pytest.fixture

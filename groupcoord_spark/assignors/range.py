@@ -8,16 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from groupcoord_spark.assignors.membership import (
-    Assignment,
-    Member,
-    Topic,
-    TopicPartition,
-    Topics,
-    assignment_of,
-    static_first,
-    subscribers_by_topic,
-)
+from groupcoord_spark.assignors import membership
 from groupcoord_spark.assignors.racks import matches, racks_matter
 
 
@@ -27,7 +18,7 @@ class _TopicState:
     quota: partitions for each subscriber. extra: how many subscribers may still take one more than ``quota``.
     """
 
-    def __init__(self, topic: Topic, subscribers: list[Member]) -> None:
+    def __init__(self, topic: membership.Topic, subscribers: list[membership.Member]) -> None:
         self.topic = topic
         self.subscribers = subscribers
         self.taken: dict[str, list[int]] = {member.member_id: [] for member in subscribers}
@@ -38,11 +29,11 @@ class _TopicState:
             [member.rack for member in subscribers if member.rack], [topic.racks_of(partition) for partition in self.free]
         )
 
-    def room(self, member: Member) -> int:
+    def room(self, member: membership.Member) -> int:
         """How many partitions the member may still take. It may take one more than the quota while ``extra`` is above 0."""
         return max(0, self.quota + (1 if self.extra > 0 else 0) - len(self.taken[member.member_id]))
 
-    def take(self, member: Member, partitions: Iterable[int]) -> None:
+    def take(self, member: membership.Member, partitions: Iterable[int]) -> None:
         taken = self.taken[member.member_id]
         for partition in partitions:
             del self.free[partition]
@@ -50,7 +41,7 @@ class _TopicState:
         if len(taken) > self.quota:
             self.extra -= 1
 
-    def take_first(self, member: Member, *, in_its_rack: bool) -> None:
+    def take_first(self, member: membership.Member, *, in_its_rack: bool) -> None:
         """Assign the first free partitions to the member, as many as it may still take."""
         room = self.room(member)
         first: list[int] = []
@@ -63,7 +54,7 @@ class _TopicState:
             self.take(member, first)
 
 
-def range_assignment(members: Sequence[Member], topics: Topics) -> Assignment:
+def range_assignment(members: Sequence[membership.Member], topics: membership.Topics) -> membership.Assignment:
     """Consecutive partitions of each topic for its subscribers, static members first. The first subscribers get one partition more.
 
     If racks matter to a topic, its partitions are first assigned to members in a rack of their replicas. Topics with the same number of
@@ -71,17 +62,20 @@ def range_assignment(members: Sequence[Member], topics: Topics) -> Assignment:
     The remaining partitions are assigned without racks.
     """
     states = {
-        topic: _TopicState(topics[topic], subscribers) for topic, subscribers in subscribers_by_topic(static_first(members), topics).items()
+        topic: _TopicState(topics[topic], subscribers)
+        for topic, subscribers in membership.subscribers_by_topic(membership.static_first(members), topics).items()
     }
     if any(state.is_rack_aware for state in states.values()):
         for copartitioned in _copartitioned_topics(states.values()):
             _assign_by_rack(copartitioned)
-    partitions_by_member: dict[str, list[TopicPartition]] = {member.member_id: [] for member in members}
+    partitions_by_member: dict[str, list[membership.TopicPartition]] = {member.member_id: [] for member in members}
     for topic, state in states.items():
         for member in state.subscribers:
             state.take_first(member, in_its_rack=False)
-            partitions_by_member[member.member_id] += (TopicPartition(topic, partition) for partition in state.taken[member.member_id])
-    return assignment_of(partitions_by_member)
+            partitions_by_member[member.member_id] += (
+                membership.TopicPartition(topic, partition) for partition in state.taken[member.member_id]
+            )
+    return membership.assignment_of(partitions_by_member)
 
 
 def _copartitioned_topics(states: Iterable[_TopicState]) -> list[list[_TopicState]]:
@@ -108,17 +102,17 @@ def _assign_by_rack(copartitioned: list[_TopicState]) -> None:
                 break
 
 
-def server_range_assignment(members: Sequence[Member], topics: Topics) -> Assignment:
+def server_range_assignment(members: Sequence[membership.Member], topics: membership.Topics) -> membership.Assignment:
     """Consecutive partitions of each topic for its subscribers, static members first. The first subscribers get one partition more.
 
     Racks and the current target assignment are not considered. Topics that do not exist are left out.
     """
-    partitions_by_member: dict[str, list[TopicPartition]] = {member.member_id: [] for member in members}
-    for topic, subscribers in subscribers_by_topic(static_first(members), topics).items():
+    partitions_by_member: dict[str, list[membership.TopicPartition]] = {member.member_id: [] for member in members}
+    for topic, subscribers in membership.subscribers_by_topic(membership.static_first(members), topics).items():
         quota, extra = divmod(topics[topic].partitions, len(subscribers))
         start = 0
         for i, member in enumerate(subscribers):
             end = start + quota + (1 if i < extra else 0)
-            partitions_by_member[member.member_id] += (TopicPartition(topic, partition) for partition in range(start, end))
+            partitions_by_member[member.member_id] += (membership.TopicPartition(topic, partition) for partition in range(start, end))
             start = end
-    return assignment_of(partitions_by_member)
+    return membership.assignment_of(partitions_by_member)

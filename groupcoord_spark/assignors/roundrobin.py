@@ -4,31 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from groupcoord_spark.assignors.membership import (
-    Assignment,
-    Member,
-    TopicPartition,
-    Topics,
-    assignment_of,
-    static_first,
-    subscribers_by_topic,
-)
+from groupcoord_spark.assignors import membership
 
 
-def roundrobin_assignment(members: Sequence[Member], topics: Topics) -> Assignment:
+def roundrobin_assignment(members: Sequence[membership.Member], topics: membership.Topics) -> membership.Assignment:
     """The partitions of all topics, by topic name and number, one by one for the members in turn, static members first.
 
     A member that does not subscribe to a topic is skipped. The first partition of a topic goes to the member after the one that got the
     last partition of the topic before.
     """
-    in_turn = static_first(members)
-    partitions_by_member: dict[str, list[TopicPartition]] = {member.member_id: [] for member in members}
+    in_turn = membership.static_first(members)
+    partitions_by_member: dict[str, list[membership.TopicPartition]] = {member.member_id: [] for member in members}
     subscribed = [frozenset(member.topics) for member in in_turn]
     turn = 0
-    for topic in subscribers_by_topic(members, topics):
+    for topic in membership.subscribers_by_topic(members, topics):
         for partition in range(topics[topic].partitions):
             while topic not in subscribed[turn]:
                 turn = (turn + 1) % len(in_turn)
-            partitions_by_member[in_turn[turn].member_id].append(TopicPartition(topic, partition))
+            partitions_by_member[in_turn[turn].member_id].append(membership.TopicPartition(topic, partition))
             turn = (turn + 1) % len(in_turn)
-    return assignment_of(partitions_by_member)
+    return membership.assignment_of(partitions_by_member)

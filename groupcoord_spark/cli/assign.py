@@ -8,16 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from groupcoord_spark.cli.made_up_groups import (
-    MemberParam,
-    ReplicaRacks,
-    WrittenMember,
-    made_up_group,
-    remarks_on_claims,
-    verdict_on_assignors,
-    with_members,
-    with_replica_racks,
-)
+from groupcoord_spark.cli import made_up_groups
 from groupcoord_spark.cli.names import named_groups
 from groupcoord_spark.cli.options import Common, ShownRun, command, common_options, shown_run_options
 from groupcoord_spark.cli.render import lines, write_lines, write_records
@@ -71,7 +62,7 @@ class MemberChange(click.ParamType):  # type: ignore[type-arg]
     "--member",
     "written",
     multiple=True,
-    type=MemberParam(),
+    type=made_up_groups.MemberParam(),
     help="A member more, such as 'c topics=orders assignors=range,sticky rack=r1 instance=i owns=orders:0,1'; may be given several times."
     " Without --group the group has these members alone, and needs no warehouse.",
 )
@@ -79,7 +70,7 @@ class MemberChange(click.ParamType):  # type: ignore[type-arg]
     "--replica-racks",
     "racks",
     multiple=True,
-    type=ReplicaRacks(),
+    type=made_up_groups.ReplicaRacks(),
     help="The racks of a topic's replicas, such as 'orders=r1,r2;r2,r3': of partition 0, of partition 1, and again from the front.",
 )
 @click.option("--assignor", "names", multiple=True, type=click.Choice(ASSIGNORS), help="Only this one; may be given several times.")
@@ -90,7 +81,7 @@ class MemberChange(click.ParamType):  # type: ignore[type-arg]
 def assign(
     common: Common,
     group_id: str | None,
-    written: tuple[WrittenMember, ...],
+    written: tuple[made_up_groups.WrittenMember, ...],
     racks: tuple[tuple[str, tuple[frozenset[str], ...]], ...],
     names: tuple[str, ...],
     change: int,
@@ -108,18 +99,22 @@ def assign(
 
     sizes, protocol = _sizes(partitions), None
     if group_id is None:
-        group = made_up_group(written, sizes)
+        group = made_up_groups.made_up_group(written, sizes)
     else:
         reader = _Reader(*common.night(shown_run))
         new_topics = {topic for one in written for topic in one.member.topics}
         group, protocol = reader.group(group_id, sizes, new_topics)
-        group = with_members(group, written, sizes)
+        group = made_up_groups.with_members(group, written, sizes)
     current = group.current_assignment
-    group = with_replica_racks(with_changed_member_count(group, change), dict(racks))
+    group = made_up_groups.with_replica_racks(with_changed_member_count(group, change), dict(racks))
     known = {**CLIENT_ASSIGNORS, "uniform": SERVER_ASSIGNORS["uniform"], "server-range": SERVER_ASSIGNORS["range"]}
     made = proposals(current, group, {name: known[name] for name in names or ASSIGNORS})
     assumptions = (f"Assumed: {sentence}" for sentence in group.assumptions)
-    for sentence in (*assumptions, *remarks_on_claims(group, written), *verdict_on_assignors(written, protocol)):
+    for sentence in (
+        *assumptions,
+        *made_up_groups.remarks_on_claims(group, written),
+        *made_up_groups.verdict_on_assignors(written, protocol),
+    ):
         common.say(sentence)
     if common.output != "table":
         write_records(common.output, _NAMES, _rows(group_id, group, made))

@@ -17,9 +17,8 @@ import pyarrow as pa
 
 from groupcoord_spark.cli.end_offsets import newest_end_offsets, remark_on_checkpoint
 from groupcoord_spark.cli.names import named_groups
-from groupcoord_spark.cli.options import Common, ShownRun, command, common_options, groups_option, shown_run_options
+from groupcoord_spark.cli.options import Common, ShownRun, command, common_options, groups_option, rules_of, shown_run_options
 from groupcoord_spark.cli.render import lines, printable, say, write_lines, write_records
-from groupcoord_spark.cli.rules import rules_of
 from groupcoord_spark.sources.end_offsets import EndOffsets, read_end_offsets
 from groupcoord_spark.wording import counted
 

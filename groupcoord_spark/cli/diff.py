@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from groupcoord_spark.cli import options
 from groupcoord_spark.cli.names import named_groups
-from groupcoord_spark.cli.options import Common, MomentOfNight, alert, cluster_to_read, command, common_options, force_option, groups_option
 from groupcoord_spark.cli.render import moment
-from groupcoord_spark.cli.words import Words
 from groupcoord_spark.errors import GroupcoordError, UsageError
 from groupcoord_spark.wording import counted
 
@@ -38,20 +37,28 @@ OF_WORDS: Final[Mapping[str, tuple[str, ...]]] = {
 _NOUNS: Final = {"group": "group", "offset": "offset", "pending": "pending offset", "share": "share partition", "topic": "topic"}
 
 
-@command(epilog="Example: groupcoord diff --fail-on rewound,gone")
-@click.option("--from", "from_night", type=MomentOfNight(), help="The earlier night, as of that moment. [default: the last that differs]")
-@click.option("--to", "to_night", type=MomentOfNight(), help="The later night, as of that moment. [default: the newest]")
-@groups_option("Only changes of that group")
+@options.command(epilog="Example: groupcoord diff --fail-on rewound,gone")
 @click.option(
-    "--only", type=Words("WORDS", tuple(OF_WORDS)), metavar="WORDS", help="Only these changes: born, changed, rebalanced, gone, and so on."
+    "--from", "from_night", type=options.MomentOfNight(), help="The earlier night, as of that moment. [default: the last that differs]"
+)
+@click.option("--to", "to_night", type=options.MomentOfNight(), help="The later night, as of that moment. [default: the newest]")
+@options.groups_option("Only changes of that group")
+@click.option(
+    "--only",
+    type=options.Words("WORDS", tuple(OF_WORDS)),
+    metavar="WORDS",
+    help="Only these changes: born, changed, rebalanced, gone, and so on.",
 )
 @click.option(
-    "--fail-on", type=Words("WORDS", tuple(OF_WORDS)), metavar="WORDS", help="End with 3 if there is one of these changes, for an alert."
+    "--fail-on",
+    type=options.Words("WORDS", tuple(OF_WORDS)),
+    metavar="WORDS",
+    help="End with 3 if there is one of these changes, for an alert.",
 )
-@force_option
-@common_options
+@options.force_option
+@options.common_options
 def diff(
-    common: Common,
+    common: options.Common,
     from_night: NightTime | None,
     to_night: NightTime | None,
     groups: tuple[str, ...],
@@ -67,7 +74,7 @@ def diff(
     from groupcoord_spark.warehouse.read import open_warehouse
 
     warehouse = open_warehouse(common.warehouse)
-    before, after, changes = compared_nights(warehouse, cluster_to_read(warehouse, common.cluster), from_night, to_night)
+    before, after, changes = compared_nights(warehouse, options.cluster_to_read(warehouse, common.cluster), from_night, to_night)
     if groups:
         chosen = frozenset(named_groups(groups, warehouse, before, after))
         changes = [change for change in changes if change.group_id in chosen]
@@ -79,7 +86,7 @@ def diff(
     same = nights_without_change(warehouse, before, after) if from_night is None and changes else ""
     common.say(f"From the night of {_name(before)} to that of {_name(after)}: {_counted(counts) or 'no change'}.{same}")
     failing = Counter({kind: counts[kind] for word in sorted(fail_on or ()) for kind in OF_WORDS[word] if counts[kind]})
-    return alert(f"{_counted(failing)} since the night of {_name(before)}" if failing else "")
+    return options.alert(f"{_counted(failing)} since the night of {_name(before)}" if failing else "")
 
 
 def compared_nights(

@@ -12,21 +12,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from groupcoord_spark.cli import options
 from groupcoord_spark.cli.names import named_groups
-from groupcoord_spark.cli.options import (
-    Common,
-    DirectoryToWrite,
-    Duration,
-    Moment,
-    ShownRun,
-    command,
-    common_options,
-    duration_text,
-    groups_option,
-    shown_run_options,
-)
 from groupcoord_spark.cli.render import moment, say
-from groupcoord_spark.cli.rules import rules_of
 from groupcoord_spark.errors import GroupcoordError, UsageError
 from groupcoord_spark.wording import counted
 
@@ -47,27 +35,27 @@ CODECS: Final = ("none", "gzip", "snappy", "lz4", "zstd")
 _DAY_MS: Final = 86_400_000
 
 
-@command(epilog="Example: groupcoord expire --offsets-retention 1d --as-of 2026-11-23T08:00:00Z --compare")
-@click.option("--offsets-retention", "retention_ms", type=Duration(), help="How long offsets are kept. [default: as in the run]")
-@click.option("--as-of", "as_of_ms", type=Moment(), help="The now of the rules. [default: as in the run]")
+@options.command(epilog="Example: groupcoord expire --offsets-retention 1d --as-of 2026-11-23T08:00:00Z --compare")
+@click.option("--offsets-retention", "retention_ms", type=options.Duration(), help="How long offsets are kept. [default: as in the run]")
+@click.option("--as-of", "as_of_ms", type=options.Moment(), help="The now of the rules. [default: as in the run]")
 @click.option("--semantics", type=click.Choice(["java", "scala"]), help="Rules of that coordinator. [default: as in the run]")
 @click.option("--broker-version", metavar="V", help="Rules of that release, for example 3.6. [default: as in the run]")
 @click.option("--assume-members-gone", is_flag=True, help="Judge live groups as if their last member had left at --as-of.")
-@groups_option("Only that group")
+@options.groups_option("Only that group")
 @click.option("--offsets", "by_offset", is_flag=True, help="A row for each offset instead of each group.")
 @click.option(
     "--write-tombstones",
     "tombstones_directory",
-    type=DirectoryToWrite(),
+    type=options.DirectoryToWrite(),
     metavar="DIR",
     help="Write the records that the cleanup appends as log segments: DIR/__consumer_offsets-N/<end offset>.log.",
 )
 @click.option("--codec", type=click.Choice(list(CODECS)), help="offsets.topic.compression.codec for --write-tombstones. [default: none]")
 @click.option("--compare", is_flag=True, help="What changes against the setting of the run, by day and group.")
-@shown_run_options
-@common_options
+@options.shown_run_options
+@options.common_options
 def expire(
-    common: Common,
+    common: options.Common,
     retention_ms: int | None,
     as_of_ms: int | None,
     semantics: str | None,
@@ -78,7 +66,7 @@ def expire(
     tombstones_directory: Path | None,
     codec: str | None,
     compare: bool,
-    shown_run: ShownRun,
+    shown_run: options.ShownRun,
 ) -> None:
     """What a cleanup of offsets would remove, and when, by the state of one night. Nothing is rewritten.
 
@@ -94,7 +82,7 @@ def expire(
         raise click.UsageError("--codec belongs to --write-tombstones.")
     warehouse, run = common.night(shown_run, is_said=False)
     now_ms = run.as_of_ms if as_of_ms is None else as_of_ms
-    present = ExpirationJob(now_ms, _retention_of(run, retention_ms), rules_of(run), with_tombstones=False)
+    present = ExpirationJob(now_ms, _retention_of(run, retention_ms), options.rules_of(run), with_tombstones=False)
     job = replace(
         present,
         retention_ms=present.retention_ms if retention_ms is None else retention_ms,
@@ -123,7 +111,7 @@ def _other_rules(run: Run, name: str | None, broker_version: str | None) -> Sema
     from groupcoord_spark.coordinator.semantics import semantics_for
 
     if name is None and broker_version is None:
-        return rules_of(run)
+        return options.rules_of(run)
     return semantics_for(name, broker_version).with_settings(run.settings)
 
 
@@ -239,10 +227,10 @@ def _write_tombstones(directory: Path, state: StateTables, job: ExpirationJob, e
 
 
 def _setting(job: ExpirationJob) -> str:
-    return f"retention {duration_text(job.retention_ms)} ({job.semantics.name} {job.semantics.broker_version})"
+    return f"retention {options.duration_text(job.retention_ms)} ({job.semantics.name} {job.semantics.broker_version})"
 
 
-def _write(common: Common, names: Sequence[str], rows: Iterable[tuple[Any, ...]]) -> None:
+def _write(common: options.Common, names: Sequence[str], rows: Iterable[tuple[Any, ...]]) -> None:
     with_moments = ([moment(cell) if name in TIMES else cell for name, cell in zip(names, row, strict=True)] for row in rows)
     common.show(names, with_moments, cells=([_for_people(cell) for cell in row] for row in with_moments))
 

@@ -8,9 +8,8 @@ import click
 
 from groupcoord_spark.answers.timeline import duration
 from groupcoord_spark.cli.end_offsets import remark_on_checkpoint
-from groupcoord_spark.cli.options import Common, ShownRun, command, common_options, shown_run_options
+from groupcoord_spark.cli.options import Common, ShownRun, Words, command, common_options, shown_run_options
 from groupcoord_spark.cli.render import shown, write_lines
-from groupcoord_spark.cli.words import Words
 
 if TYPE_CHECKING:
     from groupcoord_spark.warehouse.read import Run, Warehouse

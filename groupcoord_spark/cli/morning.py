@@ -10,9 +10,8 @@ import click
 
 from groupcoord_spark.answers.findings import LEVELS, NEWS
 from groupcoord_spark.cli.diff import nights_without_change
-from groupcoord_spark.cli.options import Common, Duration, ShownRun, alert, command, common_options_of_a_writer, shown_run_options
+from groupcoord_spark.cli.options import Common, Duration, ShownRun, Words, alert, command, common_options_of_a_writer, shown_run_options
 from groupcoord_spark.cli.render import lines, moment, say, terminal_json, write_lines, write_records
-from groupcoord_spark.cli.words import Words
 from groupcoord_spark.wording import counted
 
 if TYPE_CHECKING:

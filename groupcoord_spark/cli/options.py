@@ -19,6 +19,7 @@ from groupcoord_spark.moments import NightsAgo, NightTime, is_number, now_ms, re
 from groupcoord_spark.wording import counted
 
 if TYPE_CHECKING:
+    from groupcoord_spark.coordinator.semantics import Semantics
     from groupcoord_spark.warehouse import Run, Warehouse
 
 Output = Literal["table", "json", "csv"]
@@ -427,3 +428,33 @@ def complete_topics(ctx: click.Context, param: click.Parameter, incomplete: str)
     group_ids = ctx.params.get("groups") or [ctx.params.get("group_id")]
     conditions = {"group_id": group_ids[-1]} if group_ids[-1] else {}
     return [name for name in _known_names(ctx, "committed_offsets", "topic", **conditions) if name.startswith(incomplete)]
+
+
+class Words(click.ParamType):  # type: ignore[type-arg]
+    """Words from a list, separated by commas, in any case; no word at all stands for every one of them."""
+
+    def __init__(self, name: str, known: Sequence[str]) -> None:
+        self.name = name
+        self._known = {word.lower(): word for word in known}
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> frozenset[str]:
+        if isinstance(value, frozenset):
+            return value
+        asked = [word.strip() for word in str(value).split(",") if word.strip()]
+        unknown = ", ".join(repr(word) for word in asked if word.lower() not in self._known)
+        if unknown:
+            self.fail(f"{unknown} is not one of {', '.join(self._known.values())}.", param, ctx)
+        return frozenset(self._known[word.lower()] for word in asked)
+
+
+def rules_of(run: Run) -> Semantics:
+    """The semantics that a run applied, from its row in ``runs``.
+
+    Raises GroupcoordError for a run of an earlier version of this program that accepted a release which does not exist.
+    """
+    from groupcoord_spark.coordinator.semantics import semantics_for
+
+    try:
+        return semantics_for(run.semantics, run.broker_version).with_settings(run.settings)
+    except UsageError as e:
+        raise GroupcoordError(f"Run {run.run_id} cannot be judged: {e} Run the nightly again with a release that exists.") from e

@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Final, NoReturn
 import click
 
 from groupcoord_spark.cli.names import did_you_mean
-from groupcoord_spark.cli.options import Common, Moment, command, common_options, complete_groups, complete_topics
+from groupcoord_spark.cli.options import Common, Moment, command, common_options, complete_groups, complete_topics, rules_of
 from groupcoord_spark.cli.render import moment, second
-from groupcoord_spark.cli.rules import rules_of
 from groupcoord_spark.errors import GroupcoordError, UsageError
 
 if TYPE_CHECKING:

@@ -6,9 +6,8 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from groupcoord_spark.cli.options import Common, ShownRun, command, common_options, shown_run_options
+from groupcoord_spark.cli.options import Common, ShownRun, command, common_options, rules_of, shown_run_options
 from groupcoord_spark.cli.render import second
-from groupcoord_spark.cli.rules import rules_of
 from groupcoord_spark.errors import UsageError
 from groupcoord_spark.wording import counted
 

@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from groupcoord_spark.cli.names import is_pattern, matching
-from groupcoord_spark.cli.options import Common, command, common_options, complete_topics, groups_option
+from groupcoord_spark.cli.options import Common, command, common_options, complete_topics, groups_option, rules_of
 from groupcoord_spark.cli.render import lines, moment, wrapped, write_lines, write_records
-from groupcoord_spark.cli.rules import rules_of
 from groupcoord_spark.cli.timeline import WRONG_EVENTS, explain_missing_history, refuse_place, with_short_ids
 from groupcoord_spark.errors import GroupcoordError, UsageError
 

@@ -5,16 +5,8 @@ from __future__ import annotations
 import re
 from typing import Any, NamedTuple
 
+from groupcoord_spark.protocol import errors
 from groupcoord_spark.protocol.definition import FieldReader, message_json
-from groupcoord_spark.protocol.errors import (
-    FieldFault,
-    Underflow,
-    UnknownKeyType,
-    UnknownValueVersion,
-    ValueMalformed,
-    ValueTooShort,
-    ValueTruncated,
-)
 from groupcoord_spark.protocol.fields import Int16
 from groupcoord_spark.protocol.messages.cluster_metadata import CONTROL_RECORDS, FRAME_VERSION, RECORD_TYPES
 from groupcoord_spark.protocol.primitives import read_integer, read_uvarint
@@ -39,26 +31,26 @@ def decode_metadata_record(value: bytes | None) -> MetadataRecord:
         ValueTooShort, ValueTruncated, ValueMalformed: the value cannot be decoded.
     """
     if not value:
-        raise ValueTooShort("The record has no value; every record of the metadata log has one.")
+        raise errors.ValueTooShort("The record has no value; every record of the metadata log has one.")
     try:
         frame, at = read_uvarint(value, 0)
         if frame != FRAME_VERSION:
-            raise UnknownValueVersion(f"The frame has version {frame}; version {FRAME_VERSION} is known.")
+            raise errors.UnknownValueVersion(f"The frame has version {frame}; version {FRAME_VERSION} is known.")
         record_type, at = read_uvarint(value, at)
         version, at = read_uvarint(value, at)
-    except FieldFault as fault:
-        raise ValueTruncated(fault.sentence("The frame of a metadata record")) from fault
+    except errors.FieldFault as fault:
+        raise errors.ValueTruncated(fault.sentence("The frame of a metadata record")) from fault
     message = RECORD_TYPES.get(record_type)
     if message is None:
-        raise UnknownKeyType(f"Record type {record_type} of the metadata log is not known to this release.")
+        raise errors.UnknownKeyType(f"Record type {record_type} of the metadata log is not known to this release.")
     if not 0 <= version <= message.versions[1]:
-        raise UnknownValueVersion(f"{message.name}: version {version} is not known to this release (0 to {message.versions[1]}).")
+        raise errors.UnknownValueVersion(f"{message.name}: version {version} is not known to this release (0 to {message.versions[1]}).")
     try:
         fields, _ = FieldReader(value, message, version).read_struct(message.fields, at)
-    except Underflow as fault:
-        raise ValueTruncated(fault.sentence(f"{message.name} v{version}")) from fault
-    except FieldFault as fault:
-        raise ValueMalformed(fault.sentence(f"{message.name} v{version}")) from fault
+    except errors.Underflow as fault:
+        raise errors.ValueTruncated(fault.sentence(f"{message.name} v{version}")) from fault
+    except errors.FieldFault as fault:
+        raise errors.ValueMalformed(fault.sentence(f"{message.name} v{version}")) from fault
     return MetadataRecord(record_type, _NAMES[record_type], version, fields)
 
 
@@ -70,10 +62,12 @@ def decode_metadata_control(control_type: int, value: bytes) -> dict[str, Any] |
     try:
         version, _ = read_integer(value, 0, Int16)
         if not 0 <= version <= message.versions[1]:
-            raise UnknownValueVersion(f"{message.name}: version {version} is not known to this release (0 to {message.versions[1]}).")
+            raise errors.UnknownValueVersion(
+                f"{message.name}: version {version} is not known to this release (0 to {message.versions[1]})."
+            )
         return message_json(message, version, FieldReader(value, message, version).read_struct(message.fields, 0)[0])
-    except FieldFault as fault:
-        raise ValueMalformed(fault.sentence(message.name)) from fault
+    except errors.FieldFault as fault:
+        raise errors.ValueMalformed(fault.sentence(message.name)) from fault
 
 
 def metadata_json(record: MetadataRecord) -> dict[str, Any]:

@@ -14,21 +14,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, types
 from pyspark.sql import functions as F  # noqa: N812
-from pyspark.sql.types import (
-    BinaryType,
-    BooleanType,
-    DataType,
-    IntegerType,
-    LongType,
-    NullType,
-    NumericType,
-    ShortType,
-    StringType,
-    TimestampNTZType,
-    TimestampType,
-)
 
 from groupcoord_spark.errors import InputError, UsageError
 from groupcoord_spark.log.files.broker_files import OFFSETS_TOPIC
@@ -46,12 +33,12 @@ SOURCE: Final = "DataFrame"
 KAFKA_NAMES: Final[Mapping[str, str]] = {"offsets_partition": "partition", "record_offset": "offset", "record_timestamp_ms": "timestamp"}
 """Raw column -> the name that Spark's Kafka source has for it."""
 
-_ABSENT: Final[Mapping[str, tuple[DataType, Any]]] = {
-    "producer_id": (LongType(), NO_PRODUCER_ID),
-    "producer_epoch": (ShortType(), NO_PRODUCER_EPOCH),
-    "is_transactional": (BooleanType(), False),
-    "source": (StringType(), SOURCE),
-    "leader_epoch": (IntegerType(), NO_LEADER_EPOCH),
+_ABSENT: Final[Mapping[str, tuple[types.DataType, Any]]] = {
+    "producer_id": (types.LongType(), NO_PRODUCER_ID),
+    "producer_epoch": (types.ShortType(), NO_PRODUCER_EPOCH),
+    "is_transactional": (types.BooleanType(), False),
+    "source": (types.StringType(), SOURCE),
+    "leader_epoch": (types.IntegerType(), NO_LEADER_EPOCH),
 }
 """Column -> its type, and its value where a frame or a row does not have it."""
 
@@ -69,15 +56,15 @@ def raw_columns(frame: DataFrame) -> dict[str, Column]:
             " Kafka source gives them: key and value as BINARY, and partition, offset and timestamp where they are known."
         )
     columns = {name: _bytes(name, by_name[name]) for name in ("key", "value")}
-    places: tuple[tuple[str, DataType], ...] = (("offsets_partition", IntegerType()), ("record_offset", LongType()))
+    places: tuple[tuple[str, types.DataType], ...] = (("offsets_partition", types.IntegerType()), ("record_offset", types.LongType()))
     for name, kind in places:
         given = _name_in(by_name, name)
         columns[name] = F.lit(None).cast(kind) if given is None else _as(given, by_name[given], kind)
     columns["record_timestamp_ms"] = _milliseconds(by_name)
     columns["control_type"] = _control_type(by_name.get("control_type"))
     cluster = F.lit(DEFAULT_CLUSTER)
-    columns["cluster"] = F.coalesce(_as("cluster", by_name["cluster"], StringType()), cluster) if "cluster" in by_name else cluster
-    position = LongType()
+    columns["cluster"] = F.coalesce(_as("cluster", by_name["cluster"], types.StringType()), cluster) if "cluster" in by_name else cluster
+    position = types.LongType()
     columns["position"] = _as("position", by_name["position"], position) if "position" in by_name else F.lit(None).cast(position)
     for name, (kind, absent) in _ABSENT.items():
         value = F.lit(absent).cast(kind)
@@ -118,7 +105,7 @@ def of_the_offsets_topic(frame: DataFrame) -> DataFrame:
     """The rows of ``__consumer_offsets``: all rows, unless the frame has the columns of Spark's Kafka source and so names a topic."""
     names = {name.lower() for name in frame.columns}
     if "topic" in names and "offsets_partition" not in names:
-        topic = F.col("topic").cast(StringType())
+        topic = F.col("topic").cast(types.StringType())
         return frame.where((topic == OFFSETS_TOPIC) | topic.isNull())
     return frame
 
@@ -146,11 +133,11 @@ def raw_rows(frame: DataFrame, wanted: Wanted = EVERY_ROW, *, with_bytes: bool =
     if wanted:
         rows = rows.where(wanted_records(wanted, columns["offsets_partition"], columns["record_offset"], F.isnull))
     if not with_bytes:
-        columns |= {name: F.lit(None).cast(BinaryType()).alias(name) for name in ("key", "value")}
+        columns |= {name: F.lit(None).cast(types.BinaryType()).alias(name) for name in ("key", "value")}
     rows = rows.select(*columns.values())
     has_partition = F.coalesce(F.col("offsets_partition") >= 0, F.lit(False))
     has_offset = F.coalesce(F.col("record_offset") >= 0, F.lit(False))
-    nothing = F.lit(None).cast(StringType())
+    nothing = F.lit(None).cast(types.StringType())
     return (
         rows.withColumn("fault", F.when(has_partition & has_offset, nothing).otherwise("row_without_place"))
         .withColumn("detail", F.when(~has_partition, NO_PARTITION).when(~has_offset, NO_OFFSET))
@@ -166,7 +153,9 @@ def frame_of_delta(spark: SparkSession, inputs: Sequence[str]) -> DataFrame:
     """
     try:
         frames = [
-            spark.read.format("delta").load(given).withColumns({"source": F.lit(shown(given)), "position": F.lit(None).cast(LongType())})
+            spark.read.format("delta")
+            .load(given)
+            .withColumns({"source": F.lit(shown(given)), "position": F.lit(None).cast(types.LongType())})
             for given in inputs
         ]
     except (PySparkException, Py4JError) as error:
@@ -194,11 +183,11 @@ def _name_in(names: Iterable[str] | Mapping[str, Any], raw: str) -> str | None:
     return next((name for name in (raw, KAFKA_NAMES[raw]) if name in names and not (name != raw and "offsets_partition" in names)), None)
 
 
-def _as(name: str, given: DataType, wanted: DataType) -> Column:
+def _as(name: str, given: types.DataType, wanted: types.DataType) -> Column:
     """The column as one of that type; NULL where a text is no such number."""
-    if isinstance(wanted, StringType):
+    if isinstance(wanted, types.StringType):
         return F.col(name).cast(wanted)
-    if isinstance(given, NumericType | StringType | BooleanType | NullType):
+    if isinstance(given, types.NumericType | types.StringType | types.BooleanType | types.NullType):
         return F.col(name).try_cast(wanted)
     raise UsageError(
         f"The column {name} is {given.simpleString().upper()}. It must be {wanted.simpleString().upper()}. If it is about something else,"
@@ -206,40 +195,40 @@ def _as(name: str, given: DataType, wanted: DataType) -> Column:
     )
 
 
-def _bytes(name: str, kind: DataType) -> Column:
-    if isinstance(kind, BinaryType | NullType):
-        return F.col(name).cast(BinaryType())
+def _bytes(name: str, kind: types.DataType) -> Column:
+    if isinstance(kind, types.BinaryType | types.NullType):
+        return F.col(name).cast(types.BinaryType())
     raise UsageError(
         f"The column {name} is {kind.simpleString().upper()}. It must be BINARY, the bytes as they are in the topic: text loses some of"
         f" them. If the column has them in base64, convert it with F.unbase64({name!r})."
     )
 
 
-def _milliseconds(by_name: Mapping[str, DataType]) -> Column:
+def _milliseconds(by_name: Mapping[str, types.DataType]) -> Column:
     """Epoch milliseconds; -1 where there is no time. Numbers already are milliseconds."""
     given = _name_in(by_name, "record_timestamp_ms")
     if given is None:
-        return F.lit(NO_TIMESTAMP).cast(LongType())
+        return F.lit(NO_TIMESTAMP).cast(types.LongType())
     kind = by_name[given]
-    if isinstance(kind, TimestampNTZType):  # a time without a zone is one of UTC, whatever the zone of the session
+    if isinstance(kind, types.TimestampNTZType):  # a time without a zone is one of UTC, whatever the zone of the session
         milliseconds = F.unix_millis(F.to_utc_timestamp(F.col(given), F.current_timezone()))
-    elif isinstance(kind, TimestampType):
+    elif isinstance(kind, types.TimestampType):
         milliseconds = F.unix_millis(F.col(given))
-    elif isinstance(kind, NumericType):
-        milliseconds = F.col(given).cast(LongType())
+    elif isinstance(kind, types.NumericType):
+        milliseconds = F.col(given).cast(types.LongType())
     else:
         raise UsageError(f"The column {given} is {kind.simpleString().upper()}. It must be a TIMESTAMP, or a BIGINT of epoch milliseconds.")
-    return F.coalesce(milliseconds, F.lit(NO_TIMESTAMP).cast(LongType()))
+    return F.coalesce(milliseconds, F.lit(NO_TIMESTAMP).cast(types.LongType()))
 
 
-def _control_type(kind: DataType | None) -> Column:
+def _control_type(kind: types.DataType | None) -> Column:
     """COMMIT, ABORT, the number of another control type, or NULL. The column may also have the numbers that brokers store."""
     if kind is None:
-        return F.lit(None).cast(StringType())
+        return F.lit(None).cast(types.StringType())
     control = F.col("control_type")
-    if not isinstance(kind, NumericType):
-        return control.cast(StringType())
-    named = F.when(control < 0, F.lit(None).cast(StringType()))
+    if not isinstance(kind, types.NumericType):
+        return control.cast(types.StringType())
+    named = F.when(control < 0, F.lit(None).cast(types.StringType()))
     for marker in MarkerType:
         named = named.when(control == marker.value, marker.name)
-    return named.otherwise(control.cast(StringType()))
+    return named.otherwise(control.cast(types.StringType()))

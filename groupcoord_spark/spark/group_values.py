@@ -6,21 +6,8 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 import pandas as pd
+from pyspark.sql import types
 from pyspark.sql.pandas.types import from_arrow_type, to_arrow_type
-from pyspark.sql.types import (
-    ArrayType,
-    BinaryType,
-    BooleanType,
-    ByteType,
-    DataType,
-    DoubleType,
-    IntegerType,
-    LongType,
-    ShortType,
-    StringType,
-    StructField,
-    StructType,
-)
 
 from groupcoord_spark.protocol import DecodeError, decode_assignment, decode_key, decode_subscription, decode_value
 from groupcoord_spark.protocol.fields import Array, Blob, Field, FloatingPoint, Integer, Struct, Text, TruthValue, Type, UuidBytes
@@ -31,68 +18,72 @@ from groupcoord_spark.spark.column_functions import column_function
 _CONSUMER: Final = "consumer"
 """The protocol type of classic groups whose members write subscriptions and assignments in the layout of Kafka's consumers."""
 
-_PARTITIONS: Final = ArrayType(
-    StructType([StructField("topic", StringType()), StructField("partitions", ArrayType(IntegerType()))])
+_PARTITIONS: Final = types.ArrayType(
+    types.StructType(
+        [types.StructField("topic", types.StringType()), types.StructField("partitions", types.ArrayType(types.IntegerType()))]
+    )
 )
-_SUBSCRIPTION: Final = StructType(
+_SUBSCRIPTION: Final = types.StructType(
     [
-        StructField("version", ShortType()),
-        StructField("topics", ArrayType(StringType())),
-        StructField("user_data", BinaryType()),
-        StructField("owned_partitions", _PARTITIONS),
-        StructField("generation_id", IntegerType()),
-        StructField("rack_id", StringType()),
+        types.StructField("version", types.ShortType()),
+        types.StructField("topics", types.ArrayType(types.StringType())),
+        types.StructField("user_data", types.BinaryType()),
+        types.StructField("owned_partitions", _PARTITIONS),
+        types.StructField("generation_id", types.IntegerType()),
+        types.StructField("rack_id", types.StringType()),
     ]
 )
 
-_INTEGERS: Final[Mapping[int, DataType]] = {1: ByteType(), 2: ShortType(), 4: IntegerType(), 8: LongType()}
+_INTEGERS: Final[Mapping[int, types.DataType]] = {1: types.ByteType(), 2: types.ShortType(), 4: types.IntegerType(), 8: types.LongType()}
 
 
-def _spark_type(kind: Type) -> DataType:
+def _spark_type(kind: Type) -> types.DataType:
     match kind:
         case Integer(size=size, signed=signed):
             return _INTEGERS[size] if signed else _INTEGERS[2 * size]
         case UuidBytes() | Text():
-            return StringType()
+            return types.StringType()
         case Blob():
-            return BinaryType()
+            return types.BinaryType()
         case TruthValue():
-            return BooleanType()
+            return types.BooleanType()
         case FloatingPoint():
-            return DoubleType()
+            return types.DoubleType()
         case Array(element=element):
-            return ArrayType(_spark_type(element))
+            return types.ArrayType(_spark_type(element))
         case Struct(fields=fields):
-            return StructType([_spark_field(field) for field in fields])
+            return types.StructType([_spark_field(field) for field in fields])
 
 
-def _spark_field(field: Field) -> StructField:
-    return StructField(field.name, _spark_type(field.type), metadata={"comment": field.meaning})
+def _spark_field(field: Field) -> types.StructField:
+    return types.StructField(field.name, _spark_type(field.type), metadata={"comment": field.meaning})
 
 
-def _classic_fields(fields: tuple[Field, ...]) -> StructType:
+def _classic_fields(fields: tuple[Field, ...]) -> types.StructType:
     """The fields of a GroupMetadataValue, with the members' subscriptions and assignments decoded."""
-    decoded: Mapping[str, DataType] = {"subscription": _SUBSCRIPTION, "assignment": _PARTITIONS}
-    value = StructType([_spark_field(field) for field in fields])
+    decoded: Mapping[str, types.DataType] = {"subscription": _SUBSCRIPTION, "assignment": _PARTITIONS}
+    value = types.StructType([_spark_field(field) for field in fields])
     array = value["members"].dataType
-    assert isinstance(array, ArrayType)
-    assert isinstance(array.elementType, StructType)
-    members = StructType([StructField(f.name, decoded.get(f.name, f.dataType), metadata=f.metadata) for f in array.elementType])
-    return StructType([StructField(f.name, ArrayType(members), metadata=f.metadata) if f.name == "members" else f for f in value])
+    assert isinstance(array, types.ArrayType)
+    assert isinstance(array.elementType, types.StructType)
+    members = types.StructType([types.StructField(f.name, decoded.get(f.name, f.dataType), metadata=f.metadata) for f in array.elementType])
+    return types.StructType(
+        [types.StructField(f.name, types.ArrayType(members), metadata=f.metadata) if f.name == "members" else f for f in value]
+    )
 
 
 _GROUP_KEY_TYPES: Final = [key_type for key_type in KeyType if key_type not in OFFSET_KEY_TYPES]
 _COLUMN_OF: Final[Mapping[int, str]] = {key_type: key_type.name.lower() for key_type in _GROUP_KEY_TYPES}
 
-GROUP_VALUE: Final = StructType(
+GROUP_VALUE: Final = types.StructType(
     [
-        StructField("value_version", ShortType()),
+        types.StructField("value_version", types.ShortType()),
         *(
-            StructField(
+            types.StructField(
                 _COLUMN_OF[key_type],
                 _classic_fields(RECORD_TYPES[key_type].value.fields)
                 if key_type == KeyType.GROUP_METADATA
-                else StructType([_spark_field(field) for field in RECORD_TYPES[key_type].value.fields]),
+                else types.StructType([_spark_field(field) for field in RECORD_TYPES[key_type].value.fields]),
             )
             for key_type in _GROUP_KEY_TYPES
         ),

@@ -26,22 +26,10 @@ from deltalake.transaction import AddAction, RemoveAction
 from pyarrow import fs
 
 from groupcoord_spark.errors import WarehouseError
+from groupcoord_spark.warehouse import read
 from groupcoord_spark.warehouse.declaration import Table, WriteMode
 from groupcoord_spark.warehouse.location import Location, first_line
 from groupcoord_spark.warehouse.parts import FILE_BYTES, AddedFile, PartWriter, run_of, write_part
-from groupcoord_spark.warehouse.read import (
-    Run,
-    SurvivingRanges,
-    checked_file,
-    columns_of,
-    open_table,
-    open_warehouse,
-    read_runs,
-    rows_at,
-    rows_of_file,
-    runs_of,
-    surviving_ranges,
-)
 from groupcoord_spark.warehouse.tables import OFFSETS_PARTITIONS, RUNS, SURVIVING_RECORDS, TABLES
 from groupcoord_spark.warehouse.write import begin_run, files_of
 
@@ -122,12 +110,12 @@ def maintain(
     Raises:
         WarehouseError: there is no run of the cluster, or a table cannot be read or written. What was done until then stays done.
     """
-    location = open_warehouse(warehouse).location
-    open_warehouse(warehouse).run(cluster)  # says what there is where there is no run
+    location = read.open_warehouse(warehouse).location
+    read.open_warehouse(warehouse).run(cluster)  # says what there is where there is no run
     if not dry_run:
         # Removes what dead runs left, and lets a night finish that commits at this moment.
         begin_run(warehouse, cluster, spares_ms=_COMMITTING_MS)
-    house = _House(location, cluster, runs_of(read_runs(location)), now_ms or time.time_ns() // 1_000_000, dry_run)
+    house = _House(location, cluster, read.runs_of(read.read_runs(location)), now_ms or time.time_ns() // 1_000_000, dry_run)
     border_ms = None if keep_history_ms is None else house.now_ms - keep_history_ms
     done = {table.name: TableUpkeep(table.name) for table in TABLES.values()}
     for table in HISTORY:
@@ -140,7 +128,7 @@ def maintain(
         files, size = _delete_unneeded(house, table, runs)
         done[table.name] = replace(done[table.name], files_deleted=files, bytes_deleted=size)
         if not dry_run:
-            open_table(location, table).create_checkpoint()
+            read.open_table(location, table).create_checkpoint()
     nights = sum(run.kind == "night" for run in dropped)
     return Upkeep(nights, len(dropped) - nights, tuple(done.values()))
 
@@ -151,12 +139,12 @@ class _House:
 
     location: Location
     cluster: str
-    runs: Sequence[Run]
+    runs: Sequence[read.Run]
     now_ms: int
     dry_run: bool
 
     @property
-    def own_runs(self) -> list[Run]:
+    def own_runs(self) -> list[read.Run]:
         return [run for run in self.runs if run.cluster == self.cluster]
 
 
@@ -169,7 +157,7 @@ class _File:
     rows: int
     oldest_ms: int | None
     """Smallest record timestamp; None: not known."""
-    run: Run
+    run: read.Run
     """The finished run in its name."""
 
 
@@ -190,7 +178,7 @@ def _files(house: _House, opened: DeltaTable) -> list[_File]:
 
 def _join(house: _House, table: Table, most_bytes: int | None) -> tuple[int, int]:
     """Joins the files of each month that is over; the number of files before and after."""
-    opened = open_table(house.location, table)
+    opened = read.open_table(house.location, table)
     newest_run = house.own_runs[-1].run_id
     months: dict[tuple[int, int], list[_File]] = {}
     for file in _files(house, opened):
@@ -241,7 +229,7 @@ def _is_in_order(house: _House, table: Table, file: _File) -> bool:
 
 def _rewrite(house: _House, table: Table, opened: DeltaTable, files: Sequence[_File], kept: _Kept | None) -> list[AddedFile]:
     """Writes the rows of the files in order, without those that are not kept, and commits the new files in place of the old ones."""
-    stored = columns_of(opened)
+    stored = read.columns_of(opened)
     of_files = ((_rows(house, table, file, stored), file.run) for file in files)
     rows = pa.concat_tables(of_file if kept is None else kept.of(of_file, run) for of_file, run in of_files)
     rows = rows.take(pc.sort_indices(rows, sort_keys=[(name, "ascending") for name in _ORDER[table.name]]))
@@ -257,7 +245,7 @@ def _rows(house: _House, table: Table, file: _File, stored: Collection[str]) -> 
     """All rows of the file in the columns of the table, except for the cluster. stored: the columns of the table at its newest version."""
     path = house.location.path_in(table.name, file.path)
     with house.location.filesystem.open_input_file(path) as source:
-        return rows_of_file(checked_file(source, path, stored), house.cluster, table.file_schema, ())
+        return read.rows_of_file(read.checked_file(source, path, stored), house.cluster, table.file_schema, ())
 
 
 @dataclass(frozen=True, slots=True)
@@ -268,10 +256,10 @@ class _Kept:
     border_ms: int
     finished_at_ms: Mapping[str, int]
     """Run -> when it finished."""
-    survivors: Mapping[tuple[int, int], SurvivingRanges]
+    survivors: Mapping[tuple[int, int], read.SurvivingRanges]
     """(offsets partition, incarnation) -> what was in the log at the border."""
 
-    def of(self, rows: pa.Table, run: Run) -> pa.Table:
+    def of(self, rows: pa.Table, run: read.Run) -> pa.Table:
         if "record_timestamp" in rows.column_names:
             # A record without a timestamp is as old as the run that read it first.
             written_ms = pc.fill_null(pc.divide(rows["record_timestamp"].cast(pa.int64()), 1000), run.finished_at_ms)
@@ -295,7 +283,7 @@ class _Kept:
 
 def _drop_rows(house: _House, table: Table, border_ms: int) -> int:
     """Drops the rows of history that are older than the border and that no later moment needs; their number."""
-    opened = open_table(house.location, table)
+    opened = read.open_table(house.location, table)
     finished_at_ms = {run.run_id: run.finished_at_ms for run in house.own_runs}
     # What the newest night found does not grow old: it is what is known of the log.
     finished_at_ms[house.own_runs[-1].run_id] = house.now_ms
@@ -306,7 +294,7 @@ def _drop_rows(house: _House, table: Table, border_ms: int) -> int:
         oldest_ms = file.oldest_ms if file.oldest_ms is not None else min(finished_at_ms.values())
         if oldest_ms >= border_ms:
             continue
-        left = kept.of(_rows(house, table, file, columns_of(opened)), file.run).num_rows
+        left = kept.of(_rows(house, table, file, read.columns_of(opened)), file.run).num_rows
         if left < file.rows:
             dropped += file.rows - left
             if not house.dry_run:
@@ -314,18 +302,18 @@ def _drop_rows(house: _House, table: Table, border_ms: int) -> int:
     return dropped
 
 
-def _survivors(house: _House, border_ms: int) -> dict[tuple[int, int], SurvivingRanges]:
+def _survivors(house: _House, border_ms: int) -> dict[tuple[int, int], read.SurvivingRanges]:
     """What was in the log when the first run after the border read it, or else the newest run that says so; nothing if no run does."""
-    version = open_table(house.location, SURVIVING_RECORDS).version()
-    known = rows_at(house.location, SURVIVING_RECORDS, version, house.cluster, ["run_id"])["run_id"].unique().to_pylist()
+    version = read.open_table(house.location, SURVIVING_RECORDS).version()
+    known = read.rows_at(house.location, SURVIVING_RECORDS, version, house.cluster, ["run_id"])["run_id"].unique().to_pylist()
     runs = [run for run in house.own_runs if run.run_id in known]
     if not runs:
         return {}
     at_border = next((run for run in runs if run.finished_at_ms >= border_ms), runs[-1])
-    return surviving_ranges(house.location, version, house.cluster, at_border.run_id)
+    return read.surviving_ranges(house.location, version, house.cluster, at_border.run_id)
 
 
-def _drop_nights(house: _House, keep_nights: int, border_ms: int | None) -> tuple[list[Run], list[Run]]:
+def _drop_nights(house: _House, keep_nights: int, border_ms: int | None) -> tuple[list[read.Run], list[read.Run]]:
     """Takes the versions of old runs out of ``runs``; the runs that are dropped by this, and all runs as they are afterwards."""
     nights = [run for run in house.own_runs if run.kind == "night"]
     first_kept_ms = nights[-keep_nights].finished_at_ms if len(nights) > keep_nights else 0
@@ -345,8 +333,8 @@ def _drop_nights(house: _House, keep_nights: int, border_ms: int | None) -> tupl
 
 
 def _write_versions(house: _House, changed: Mapping[str, Mapping[str, int]]) -> None:
-    opened = open_table(house.location, RUNS)
-    rows = rows_at(house.location, RUNS, opened.version(), house.cluster, list(RUNS.by_name))
+    opened = read.open_table(house.location, RUNS)
+    rows = read.rows_at(house.location, RUNS, opened.version(), house.cluster, list(RUNS.by_name))
     versions: list[Any] = [
         list(changed[run_id].items()) if run_id in changed else stored
         for run_id, stored in zip(rows["run_id"].to_pylist(), rows["table_versions"].to_pylist(), strict=True)
@@ -359,7 +347,7 @@ def _write_versions(house: _House, changed: Mapping[str, Mapping[str, int]]) -> 
     _commit(house, RUNS, opened, files, write_part(house.location.uri, RUNS, rows, house.cluster, _NAME), is_data_change=True)
 
 
-def _delete_unneeded(house: _House, table: Table, runs: Sequence[Run]) -> tuple[int, int]:
+def _delete_unneeded(house: _House, table: Table, runs: Sequence[read.Run]) -> tuple[int, int]:
     """Deletes the files that neither the newest version of the table nor a run names; their number and bytes."""
     naming = [run for run in runs if table.name in run.table_versions]
     # Of dropped nights there may be hundreds. To look at each of their versions takes long, and the names of their files say the same.
@@ -369,7 +357,7 @@ def _delete_unneeded(house: _House, table: Table, runs: Sequence[Run]) -> tuple[
     filesystem = house.location.filesystem
     count = size = 0
     try:
-        unneeded = open_table(house.location, table).vacuum(
+        unneeded = read.open_table(house.location, table).vacuum(
             retention_hours=0, dry_run=True, enforce_retention_duration=False, full=True, keep_versions=versions
         )
         # A file that was removed, added and removed again is listed twice.

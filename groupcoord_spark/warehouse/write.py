@@ -41,25 +41,14 @@ from groupcoord_spark import __version__
 from groupcoord_spark.errors import WarehouseError
 from groupcoord_spark.log.files.object_store import is_object_store
 from groupcoord_spark.log.files.storage import side_by_side
+from groupcoord_spark.warehouse import read
 from groupcoord_spark.warehouse.declaration import Table, WriteMode, no_rows
 from groupcoord_spark.warehouse.location import Location, directory_of, first_line, locate
 from groupcoord_spark.warehouse.parts import AddedFile, describe, run_of, write_part
-from groupcoord_spark.warehouse.read import (
-    SCHEMA_VERSION_PROPERTY,
-    Run,
-    begins_after,
-    holds_warehouse,
-    open_table,
-    read_runs,
-    rows_at,
-    runs_of,
-    table_exists,
-    way_out,
-)
 from groupcoord_spark.warehouse.tables import GROUPS, HISTORY, LOOK_BACK, NIGHT, OFFSET_COMMITS, RUNS, SCHEMA_VERSION, TABLES, WARNINGS
 
 PROPERTIES: Final = {
-    SCHEMA_VERSION_PROPERTY: str(SCHEMA_VERSION),
+    read.SCHEMA_VERSION_PROPERTY: str(SCHEMA_VERSION),
     # For 30 nights the versions that `runs` names stay readable. The log itself is never cleaned up on the way: a table that rarely changes
     # would lose the version that last night's row names.
     "delta.deletedFileRetentionDuration": "interval 30 days",
@@ -90,12 +79,12 @@ class RunStart:
     cluster: str
     run_id: str
     started_at_ms: int
-    finished: tuple[Run, ...]
+    finished: tuple[read.Run, ...]
     tables: Mapping[str, DeltaTable]
     transaction: int
 
     @property
-    def last_run(self) -> Run | None:
+    def last_run(self) -> read.Run | None:
         """The newest finished night of the cluster; None where this is the first."""
         return next((run for run in reversed(self.finished) if run.kind == NIGHT), None)
 
@@ -109,9 +98,9 @@ class RunStart:
         version = None if self.last_run is None else self.last_run.table_versions.get(table)
         if version is not None:
             try:
-                return rows_at(self.location, declared, version, self.cluster, wanted)
+                return read.rows_at(self.location, declared, version, self.cluster, wanted)
             except WarehouseError:
-                if not begins_after(self.location, declared, version):
+                if not read.begins_after(self.location, declared, version):
                     raise
         return no_rows(pa.schema([declared.arrow_schema.field(name) for name in wanted]))
 
@@ -143,7 +132,7 @@ def begin_run(warehouse: str, cluster: str, *, spares_ms: int = 0) -> RunStart:
     run_id = _new_run_id(started_at_ms)
     for _ in range(_ATTEMPTS):
         tables = _prepared_tables(location)
-        runs = runs_of(read_runs(location, tables[RUNS.name]))
+        runs = read.runs_of(read.read_runs(location, tables[RUNS.name]))
         transaction = _transaction_of(tables[RUNS.name], cluster)
         of_cluster = tuple(run for run in runs if run.cluster == cluster)
         start = RunStart(location, cluster, run_id, started_at_ms, of_cluster, tables, transaction)
@@ -178,11 +167,11 @@ def _tables_to_write(location: Location) -> dict[str, tuple[DeltaTable | None, i
     """Table -> the table, and the newest version that a row of ``runs`` names; None: no warehouse exists. For errors see can_be_written."""
     if "%" in location.uri:
         raise WarehouseError(f"{location.uri}: the Delta writer cannot write to a path with a % in it. Name another with --warehouse.")
-    if not holds_warehouse(location):
+    if not read.holds_warehouse(location):
         _refuse_where_none_can_be_made(location)
         return None
     named: dict[str, int] = {}
-    for run in runs_of(read_runs(location)):
+    for run in read.runs_of(read.read_runs(location)):
         named.update({table: max(version, named.get(table, 0)) for table, version in run.table_versions.items()})
     opened = side_by_side(
         lambda table: _opened_to_write(location, table, named.get(table.name, 0)), TABLES.values(), _tables_at_once(location)
@@ -200,15 +189,15 @@ def _opened_to_write(location: Location, table: Table, named_version: int) -> De
 
     Raises WarehouseError where the table is gone and no run can write its rows anew, and where it is damaged or older than that.
     """
-    if not table_exists(location, table):
+    if not read.table_exists(location, table):
         if named_version and (table in HISTORY or table is RUNS):
-            open_table(location, table)  # says that it is gone
+            read.open_table(location, table)  # says that it is gone
         return None  # nothing was ever in it, this release is the first to have it, or it can do without its earlier rows
-    opened = open_table(location, table)
+    opened = read.open_table(location, table)
     if opened.version() < named_version:
         raise WarehouseError(
             f"Table {table.name} of {location.uri} is at version {opened.version()}, and a night was written at version {named_version}: it"
-            f" was put back or made anew. {way_out(location, table)}"
+            f" was put back or made anew. {read.way_out(location, table)}"
         )
     _missing_columns(location, table, opened)
     directory = f"{location.path}/{table.name}/_delta_log"
@@ -263,7 +252,7 @@ def commit_run(
     run: Mapping[str, Any],
     files: Mapping[str, Sequence[AddedFile]],
     history_ends: Mapping[tuple[int, int], int] = MappingProxyType({}),
-) -> Run:
+) -> read.Run:
     """Commits the files of a run to all tables, and then the run itself.
 
     Args:
@@ -316,7 +305,7 @@ def commit_run(
     rows = RUNS.from_rows([row])
     _commit_table(start, RUNS, write_part(start.location.uri, RUNS, rows, start.cluster, start.run_id))
     _keep_few_files(start)
-    return runs_of(rows)[0]
+    return read.runs_of(rows)[0]
 
 
 def _prepared_tables(location: Location) -> dict[str, DeltaTable]:
@@ -338,7 +327,7 @@ def _prepared_tables(location: Location) -> dict[str, DeltaTable]:
     # The older release, which reads the version from `runs`, goes on until all is done, and so does an upgrade that died half-way.
     for table in (*(t for t in TABLES.values() if t is not RUNS), RUNS):
         opened = tables[table.name]
-        if opened.metadata().configuration.get(SCHEMA_VERSION_PROPERTY) != PROPERTIES[SCHEMA_VERSION_PROPERTY]:
+        if opened.metadata().configuration.get(read.SCHEMA_VERSION_PROPERTY) != PROPERTIES[read.SCHEMA_VERSION_PROPERTY]:
             tables[table.name] = _in_attempts(location, table, lambda t=table: _with_schema_version(location, t))  # type: ignore[misc]
     return tables
 
@@ -368,13 +357,13 @@ def _created(location: Location, table: Table, named_version: int) -> DeltaTable
     )
     if named_version:
         _skip_versions(location, table, opened, named_version)
-        return open_table(location, table)  # the first one still refers to entries of the log that are deleted
+        return read.open_table(location, table)  # the first one still refers to entries of the log that are deleted
     return opened
 
 
 def _completed(location: Location, table: Table) -> DeltaTable:
     """The table, with the columns and checks that it lacked, and NULLs where this release writes them."""
-    opened = open_table(location, table)
+    opened = read.open_table(location, table)
     for name in table.former_checks:
         if _has_check(opened, name):
             opened.alter.drop_constraint(name)
@@ -388,8 +377,8 @@ def _completed(location: Location, table: Table) -> DeltaTable:
 
 
 def _with_schema_version(location: Location, table: Table) -> DeltaTable:
-    opened = open_table(location, table)
-    opened.alter.set_table_properties({SCHEMA_VERSION_PROPERTY: PROPERTIES[SCHEMA_VERSION_PROPERTY]}, raise_if_not_exists=False)
+    opened = read.open_table(location, table)
+    opened.alter.set_table_properties({read.SCHEMA_VERSION_PROPERTY: PROPERTIES[read.SCHEMA_VERSION_PROPERTY]}, raise_if_not_exists=False)
     return opened
 
 
@@ -452,7 +441,7 @@ def _refuse_older_runs(start: RunStart) -> None:
     if _transaction_of(newest, start.cluster) > start.transaction + 1:
         raise WarehouseError(
             f"Table runs of {start.location.uri} is older than the other tables: it was put back or made anew, and it lacks finished runs"
-            f" of cluster {start.cluster!r}. {way_out(start.location, RUNS)}"
+            f" of cluster {start.cluster!r}. {read.way_out(start.location, RUNS)}"
         )
 
 
@@ -501,10 +490,10 @@ def _actions_to_last_night(start: RunStart, table: Table, opened: DeltaTable) ->
         return [_removed(start, path, size) for path, size in _strays(start, opened).items()]
     now = files_of(opened, start.cluster)
     version = start.last_run.table_versions.get(table.name) if start.last_run else None
-    if version is None or begins_after(start.location, table, version):
+    if version is None or read.begins_after(start.location, table, version):
         before = {}
     else:
-        before = files_of(open_table(start.location, table, version), start.cluster)
+        before = files_of(read.open_table(start.location, table, version), start.cluster)
     added = [_added(_described(start, table, path, size)) for path, size in before.items() if path not in now]
     return [*(_removed(start, path, size) for path, size in now.items() if path not in before), *added]
 
@@ -515,7 +504,7 @@ def _described(start: RunStart, table: Table, path: str, size: int) -> AddedFile
             return describe(table, start.cluster, path, size, pq.ParquetFile(source).metadata)
     except (OSError, pa.ArrowException) as e:
         place = f"Table {table.name} of {start.location.uri}"
-        raise WarehouseError(f"{place} cannot be put back to the last night: {first_line(e)}. {way_out(start.location, table)}") from e
+        raise WarehouseError(f"{place} cannot be put back to the last night: {first_line(e)}. {read.way_out(start.location, table)}") from e
 
 
 def _commit_table(start: RunStart, table: Table, files: Sequence[AddedFile], transactions: Sequence[Transaction] = ()) -> DeltaTable:
@@ -574,7 +563,7 @@ def _commit(
             # Another cluster committed in between. Its rows and ours are different ones, so the same commit is tried again on top of its.
             if attempt == _ATTEMPTS - 1:
                 raise _not_committed(start, table, e) from e
-            opened = open_table(start.location, table)
+            opened = read.open_table(start.location, table)
         except (DeltaError, OSError) as e:
             raise _not_committed(start, table, e) from e
     raise AssertionError("unreachable")
@@ -614,7 +603,7 @@ def _not_committed(start: RunStart, table: Table, error: BaseException) -> Wareh
 
 def _keep_few_files(start: RunStart) -> None:
     """Merges the files of ``runs``: each run adds a file with one row, and every reader opens all of them."""
-    runs = open_table(start.location, RUNS)
+    runs = read.open_table(start.location, RUNS)
     if len(files_of(runs, start.cluster)) <= _RUN_FILES:
         return
     # Two runs at once, or a full disk: this run is committed all the same, and the next run tries again.

@@ -14,23 +14,7 @@ import numpy as np
 from crc32c import crc32c
 
 from groupcoord_spark.log import limits
-from groupcoord_spark.log.decode.batches import (
-    CODEC_BITS,
-    CONTROL,
-    CRC_START,
-    HEADER,
-    HEADER_SIZE,
-    LEGACY_CRC,
-    LOG_OVERHEAD,
-    MAX_OFFSETS_IN_FILE,
-    MIN_ENTRY,
-    MIN_LENGTH,
-    Entries,
-    Headers,
-    count_sound,
-    entry_positions,
-    headers_at,
-)
+from groupcoord_spark.log.decode import batches
 from groupcoord_spark.log.decode.records import correct_offset_ranges
 from groupcoord_spark.log.files.storage import PADDING, SegmentFile
 from groupcoord_spark.log.limits import MIB
@@ -82,8 +66,8 @@ class FileSection:
     repair: a sentence about the repair, else None.
     """
 
-    entries: Entries
-    headers: Headers
+    entries: batches.Entries
+    headers: batches.Headers
     damaged: DamagedRange | None = None
     repair: str | None = None
 
@@ -115,11 +99,11 @@ class EntryFinder:
         size = self.file.size
         at_once = _ENTRIES_AT_ONCE
         while at < size:
-            self._fill_window(at, min(at + HEADER_SIZE, size))
+            self._fill_window(at, min(at + batches.HEADER_SIZE, size))
             start = self._window_start
-            positions, after = entry_positions(self._window, at - start, self._window_end - start, at_once)
-            headers = headers_at(self._window, positions)
-            sound = count_sound(self._window, positions, headers)
+            positions, after = batches.entry_positions(self._window, at - start, self._window_end - start, at_once)
+            headers = batches.headers_at(self._window, positions)
+            sound = batches.count_sound(self._window, positions, headers)
             if sound:
                 section = _section_of(positions[:sound] + start, headers[:sound])
                 yield self._corrected(section)
@@ -151,14 +135,14 @@ class EntryFinder:
         """
         size = self.file.size
         at_once = _SEARCHED_FIRST
-        while at <= size - MIN_ENTRY:
+        while at <= size - batches.MIN_ENTRY:
             # no entry can begin so far before the first byte that is not zero: its length is not zero
             at = max(at, self._first_nonzero(at) - _LENGTH_END + 1)
-            if at > size - MIN_ENTRY:
+            if at > size - batches.MIN_ENTRY:
                 break
-            upto = min(at + at_once, size - MIN_ENTRY + 1)
+            upto = min(at + at_once, size - batches.MIN_ENTRY + 1)
             at_once = min(2 * at_once, _SEARCHED_AT_ONCE)
-            self._fill_window(at, min(upto + HEADER_SIZE, size))
+            self._fill_window(at, min(upto + batches.HEADER_SIZE, size))
             for candidate in self._candidates(at, upto).tolist():
                 self._effort += self._size_at(candidate)
                 if self._effort > _SEARCH_EFFORT * size:
@@ -171,12 +155,12 @@ class EntryFinder:
     def _corrected(self, section: FileSection) -> FileSection:
         """The section with the offsets of entries whose headers do not have them. Its sizes and offsets guide later searches."""
         entries = section.entries
-        self._largest = max(self._largest, int(entries.size.max()) - LOG_OVERHEAD)
+        self._largest = max(self._largest, int(entries.size.max()) - batches.LOG_OVERHEAD)
         if not self._any_in_range:
             first = entries.first_offset
             if self._first_offset is None:
                 self._first_offset = int(first[0])
-            self._any_in_range = bool(((first >= self.file_base) & (first <= self.file_base + MAX_OFFSETS_IN_FILE)).any())
+            self._any_in_range = bool(((first >= self.file_base) & (first <= self.file_base + batches.MAX_OFFSETS_IN_FILE)).any())
         correct_offset_ranges(entries, section.headers, self.bytes_between)
         return section
 
@@ -202,13 +186,13 @@ class EntryFinder:
         self._fill_window(start, end)
         return self._window[start - self._window_start : end - self._window_start].tobytes()
 
-    def _header(self, at: int) -> Headers:
+    def _header(self, at: int) -> batches.Headers:
         """The HEADER row at ``at``, with zeros for bytes beyond the end of the file."""
-        raw = self.bytes_between(at, min(at + HEADER_SIZE, self.file.size))
-        return np.frombuffer(raw.ljust(HEADER_SIZE, b"\0"), HEADER)
+        raw = self.bytes_between(at, min(at + batches.HEADER_SIZE, self.file.size))
+        return np.frombuffer(raw.ljust(batches.HEADER_SIZE, b"\0"), batches.HEADER)
 
     def _size_at(self, at: int) -> int:
-        return LOG_OVERHEAD + int(self._header(at)["length"][0])
+        return batches.LOG_OVERHEAD + int(self._header(at)["length"][0])
 
     def _pieces(self, start: int, end: int) -> Iterator[Bytes]:
         """The bytes from ``start`` to ``end``. Bytes outside of the window are read without moving the window."""
@@ -219,24 +203,24 @@ class EntryFinder:
             upto = min(at + _READ_AT_ONCE, end)
             yield self.file.read(at, upto)[: upto - at]
 
-    def _checksum_fits(self, at: int, end: int, magic: int, header: Headers) -> bool:
+    def _checksum_fits(self, at: int, end: int, magic: int, header: batches.Headers) -> bool:
         crc = 0
         if magic == 2:
-            for piece in self._pieces(at + CRC_START[2], end):
+            for piece in self._pieces(at + batches.CRC_START[2], end):
                 crc = crc32c(piece.data, crc)
             return crc == int(header["crc"][0])
-        for piece in self._pieces(at + CRC_START[0], end):
+        for piece in self._pieces(at + batches.CRC_START[0], end):
             crc = zlib.crc32(piece.data, crc)
-        return crc == int(header[LEGACY_CRC][0]) & 0xFFFFFFFF
+        return crc == int(header[batches.LEGACY_CRC][0]) & 0xFFFFFFFF
 
     def _is_sound(self, at: int) -> bool:
-        if self.file.size - at < MIN_ENTRY:
+        if self.file.size - at < batches.MIN_ENTRY:
             return False
         header = self._header(at)
         magic, length = int(header["magic"][0]), int(header["length"][0])
-        if not 0 <= magic <= 2 or not MIN_LENGTH[magic] <= length <= limits.BATCH_BYTES:
+        if not 0 <= magic <= 2 or not batches.MIN_LENGTH[magic] <= length <= limits.BATCH_BYTES:
             return False
-        end = at + LOG_OVERHEAD + length
+        end = at + batches.LOG_OVERHEAD + length
         return end <= self.file.size and self._checksum_fits(at, end, magic, header)
 
     def _candidates(self, start: int, end: int) -> Positions:
@@ -244,22 +228,22 @@ class EntryFinder:
         n = end - start
         window = self._window[start - self._window_start :]
         most = self._largest_plausible()
-        ranges = [(base, base + MAX_OFFSETS_IN_FILE) for base in self._bases()]
+        ranges = [(base, base + batches.MAX_OFFSETS_IN_FILE) for base in self._bases()]
         # one byte each of magic, length and offset leave few places for a closer look
         likely = window[16 : 16 + n] <= 2
         likely &= window[8 : 8 + n] <= most >> 24
         likely &= np.isin(window[:n], [border >> 56 & 0xFF for bounds in ranges for border in bounds])
         at = np.flatnonzero(likely)
-        headers = headers_at(window, at)
+        headers = batches.headers_at(window, at)
         magic, length = headers["magic"], headers["length"]
         offset = headers["base_offset"]
-        shaped = (length <= most) & (at + start + LOG_OVERHEAD + length <= self.file.size)
+        shaped = (length <= most) & (at + start + batches.LOG_OVERHEAD + length <= self.file.size)
         shaped &= np.logical_or.reduce([(offset >= lowest) & (offset <= highest) for lowest, highest in ranges])
-        shaped &= (length >= np.array(MIN_LENGTH)[magic]) & ((magic < 2) | _looks_like_batch(headers))
+        shaped &= (length >= np.array(batches.MIN_LENGTH)[magic]) & ((magic < 2) | _looks_like_batch(headers))
         at, magic, length = at[shaped], magic[shaped], length[shaped]
         for i in np.flatnonzero(magic < 2).tolist():
             here = int(at[i]) + start
-            if not self._looks_like_message(here, here + LOG_OVERHEAD + int(length[i]), int(magic[i])):
+            if not self._looks_like_message(here, here + batches.LOG_OVERHEAD + int(length[i]), int(magic[i])):
                 at[i] = -1
         return np.asarray(at[at >= 0] + start)
 
@@ -306,16 +290,16 @@ class EntryFinder:
         length, magic = int(header["length"][0]), int(header["magic"][0])
         if not any(self.bytes_between(at, at + 12)):
             return "zero_gap", f"Zeros lie at {at}, where an entry should begin."
-        least = MIN_LENGTH[magic] if 0 <= magic <= 2 else MIN_LENGTH[0]
+        least = batches.MIN_LENGTH[magic] if 0 <= magic <= 2 else batches.MIN_LENGTH[0]
         if length < least:
             return "batch_length_invalid", f"The entry at {at} declares a length of {length}, the least is {least}."
-        if LOG_OVERHEAD + length > left:
-            return "tail_truncated", f"The entry at {at} declares {LOG_OVERHEAD + length} bytes, {left} remain."
+        if batches.LOG_OVERHEAD + length > left:
+            return "tail_truncated", f"The entry at {at} declares {batches.LOG_OVERHEAD + length} bytes, {left} remain."
         if length > limits.BATCH_BYTES:
             return "batch_too_large", f"The entry at {at} declares a length of {length}, the limit is {limits.BATCH_BYTES}."
         if not 0 <= magic <= 2:
             return "unknown_magic", f"The entry at {at} has format {magic}; known are 0, 1 and 2."
-        return "batch_crc_mismatch", f"The checksum of the entry at {at} does not fit its {LOG_OVERHEAD + length} bytes."
+        return "batch_crc_mismatch", f"The checksum of the entry at {at} does not fit its {batches.LOG_OVERHEAD + length} bytes."
 
     def _first_nonzero(self, at: int) -> int:
         """The position of the first byte from ``at`` on that is not zero; the end of the file where there is none."""
@@ -346,15 +330,15 @@ class EntryFinder:
     def _repaired(self, at: int, end: int) -> FileSection | None:
         """The entry that fills the bytes from ``at`` to ``end`` if only its length or magic is wrong (no checksum covers them), or None."""
         header = self._header(at)
-        if end - at - LOG_OVERHEAD > limits.BATCH_BYTES:
+        if end - at - batches.LOG_OVERHEAD > limits.BATCH_BYTES:
             return None
         magic = 2
-        is_entry = end - at >= HEADER_SIZE and bool(_looks_like_batch(header)[0]) and self._checksum_fits(at, end, 2, header)
+        is_entry = end - at >= batches.HEADER_SIZE and bool(_looks_like_batch(header)[0]) and self._checksum_fits(at, end, 2, header)
         if not is_entry:
             magic = int(header["magic"][0])
             is_entry = (
                 magic in (0, 1)
-                and end - at >= MIN_ENTRY
+                and end - at >= batches.MIN_ENTRY
                 and self._checksum_fits(at, end, magic, header)
                 and self._looks_like_message(at, end, magic)
             )
@@ -366,7 +350,7 @@ class EntryFinder:
         entries.last_offset[:] = entries.first_offset + (header["last_offset_delta"] if magic == 2 else 0)
         section.repair = (
             f"The entry at {at} says length {header['length'][0]} and format {header['magic'][0]}; "
-            f"its checksum proves length {end - at - LOG_OVERHEAD} and format {magic}."
+            f"its checksum proves length {end - at - batches.LOG_OVERHEAD} and format {magic}."
         )
         return section
 
@@ -374,24 +358,24 @@ class EntryFinder:
         """How many records the headers from ``at`` to ``end`` claim, as far as they are plausible, and whether one is a control batch."""
         records: int | None = None
         has_control_batch = False
-        while at + MIN_ENTRY <= end:
+        while at + batches.MIN_ENTRY <= end:
             header = self._header(at)
             magic, length = int(header["magic"][0]), int(header["length"][0])
-            if not 0 <= magic <= 2 or not MIN_LENGTH[magic] <= length <= self._largest_plausible():
+            if not 0 <= magic <= 2 or not batches.MIN_LENGTH[magic] <= length <= self._largest_plausible():
                 break
             if magic == 2:
                 if not _looks_like_batch(header)[0]:
                     break
                 records = (records or 0) + int(header["count"][0])
-                has_control_batch |= bool(int(header["attributes"][0]) & CONTROL)
-            elif at + LOG_OVERHEAD + length > end or not self._looks_like_message(at, at + LOG_OVERHEAD + length, magic):
+                has_control_batch |= bool(int(header["attributes"][0]) & batches.CONTROL)
+            elif at + batches.LOG_OVERHEAD + length > end or not self._looks_like_message(at, at + batches.LOG_OVERHEAD + length, magic):
                 break
-            elif (int(header["crc"][0]) >> 24) & CODEC_BITS:
+            elif (int(header["crc"][0]) >> 24) & batches.CODEC_BITS:
                 # nobody knows how many messages are inside
                 return None, has_control_batch
             else:
                 records = (records or 0) + 1
-            at += LOG_OVERHEAD + length
+            at += batches.LOG_OVERHEAD + length
         return records, has_control_batch
 
 
@@ -399,20 +383,22 @@ class ResyncAbandonedError(Exception):
     """Raised when the searches for sound entries in one file have cost more than is allowed."""
 
 
-def _looks_like_batch(headers: Headers) -> Mask:
+def _looks_like_batch(headers: batches.Headers) -> Mask:
     """True where codec, last offset delta and record count of a record batch are possible."""
     count, last_delta = headers["count"].astype(np.int64), headers["last_offset_delta"].astype(np.int64)
-    return np.asarray(((headers["attributes"] & CODEC_BITS) <= 4) & (last_delta >= 0) & (count >= 0) & (count <= last_delta + 1))
+    return np.asarray(((headers["attributes"] & batches.CODEC_BITS) <= 4) & (last_delta >= 0) & (count >= 0) & (count <= last_delta + 1))
 
 
-def _section_of(positions: Positions, headers: Headers) -> FileSection:
+def _section_of(positions: Positions, headers: batches.Headers) -> FileSection:
     first_offset = headers["base_offset"].astype(np.int64)
     magic = headers["magic"].copy()
     last_offset = first_offset + np.where(magic == 2, headers["last_offset_delta"], 0)
-    size = headers["length"].astype(np.int64) + LOG_OVERHEAD
-    return FileSection(Entries(positions, size, magic, first_offset, last_offset, np.zeros(len(positions), np.int64)), headers)
+    size = headers["length"].astype(np.int64) + batches.LOG_OVERHEAD
+    return FileSection(batches.Entries(positions, size, magic, first_offset, last_offset, np.zeros(len(positions), np.int64)), headers)
 
 
 def _damaged_section(damaged: DamagedRange) -> FileSection:
     nothing = np.zeros(0, np.int64)
-    return FileSection(Entries(nothing, nothing, nothing.astype(np.int8), nothing, nothing, nothing), np.zeros(0, HEADER), damaged)
+    return FileSection(
+        batches.Entries(nothing, nothing, nothing.astype(np.int8), nothing, nothing, nothing), np.zeros(0, batches.HEADER), damaged
+    )

@@ -9,6 +9,7 @@ from __future__ import annotations
 import pickle
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import groupby
 from typing import Protocol
 
 import numpy as np
@@ -47,7 +48,6 @@ from groupcoord_spark.pipeline.read.history_files import (
     write_survivors,
 )
 from groupcoord_spark.pipeline.read.history_records import records_in_history
-from groupcoord_spark.pipeline.read.history_split import split_at_history
 from groupcoord_spark.pipeline.read.notes import RowNotes
 from groupcoord_spark.pipeline.read.supersede_buffer import SupersedeBuffer
 from groupcoord_spark.pipeline.rebalances import LEADER_EPOCH, REBALANCES, PartitionRebalances, RebalanceJob
@@ -345,3 +345,31 @@ def topic_names_of(decoded: DecodedChunk) -> dict[str, str]:
     # Few topics have many keys: only distinct ids become text.
     topic_of_id = dict(zip(ids.ravel().tolist(), topics, strict=True))
     return {uuid_text(topic_id): topic for topic_id, topic in topic_of_id.items()}
+
+
+def split_at_history(chunks: Iterable[Chunk], point_in_time: PointInTime) -> Iterator[tuple[bool, Iterator[Chunk]]]:
+    """(whether the history tables have these records too, chunks), in the order of the log, up to the point in time."""
+    for place, parts in groupby(_parts(chunks, point_in_time), key=lambda part: part[0]):
+        yield place == _IN_HISTORY, (chunk for _, chunk in parts)
+
+
+_BEFORE_HISTORY, _IN_HISTORY, _AFTER_HISTORY = range(3)
+
+
+def _parts(chunks: Iterable[Chunk], point_in_time: PointInTime) -> Iterator[tuple[int, Chunk]]:
+    place = _BEFORE_HISTORY
+    history_range, end = point_in_time.history_range, point_in_time.end_offset
+    for chunk in chunks:
+        lost = [loss for loss in chunk.lost if loss.record_offset is None or loss.record_offset < end]
+        doubts = [doubt for doubt in chunk.doubts if doubt.record_offset is None or doubt.record_offset < end]
+        borders = np.searchsorted(chunk.records.record_offset, [history_range.first_offset, history_range.end_offset, end]).tolist()
+        size = chunk.bytes
+        for here, first, last in zip((_BEFORE_HISTORY, _IN_HISTORY, _AFTER_HISTORY), (0, *borders), borders, strict=False):
+            if last > first:
+                place = here
+                yield place, chunk.part(np.arange(first, last), lost, doubts, size)
+                lost, doubts, size = [], [], 0
+        if lost or doubts:
+            yield place, Chunk(Records.none(), lost, doubts, size)
+        if borders[-1] < len(chunk.records):
+            return

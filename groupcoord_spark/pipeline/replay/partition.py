@@ -21,18 +21,8 @@ from groupcoord_spark.coordinator.semantics import Semantics
 from groupcoord_spark.coordinator.state import LoadWarning
 from groupcoord_spark.errors import WarehouseError
 from groupcoord_spark.log import PartitionLog
+from groupcoord_spark.pipeline.exchange import kept_records
 from groupcoord_spark.pipeline.exchange.health_facts import HealthPieces
-from groupcoord_spark.pipeline.exchange.kept_records import (
-    FACTS,
-    NEW_GROUP_RECORDS,
-    RECORDS,
-    REPORT,
-    ROW_BYTES,
-    PieceReport,
-    ShuffledRow,
-    as_one,
-    batches_of_size,
-)
 from groupcoord_spark.pipeline.exchange.packing import pack, unpack_batch
 from groupcoord_spark.pipeline.exchange.state_rows import (
     COLUMNS,
@@ -97,7 +87,7 @@ def partition_replay(job: ReplayJob) -> Callable[..., Iterator[pd.DataFrame]]:
             pa.default_memory_pool().release_unused()
             is_first = False
         cluster, offsets_partition = key[0], int(key[1])
-        rows: Iterator[ShuffledRow] = chain.from_iterable(ShuffledRow.of(frame) for frame in frames)
+        rows: Iterator[kept_records.ShuffledRow] = chain.from_iterable(kept_records.ShuffledRow.of(frame) for frame in frames)
         if job.read is not None:
             of_partition = replace(job.read, cluster=cluster, whole_partitions=frozenset([offsets_partition]))
             rows = with_rows_read(rows, offsets_partition, job.source, of_partition)
@@ -109,7 +99,7 @@ def partition_replay(job: ReplayJob) -> Callable[..., Iterator[pd.DataFrame]]:
     return replay_partition
 
 
-def _replayed(job: ReplayJob, offsets_partition: int, rows: Iterable[ShuffledRow]) -> Iterator[tuple[int, int, str, bytes]]:
+def _replayed(job: ReplayJob, offsets_partition: int, rows: Iterable[kept_records.ShuffledRow]) -> Iterator[tuple[int, int, str, bytes]]:
     """Rows of REPLAYED without their cluster, for one offsets partition."""
     report = PartitionReport(offsets_partition)
     topic_names: dict[str, str] = {}
@@ -121,7 +111,7 @@ def _replayed(job: ReplayJob, offsets_partition: int, rows: Iterable[ShuffledRow
         records = carried_records(job.rebalances.warehouse_uri, job.rebalances.cluster, carried, offsets_partition)
         topic_names |= carried_topic_names(job.rebalances.warehouse_uri, job.rebalances.cluster, carried, offsets_partition)
         latest.begin_with(records)
-        for part in batches_of_size([records], REPLAYED_AT_ONCE_BYTES):
+        for part in kept_records.batches_of_size([records], REPLAYED_AT_ONCE_BYTES):
             replay.apply(part)
         given = Counter(replay.coordinator.finish().warnings())
     comparison = None
@@ -150,18 +140,18 @@ def _replayed(job: ReplayJob, offsets_partition: int, rows: Iterable[ShuffledRow
             live_keys.see(batch)
 
     for kind, payload, first_offset in rows:
-        if kind == RECORDS:
+        if kind == kept_records.RECORDS:
             batch = unpack_batch(payload)
             if pending_batches and sum(pending.nbytes for pending in pending_batches) + batch.nbytes > REPLAYED_AT_ONCE_BYTES:
                 apply_pending()
             pending_batches.append(batch)
-        elif kind == NEW_GROUP_RECORDS:
+        elif kind == kept_records.NEW_GROUP_RECORDS:
             for rows_so_far in rebalances.apply(unpack_batch(payload)):
                 yield own_writer, LATER, REBALANCES, pack(rows_so_far)
-        elif kind == FACTS:
+        elif kind == kept_records.FACTS:
             health.add(first_offset, payload)
-        elif kind == REPORT:
-            piece: PieceReport = pickle.loads(payload)
+        elif kind == kept_records.REPORT:
+            piece: kept_records.PieceReport = pickle.loads(payload)
             report.take_piece(piece)
             topic_names |= piece.topic_names
         else:
@@ -194,7 +184,7 @@ def _replayed(job: ReplayJob, offsets_partition: int, rows: Iterable[ShuffledRow
     if job.writes_latest:
         latest_batch = latest.reduced(replay)
         report.latest_records = latest_batch.num_rows
-        for part in batches_of_size([latest_batch], ROW_BYTES):
+        for part in kept_records.batches_of_size([latest_batch], kept_records.ROW_BYTES):
             yield _row_of_next_night(own_writer, offsets_partition, LATEST_RECORDS, part)
         if all_topic_names:
             names = pa.RecordBatch.from_arrays([pa.array(all_topic_names), pa.array(all_topic_names.values())], ["topic_id", "topic"])
@@ -228,6 +218,6 @@ def _row_of_next_night(writer: int, offsets_partition: int, table: str, rows: pa
 
 def _take_all(pending_batches: list[pa.RecordBatch]) -> pa.RecordBatch:
     """All batches as one batch; the list is empty afterwards, so that no row is in memory twice."""
-    batch = as_one(pending_batches)
+    batch = kept_records.as_one(pending_batches)
     pending_batches.clear()
     return batch

@@ -12,19 +12,9 @@ from typing import Any, ClassVar, Final
 from groupcoord_spark.assignors.java_maps import hash_of_text, in_hash_order
 from groupcoord_spark.assignors.sticky_tasks import Task
 from groupcoord_spark.protocol.record_types import KeyType
+from groupcoord_spark.simulator.groups import streams_tasks
 from groupcoord_spark.simulator.groups.group import CommitRules
 from groupcoord_spark.simulator.groups.modern_group import ModernGroup
-from groupcoord_spark.simulator.groups.streams_tasks import (
-    ACTIVE,
-    KINDS,
-    NOTHING,
-    CurrentTasks,
-    Owned,
-    current_tasks,
-    current_value,
-    tasks_of,
-    tasks_value,
-)
 from groupcoord_spark.simulator.groups.streams_topology import ConfiguredTopology, source_subtopologies
 from groupcoord_spark.simulator.messages import Error, RecordToWrite
 from groupcoord_spark.simulator.messages.requests import (
@@ -35,7 +25,7 @@ from groupcoord_spark.simulator.messages.requests import (
     TxnOffsetCommit,
 )
 
-NO_TASKS: Final[Owned] = {kind: frozenset() for kind in KINDS}
+NO_TASKS: Final[streams_tasks.Owned] = {kind: frozenset() for kind in streams_tasks.KINDS}
 _FIRST_SLOTS: Final = 2
 _KEY_TYPES_OF_MEMBERS: Final = (KeyType.STREAMS_GROUP_MEMBER_METADATA, KeyType.STREAMS_GROUP_CURRENT_MEMBER_ASSIGNMENT)
 _GOLDEN_RATIO: Final = -7046029254386353131
@@ -81,25 +71,25 @@ class StreamsGroup(ModernGroup):
         """The member ids in the order of Kafka's map of members (TimelineHashMap)."""
         return sorted(self.members, key=lambda member_id: _timeline_slot(member_id, self.slots))
 
-    def current_of(self, member_id: str) -> CurrentTasks:
+    def current_of(self, member_id: str) -> streams_tasks.CurrentTasks:
         """What a member has."""
         member = self.members.get(member_id)
         if member is None or not member.current:
-            return CurrentTasks()
-        return current_tasks(member.current, member.member_epoch or 0, member.previous_member_epoch or 0, member.state or "")
+            return streams_tasks.CurrentTasks()
+        return streams_tasks.current_tasks(member.current, member.member_epoch or 0, member.previous_member_epoch or 0, member.state or "")
 
-    def target_of(self, member_id: str) -> Owned:
+    def target_of(self, member_id: str) -> streams_tasks.Owned:
         """The target assignment of a member."""
         target = self.replayed.targets.get(member_id)
-        return NO_TASKS if target is None else {kind: tasks_of(target[f"{kind}_tasks"]) for kind in KINDS}
+        return NO_TASKS if target is None else {kind: streams_tasks.tasks_of(target[f"{kind}_tasks"]) for kind in streams_tasks.KINDS}
 
     def is_held(self, kind: str, task: Task, process_id: str) -> bool:
         """Whether a task may not be given to a member of a process yet: another member runs it, or the process has it in any form."""
         runs = self.active_processes.get(task)
         return (
             runs == process_id
-            or (kind == ACTIVE and runs is not None)
-            or any(process_id in self.other_processes.get((other, task), ()) for other in KINDS)
+            or (kind == streams_tasks.ACTIVE and runs is not None)
+            or any(process_id in self.other_processes.get((other, task), ()) for other in streams_tasks.KINDS)
         )
 
     def apply(self, record_offset: int, record: RecordToWrite) -> None:
@@ -123,7 +113,7 @@ class StreamsGroup(ModernGroup):
     def _forget_tasks(self, member_id: str) -> None:
         process_id = self.metadata_of(member_id)["process_id"]
         for kind, task in self._held_by(member_id):
-            if kind != ACTIVE:
+            if kind != streams_tasks.ACTIVE:
                 self.other_processes.get((kind, task), set()).discard(process_id)
             elif self.active_processes.get(task) == process_id:
                 del self.active_processes[task]
@@ -132,7 +122,7 @@ class StreamsGroup(ModernGroup):
         """Remember which process has the tasks of a member."""
         process_id = self.metadata_of(member_id)["process_id"]
         for kind, task in self._held_by(member_id):
-            if kind == ACTIVE:
+            if kind == streams_tasks.ACTIVE:
                 self.active_processes[task] = process_id
             else:
                 self.other_processes.setdefault((kind, task), set()).add(process_id)
@@ -141,7 +131,7 @@ class StreamsGroup(ModernGroup):
         """(kind, task) of the tasks that a member has, or still has to give up."""
         current = self.current_of(member_id)
         for held in (current.assigned, current.pending_revocation):
-            for kind in KINDS:
+            for kind in streams_tasks.KINDS:
                 for task in held[kind]:
                     yield kind, task
 
@@ -164,11 +154,11 @@ class StreamsGroup(ModernGroup):
             "client_tags": None if tags is None else [{"key": key, "value": tags[key]} for key in in_hash_order(tags, hash_of_text)],
         }
 
-    def left_for_a_while(self, member_id: str) -> CurrentTasks:
+    def left_for_a_while(self, member_id: str) -> streams_tasks.CurrentTasks:
         """What a static member keeps that leaves for a while."""
         current = self.current_of(member_id)
         kept = {kind: dict.fromkeys(tasks, 0) for kind, tasks in current.assigned.items()}
-        return current._replace(epoch=LEFT_FOR_A_WHILE, assigned=kept, pending_revocation=NOTHING)
+        return current._replace(epoch=LEFT_FOR_A_WHILE, assigned=kept, pending_revocation=streams_tasks.NOTHING)
 
     def member_epoch(self, member_id: str) -> int:
         return self.current_of(member_id).epoch
@@ -177,7 +167,7 @@ class StreamsGroup(ModernGroup):
         """The epoch since which the member has the active task of each partition; None: the member does not have it."""
         current = self.current_of(member_id)
         subtopologies = source_subtopologies(self.replayed.topology or {"subtopologies": ()})
-        since = {**current.pending_revocation[ACTIVE], **current.assigned[ACTIVE]}
+        since = {**current.pending_revocation[streams_tasks.ACTIVE], **current.assigned[streams_tasks.ACTIVE]}
         return [since.get(Task(subtopologies.get(offset.topic, ""), offset.partition)) for offset in offsets]
 
     def validate_commit(self, request: OffsetCommit | TxnOffsetCommit, rules: CommitRules) -> Error:
@@ -206,13 +196,17 @@ class StreamsGroup(ModernGroup):
         """The record of a new group epoch, with the topology and the settings of the last one."""
         return self.configured_epoch_record(epoch, metadata_hash, self.replayed.validated_topology_epoch, self.last_configs)
 
-    def target_record(self, member_id: str, target: Owned) -> RecordToWrite:
+    def target_record(self, member_id: str, target: streams_tasks.Owned) -> RecordToWrite:
         """The record of a member's target assignment."""
-        return self.record(self.key_types.target, {f"{kind}_tasks": tasks_value(target[kind]) for kind in KINDS}, member_id=member_id)
+        return self.record(
+            self.key_types.target,
+            {f"{kind}_tasks": streams_tasks.tasks_value(target[kind]) for kind in streams_tasks.KINDS},
+            member_id=member_id,
+        )
 
-    def assignment_record(self, member_id: str, current: CurrentTasks) -> RecordToWrite:
+    def assignment_record(self, member_id: str, current: streams_tasks.CurrentTasks) -> RecordToWrite:
         """The record of what a member has."""
-        return self.record(self.key_types.current, current_value(current), member_id=member_id)
+        return self.record(self.key_types.current, streams_tasks.current_value(current), member_id=member_id)
 
     def tombstones(self) -> list[RecordToWrite]:
         return [self.record(self.key_types.target_epoch, None), self.record(self.key_types.group, None), self.topology_record(None)]

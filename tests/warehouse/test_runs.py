@@ -302,7 +302,7 @@ def test_a_file_in_place_of_the_directory_is_refused(tmp_path):
 
 
 def test_tables_of_a_newer_release_are_refused(tmp_path, monkeypatch):
-    monkeypatch.setitem(write_module.PROPERTIES, write_module.SCHEMA_VERSION_PROPERTY, "7")
+    monkeypatch.setitem(write_module.PROPERTIES, write_module.read.SCHEMA_VERSION_PROPERTY, "7")
     begin_run(str(tmp_path), "prod")
     for use in (lambda: begin_run(str(tmp_path), "prod"), lambda: open_warehouse(str(tmp_path))):
         with pytest.raises(WarehouseError, match=r"written by a newer release \(tables of version 7, this release knows 3\)"):

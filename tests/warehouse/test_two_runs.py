@@ -39,7 +39,7 @@ def newest_rows(warehouse: Path) -> dict[str, list[str]]:
         listed = []
         opened = DeltaTable(str(warehouse / name))
         for cluster in sorted({values["cluster"] for values in opened.partitions()}):
-            newest = write_module.rows_at(
+            newest = write_module.read.rows_at(
                 write_module.locate(str(warehouse)), TABLES[name], opened.version(), cluster, list(TABLES[name].by_name)
             )
             listed += [str(row) for row in newest.to_pylist()]

@@ -151,6 +151,8 @@ def _unsure(overview: RowOverview, read: Mapping[int, PartitionHistory], assumed
     if assumed_cluster is not None and len(names) == 1 and names != [assumed_cluster]:
         return set(read)
     rows = overview.of_clusters()
+    if overview.faults > sum(partition.rows for partition in rows.values()):
+        return set(read)  # what the night has read may be among the rows that are no records now: only a look at all rows says how many
     return {
         number
         for number, history in read.items()

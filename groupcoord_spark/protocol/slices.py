@@ -59,7 +59,7 @@ class Slices:
             return pa.array([self.row(i) for i in range(len(self))], layout)
         offsets = np.zeros(len(self) + 1, np.int32 if size <= _INT32_LIMIT else np.int64)
         np.cumsum(self.lengths(), out=offsets[1:])
-        gathered = np.empty(size, np.uint8)
+        gathered = np.empty(max(size, 0), np.uint8)  # a row that ends before it begins is refused below
         if not loops.gather(self.data, words_of(self.data), self.start, self.end, gathered, words_of(gathered)):
             raise IndexError("a row lies beyond the buffer of its bytes")
         valid = pa.array(~self.is_null).buffers()[1] if self.is_null.any() else None

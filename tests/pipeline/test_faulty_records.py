@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from pathlib import Path
 from typing import Any
-from unittest.mock import patch
 
 import pyarrow.parquet as pq
 import pytest
@@ -13,11 +12,9 @@ import pytest
 from groupcoord_spark.coordinator.semantics import JAVA
 from groupcoord_spark.log import Chunk
 from groupcoord_spark.pipeline.exchange.packing import unpack
-from groupcoord_spark.pipeline.read import decode
 from groupcoord_spark.pipeline.read.reader import ReadJob, read_chunks
 from groupcoord_spark.pipeline.read.rows import Piece
 from groupcoord_spark.pipeline.rebalances import RebalanceJob
-from groupcoord_spark.protocol import fast_path
 from tests.pipeline.logs import LogRecord, commit_value, offset_key, records_of
 
 MANY = 30_000
@@ -51,13 +48,3 @@ def test_every_one_of_many_equal_faults_has_its_rows_and_hardly_one_is_replayed(
 def test_every_one_of_many_doubts_has_its_row(tmp_path: Path) -> None:
     tables, _ = tables_of(tmp_path, [LogRecord(i, OFFSET, commit_value(i) + b"x", 7, False) for i in range(MANY)])
     assert Counter(row["code"] for row in tables["warnings"]) == {"value_trailing_bytes": MANY, "transactional_mismatch": MANY}
-
-
-def test_values_that_differ_in_contents_alone_are_decoded_once(tmp_path: Path) -> None:
-    assert fast_path.load()
-    log = [LogRecord(i, OFFSET, commit_value(i)[:-5]) for i in range(MANY)]
-    with patch.object(decode, "decode_value", wraps=decode.decode_value) as decoding:
-        tables, _ = tables_of(tmp_path, log)
-    assert decoding.call_count == 1
-    assert len(tables["quarantined_records"]) == MANY
-    assert {row["value"] for row in tables["quarantined_records"]} == {record.value for record in log}

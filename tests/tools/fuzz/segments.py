@@ -92,7 +92,7 @@ class Rows:
         self.count: Counter[str] = Counter()
 
     def write(self, table: str, columns: Any, **constants: Any) -> None:
-        rows = pa.table(dict(columns))
+        rows = columns if isinstance(columns, pa.Table) else pa.table(dict(columns))
         for name, value in constants.items():
             rows = rows.append_column(name, pa.repeat(pa.scalar(value, TABLES[table].by_name[name].arrow_type), rows.num_rows))
         if "run_id" in TABLES[table].by_name:

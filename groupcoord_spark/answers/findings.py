@@ -48,13 +48,11 @@ class Kind(NamedTuple):
         return f"{counted(number, self.noun).partition(' ')[2]}{of_groups} {self.sentence}"
 
     @property
-    def news_query(self) -> str:
-        """The statement for news, empty for what is none: of ``query``, or of the rows of the view that meet the conditions."""
-        if not self.subject:
-            return self.query
+    def query_of_view(self) -> str:
+        """The statement for news among ``rows_of_view``, which are the rows of the view ``table``: those that meet the conditions."""
         where = " AND ".join(f"{column} {comparison} {value!r}" for column, comparison, value in self.where) or "TRUE"
         return (
-            f"SELECT concat_ws(' ', {self.subject}) AS subject, group_id, {self.reason} AS reason, 1 AS number FROM {self.table}"
+            f"SELECT concat_ws(' ', {self.subject}) AS subject, group_id, {self.reason} AS reason, 1 AS number FROM rows_of_view"
             f" WHERE {where}"
         )
 

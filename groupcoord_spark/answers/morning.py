@@ -94,7 +94,7 @@ def morning(warehouse: Warehouse, run: Run, horizon_ms: int, views: Mapping[str,
     news = list(_departures(changes))
     for name, kind in NEWS.items():
         # Most kinds have no rows in most nights, and the views over the history take most of the time: the night before comes second.
-        if kind.news_query and (rows := night.of(kind)).num_rows:
+        if (kind.query or kind.subject) and (rows := night.of(kind)).num_rows:
             night.connection.register("rows_now", rows)
             night.connection.register("rows_before", rows.slice(0, 0) if before is None else before.of(kind))
             new = night.connection.sql(_NEW_ROWS).to_arrow_table()
@@ -117,11 +117,11 @@ class _Rows:
     def of(self, kind: Kind) -> pa.Table:
         """subject, group_id, reason and number."""
         if not kind.subject:
-            return self._night.rows(kind.news_query.replace("$horizon_ms", str(self._horizon_ms)))
+            return self._night.rows(kind.query.replace("$horizon_ms", str(self._horizon_ms)))
         if kind.table not in self._views:
             self._views[kind.table] = self._night.rows(f"FROM {kind.table}")
         self.connection.register("rows_of_view", self._views[kind.table])
-        return self.connection.sql(kind.news_query.replace(f"FROM {kind.table} ", "FROM rows_of_view ")).to_arrow_table()
+        return self.connection.sql(kind.query_of_view).to_arrow_table()
 
 
 def _departures(changes: Sequence[Change]) -> Iterator[News]:

@@ -128,8 +128,10 @@ def plan_rows(source: RowSource, warehouse: str, *, cluster: str | None, goes_on
     for (_, number), rows in overview.partitions.items():
         if number in read:  # the rows after its first record were not looked at
             rows.first_offset, rows.evidence = read[number].first_offset, replace(rows.evidence, first_record=None)
-    before = sum(history.newest_record.record_offset - (history.first_offset or 0) for history in read.values() if history.newest_record)
-    return replace(row_plan(source, overview, cluster=cluster, accept_empty=accept_empty), read_before=before)
+    read_before = sum(
+        history.newest_record.record_offset - (history.first_offset or 0) for history in read.values() if history.newest_record
+    )
+    return row_plan(source, overview, cluster=cluster, accept_empty=accept_empty, read_before=read_before)
 
 
 def _unread(read: Mapping[int, PartitionHistory]) -> Wanted:
@@ -168,13 +170,14 @@ def _has_record(evidence: Evidence, mark: RecordMark | None) -> bool:
     return mark is not None and seen is not None and seen.is_same(mark)
 
 
-def row_plan(source: RowSource, overview: RowOverview, *, cluster: str | None, accept_empty: bool = False) -> RowPlan:
+def row_plan(source: RowSource, overview: RowOverview, *, cluster: str | None, accept_empty: bool = False, read_before: int = 0) -> RowPlan:
     """The plan of a run, from the overview of its rows.
 
     Args:
         cluster: the name from the user. If the rows name several clusters, only rows of this cluster are read; if they name one, all rows
             are read, whatever its name.
         accept_empty: without any row the plan is one without partitions.
+        read_before: as in ``RowPlan``.
     Raises:
         InputError: no row is a record of the offsets topic.
         BadCopyError: there are no rows.
@@ -230,7 +233,7 @@ def row_plan(source: RowSource, overview: RowOverview, *, cluster: str | None, a
         len(extent.end) if extent is not None else best_partition_count(hashes, lowest),
         rows + overview.faults,
         overview.faults,
-        0,
+        read_before,
         chosen_cluster,
         {number: partition.evidence for number, partition in partitions.items()},
         hashes,

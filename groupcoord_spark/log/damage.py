@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Self
+from typing import NamedTuple, Self
 
 from groupcoord_spark.protocol.errors import Doubt
 
@@ -143,63 +144,56 @@ class PlacedDoubt(Doubt):
     records: int | None = None
 
 
+class Damage(NamedTuple):
+    """What one step of the reader has found: it becomes a Lost or a PlacedDoubt of the file, by the kind of its code.
+
+    of_record: it is about a single record; after MAX_RECORD_ROWS of a code such damage is only counted. Else as in Lost and PlacedDoubt.
+    """
+
+    code: str
+    position: int
+    size: int
+    record_offset: int | None
+    detail: str
+    records: int | None = None
+    key: bytes | None = None
+    value: bytes | None = None
+    of_record: bool = False
+
+
 @dataclass(slots=True)
 class Report:
-    """Collects what is lost and doubtful in one file; ``take`` hands it out chunk by chunk."""
+    """What is lost and doubtful in one file; ``take`` hands it out chunk by chunk."""
 
     source: str
     offsets_partition: int
     lost: list[Lost] = field(default_factory=list)
     doubts: list[PlacedDoubt] = field(default_factory=list)
-    _record_rows: Counter[str] = field(default_factory=Counter)
-    _without_row: Counter[str] = field(default_factory=Counter)
+    _records: Counter[str] = field(default_factory=Counter)
 
-    def lose(self, code: str, position: int, size: int, record_offset: int | None, detail: str, records: int | None = None) -> None:
-        """Reports that a range or a batch is lost."""
-        self.lost.append(Lost(code, self.source, self.offsets_partition, position, size, record_offset, detail, records))
-
-    def doubt(self, code: str, position: int, size: int, record_offset: int | None, detail: str, records: int | None = None) -> None:
-        """Reports that a range or a batch is used with a doubt."""
-        self.doubts.append(PlacedDoubt(code, detail, self.source, self.offsets_partition, position, size, record_offset, records))
-
-    def lose_record(
-        self,
-        code: str,
-        position: int,
-        size: int,
-        record_offset: int | None,
-        detail: str,
-        key: bytes | None = None,
-        value: bytes | None = None,
-    ) -> None:
-        """Reports that one record is lost. After MAX_RECORD_ROWS of a code the records are only counted."""
-        if self._has_room_for(code):
-            self.lost.append(Lost(code, self.source, self.offsets_partition, position, size, record_offset, detail, 1, key, value))
-
-    def doubt_record(self, code: str, position: int, size: int, record_offset: int | None, detail: str) -> None:
-        """Reports that one record is used with a doubt. After MAX_RECORD_ROWS of a code the records are only counted."""
-        if self._has_room_for(code):
-            self.doubts.append(PlacedDoubt(code, detail, self.source, self.offsets_partition, position, size, record_offset, 1))
-
-    def _has_room_for(self, code: str) -> bool:
-        self._record_rows[code] += 1
-        if self._record_rows[code] <= MAX_RECORD_ROWS:
-            return True
-        self._without_row[code] += 1
-        return False
+    def add(self, damages: Iterable[Damage]) -> None:
+        """Adds the damage that a step has found."""
+        for code, position, size, record_offset, detail, records, key, value, of_record in damages:
+            if of_record:
+                self._records[code] += 1
+                if self._records[code] > MAX_RECORD_ROWS:
+                    continue
+            place = self.source, self.offsets_partition, position, size, record_offset
+            if CODES[code].kind is Kind.LOST:
+                self.lost.append(Lost(code, *place, detail, records, key, value))
+            else:
+                self.doubts.append(PlacedDoubt(code, detail, *place, records))
 
     def take(self) -> tuple[list[Lost], list[PlacedDoubt]]:
-        """What was reported since the last call."""
+        """What was added since the last call."""
         lost, doubts = self.lost, self.doubts
         self.lost, self.doubts = [], []
         return lost, doubts
 
     def close(self) -> None:
-        """Reports, for each code with more records than rows, how many records have no row."""
-        for code, rest in self._without_row.items():
-            detail = f"{rest} more records of this file have this code; they have no rows of their own after the first {MAX_RECORD_ROWS}."
-            if CODES[code].kind is Kind.LOST:
-                self.lose(code, 0, 0, None, detail, rest)
-            else:
-                self.doubt(code, 0, 0, None, detail, rest)
-        self._without_row.clear()
+        """Adds, for each code with more records than rows, how many records have no row."""
+        for code, records in self._records.items():
+            if (rest := records - MAX_RECORD_ROWS) > 0:
+                rows = f"no rows of their own after the first {MAX_RECORD_ROWS}"
+                detail = f"{rest} more records of this file have this code; they have {rows}."
+                self.add([Damage(code, 0, 0, None, detail, rest)])

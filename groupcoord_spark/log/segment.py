@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import numpy.typing as npt
 
-from groupcoord_spark.log.damage import CODES, Kind, Lost, PlacedDoubt, Report
+from groupcoord_spark.log.damage import CODES, Damage, Kind, Lost, PlacedDoubt, Report
 from groupcoord_spark.log.decode.batches import HEADER, OUT_OF_RANGE, Entries, Headers, headers_at
 from groupcoord_spark.log.decode.compression import Decompressor
 from groupcoord_spark.log.decode.records import (
@@ -147,7 +147,7 @@ def read_segment(segment: Segment, *, chunk_bytes: int = DEFAULT_CHUNK_BYTES) ->
     A file with any bytes has at least one chunk, and the bytes of the chunks add up to its size. Damage is reported in the chunks. Raises
     InputError where the file cannot be read at all.
     """
-    with segment.open() as file, page_cache_as_found(file, segment.start, segment.size):
+    with segment.open() as file, page_cache_as_found(file.location, file.data_ranges(segment.start, segment.size)):
         reading = Reading(segment, file, chunk_bytes)
         reading.walk()
         yield from reading.chunks()
@@ -198,7 +198,7 @@ class Reading:
             if section.repair:
                 position, size = int(section.entries.position[0]), int(section.entries.size[0])
                 first_offset = int(section.entries.first_offset[0])
-                self._report.doubt("batch_header_repaired", position, size, first_offset, section.repair)
+                self._report.add([Damage("batch_header_repaired", position, size, first_offset, section.repair)])
             parts.append(section.entries)
             if is_one_window:
                 headers.append(section.headers)
@@ -207,11 +207,11 @@ class Reading:
             self._window = finder.whole_window()
             self._headers = np.concatenate(headers) if headers else None
         borders = Borders(segment.base_offset, segment.next_base_offset, file.size)
-        self._order = put_in_order(self._entries, borders, self._is_in_later_file, self._same_bytes, self._report)
+        self._order = put_in_order(self._entries, borders, self._is_in_later_file, self._same_bytes)
+        self._report.add(self._order.damages)
         if damaged:
             in_file = self._entries.take(np.sort(self._order.kept))
-            for damaged_range in damaged:
-                self._report_damaged(damaged_range, in_file)
+            self._report.add(self._damage_of(damaged_range, in_file) for damaged_range in damaged)
 
     def chunks(self) -> Iterator[Chunk]:
         """The records in the order of their offsets, with all reports."""
@@ -221,30 +221,32 @@ class Reading:
         overlapping = entries_read = 0
         end_of_last = _LEAST
         for payloads in self._payloads(self._order.kept):
-            stored, skipped = read_in_offset_order(payloads, report, skip_below)
+            stored, skipped = read_in_offset_order(payloads, skip_below)
             overlapping += skipped
             size = int(payloads.entries.size.sum())
             left -= size
             entries_read += len(payloads.entries)
             entries, headers = payloads.entries, payloads.headers
             del payloads
-            stored = self._within(stored, entries, end_of_last, entries_read)
+            report.add(stored.damages)
+            stored, displaced = self._within(stored, entries, end_of_last, entries_read)
+            report.add(displaced)
             ends = [int(entries.last_offset[-1]), *stored.records.record_offset[-1:].tolist()]
             end_of_last = min(max(ends) + 1, _MOST)
             yield Chunk(stored.records, *report.take(), size, entries, headers, stored.batch, stored.size)
-        self._report_invalid()
+        report.add(self._without_place())
         if overlapping and segment.skip_below > segment.log_start_offset:
             detail = f"{counted(overlapping, 'record')} below offset {segment.skip_below} skipped: a newer file before it covers them."
-            report.doubt("segment_overlap", 0, 0, segment.base_offset, detail, overlapping)
+            report.add([Damage("segment_overlap", 0, 0, segment.base_offset, detail, overlapping)])
         report.close()
         lost, doubts = report.take()
         if left or lost or doubts:
             yield Chunk(Records.none(), lost, doubts, left)
 
-    def _within(self, stored: StoredRecords, entries: Entries, lowest: int, entries_read: int) -> StoredRecords:
+    def _within(self, stored: StoredRecords, entries: Entries, lowest: int, entries_read: int) -> tuple[StoredRecords, Iterable[Damage]]:
         """The records that lie after the chunks before and before the chunks after, so that all chunks are in the order of their offsets.
 
-        All others claim offsets outside of their own batch (record_offset_out_of_batch), and are reported as lost.
+        All others claim offsets outside of their own batch (record_offset_out_of_batch), and are lost.
 
         Args:
             lowest: where the chunks before end.
@@ -261,20 +263,10 @@ class Reading:
         elif segment.next_base_offset is not None:
             end = int(np.searchsorted(offsets, max(segment.next_base_offset, min(int(entries.last_offset[-1]) + 1, _MOST))))
         if end - first == len(records):
-            return stored
+            return stored, ()
         displaced = [*range(first), *range(end, len(records))]
-        self._lose(stored, entries, displaced, "outside of its own batch and where the records of others lie")
-        return stored.take(np.arange(first, end))
-
-    def _lose(self, stored: StoredRecords, entries: Entries, rows: Iterable[int], where: str) -> None:
-        """Reports some of the records as lost. where: a clause about the offset that a record claims."""
-        records = stored.records
-        for row in rows:
-            size = int(entries.size[stored.batch[row]])
-            marker = "" if records.control_type[row] == NOT_A_CONTROL_RECORD else MARKER_LOST
-            detail = f"The record claims offset {records.record_offset[row]}, {where}.{marker}"
-            key, value = records.key.row(row), records.value.row(row)
-            self._report.lose_record("base_offset_invalid", int(records.position[row]), size, None, detail, key, value)
+        where = "outside of its own batch and where the records of others lie"
+        return stored.take(np.arange(first, end)), _lost_records(stored, entries, displaced, where)
 
     def _payloads(self, rows: Positions) -> Iterator[Payloads]:
         """The entries of ``rows``, in that order, with their decompressed records, in pieces of about a chunk."""
@@ -321,7 +313,7 @@ class Reading:
         offsets: list[Positions] = []
         done = 0
         for payloads in self._payloads(rows):
-            stored = read_in_file_order(payloads, Report("", 0))
+            stored = read_in_file_order(payloads)
             offsets.append(stored.records.record_offset)
             for fingerprint, i in zip(_fingerprints(stored.records), stored.batch.tolist(), strict=True):
                 owner_of[fingerprint] = done + i
@@ -345,39 +337,35 @@ class Reading:
                             confirmed[owner_of[fingerprint]] = True
         return confirmed
 
-    def _report_invalid(self) -> None:
-        """Reports the entries that are sound but whose place is not known."""
+    def _without_place(self) -> Iterator[Damage]:
+        """The entries that are sound but whose place is not known, as lost: each record, and each entry without records."""
         entries, invalid = self._entries, self._order.invalid
         is_wrapper_below_its_messages = entries.moved_by[invalid] == OUT_OF_RANGE
         for i in invalid[is_wrapper_below_its_messages].tolist():
             detail = "The offset of a compressed message is below that of the last message inside; its neighbours tell no better one."
-            self._report.lose("wrapper_malformed", int(entries.position[i]), int(entries.size[i]), None, detail)
+            yield Damage("wrapper_malformed", int(entries.position[i]), int(entries.size[i]), None, detail)
         for payloads in self._payloads(invalid[~is_wrapper_below_its_messages]):
-            self._report_records_without_place(payloads)
+            stored, entries = read_in_file_order(payloads), payloads.entries
+            yield from stored.damages
+            kept = np.flatnonzero(stored.keep).tolist()
+            yield from _lost_records(stored, entries, kept, "in an entry whose base offset contradicts its neighbours")
+            has_rows = np.zeros(len(entries), np.bool_)
+            has_rows[stored.batch] = True
+            has_rows[stored.lost] = True
+            for i in np.flatnonzero(~has_rows).tolist():
+                first, last = int(entries.first_offset[i]), int(entries.last_offset[i])
+                detail = f"The entry claims offsets {first} to {last}, which contradict its neighbours; it holds no record."
+                yield Damage("base_offset_invalid", int(entries.position[i]), int(entries.size[i]), None, detail, 0)
 
-    def _report_records_without_place(self, payloads: Payloads) -> None:
-        """Reports each record of some entries as lost, and each entry without records."""
-        stored = read_in_file_order(payloads, self._report)
-        entries = payloads.entries
-        self._lose(stored, entries, np.flatnonzero(stored.keep).tolist(), "in an entry whose base offset contradicts its neighbours")
-        has_rows = np.zeros(len(entries), np.bool_)
-        has_rows[stored.batch] = True
-        has_rows[stored.lost] = True
-        for i in np.flatnonzero(~has_rows).tolist():
-            first, last = int(entries.first_offset[i]), int(entries.last_offset[i])
-            detail = f"The entry claims offsets {first} to {last}, which contradict its neighbours; it holds no record."
-            self._report.lose("base_offset_invalid", int(entries.position[i]), int(entries.size[i]), None, detail, 0)
-
-    def _report_damaged(self, damaged: DamagedRange, kept: Entries) -> None:
-        """Reports a damaged range, with the offsets that may be missing because of it. kept: the used entries, in the order of the file."""
+    def _damage_of(self, damaged: DamagedRange, kept: Entries) -> Damage:
+        """A damaged range with the offsets that may be missing because of it. kept: the used entries, in the order of the file."""
         size = damaged.end - damaged.position
         if CODES[damaged.code].kind is Kind.INFO:
-            self._report.doubt(damaged.code, damaged.position, size, None, damaged.sentence)
-            return
+            return Damage(damaged.code, damaged.position, size, None, damaged.sentence)
         detail = f"{damaged.sentence} {size} bytes are not used; {self._missing_offsets(damaged, kept)}."
         if damaged.has_control_batch:
             detail += MARKER_LOST
-        self._report.lose(damaged.code, damaged.position, size, None, detail, damaged.records)
+        return Damage(damaged.code, damaged.position, size, None, detail, damaged.records)
 
     def _missing_offsets(self, damaged: DamagedRange, kept: Entries) -> str:
         at = int(np.searchsorted(kept.position, damaged.position))
@@ -390,3 +378,13 @@ class Reading:
 
 def _fingerprints(records: Records) -> list[int]:
     return [hash((offset, records.key.row(i), records.value.row(i))) for i, offset in enumerate(records.record_offset.tolist())]
+
+
+def _lost_records(stored: StoredRecords, entries: Entries, rows: Iterable[int], where: str) -> Iterator[Damage]:
+    """Some of the records as lost. where: a clause about the offset that a record claims."""
+    records = stored.records
+    for row in rows:
+        marker = "" if records.control_type[row] == NOT_A_CONTROL_RECORD else MARKER_LOST
+        detail = f"The record claims offset {records.record_offset[row]}, {where}.{marker}"
+        place = int(records.position[row]), int(entries.size[stored.batch[row]]), None
+        yield Damage("base_offset_invalid", *place, detail, 1, records.key.row(row), records.value.row(row), of_record=True)

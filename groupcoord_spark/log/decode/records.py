@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from groupcoord_spark.log.damage import BatchError, Report
+from groupcoord_spark.log.damage import BatchError, Damage
 from groupcoord_spark.log.decode.batches import (
     CODEC_BITS,
     CONTROL,
@@ -213,6 +214,7 @@ class StoredRecords:
         size: int64, bytes of each record, uncompressed.
         keep: bool; False for a record that is lost by itself.
         lost: entries of which nothing can be read.
+        damages: about entries and records that cannot be read, or are read with a doubt; they can be gone through once.
     """
 
     records: Records
@@ -220,30 +222,29 @@ class StoredRecords:
     size: Positions
     keep: Mask
     lost: list[int]
+    damages: Iterable[Damage]
 
     def take(self, rows: npt.NDArray[Any]) -> StoredRecords:
         """The records that a mask or indices choose; no key or value is copied."""
-        return StoredRecords(self.records.take(rows), self.batch[rows], self.size[rows], self.keep[rows], self.lost)
+        return StoredRecords(self.records.take(rows), self.batch[rows], self.size[rows], self.keep[rows], self.lost, self.damages)
 
 
-def read_in_file_order(payloads: Payloads, report: Report, skip_below: int = _LEAST) -> StoredRecords:
-    """The records of some entries in the order of the file. Entries and records that cannot be read go to ``report``.
-
-    skip_below: entries that end below this offset are not reported.
-    """
-    return _Reading(payloads, report, skip_below).records()
+def read_in_file_order(payloads: Payloads, skip_below: int = _LEAST) -> StoredRecords:
+    """The records of some entries in the order of the file. skip_below: below this offset damage is left out."""
+    return _Reading(payloads, skip_below).records()
 
 
-def read_in_offset_order(payloads: Payloads, report: Report, skip_below: int) -> tuple[StoredRecords, int]:
+def read_in_offset_order(payloads: Payloads, skip_below: int) -> tuple[StoredRecords, int]:
     """The records of some entries in the order of their offsets, and how many records below ``skip_below`` are left out.
 
-    Of several records with one offset, the last one in the file is kept. Entries and records that cannot be read go to ``report``.
+    Of several records with one offset, the last one in the file is kept.
     """
-    stored = read_in_file_order(payloads, report, skip_below)
+    stored = read_in_file_order(payloads, skip_below)
     records, keep, record_offset = stored.records, stored.keep, stored.records.record_offset
     order = None
     if not (record_offset[1:] > record_offset[:-1]).all():
-        order = _order_of(record_offset, stored.batch, payloads.entries, keep, report, skip_below)
+        order, disorder = _order_of(record_offset, stored.batch, payloads.entries, keep, skip_below)
+        stored.damages = chain(stored.damages, disorder)
     skipped = 0
     if len(records) and int(record_offset.min()) < skip_below:
         above = record_offset >= skip_below
@@ -304,23 +305,22 @@ class _Reading:
     _attributes, _base_offset, _fixed_timestamp: of each entry. Those of compressed old messages are known once ``_rows`` has read these.
     """
 
-    def __init__(self, payloads: Payloads, report: Report, skip_below: int) -> None:
+    def __init__(self, payloads: Payloads, skip_below: int) -> None:
         entries, headers = payloads.entries, payloads.headers
         self._payloads, self._entries, self._headers = payloads, entries, headers
-        self._report, self._skip_below = report, skip_below
+        self._skip_below = skip_below
         self._is_modern = entries.magic == 2
         self._attributes = np.where(self._is_modern, attributes_of(entries, headers), 0)
         self._base_offset = np.where(self._is_modern, headers["base_offset"], 0) + entries.moved_by
         self._fixed_timestamp = headers["max_timestamp"].astype(np.int64)
         self._lost: dict[int, BatchError] = dict(payloads.failed)
+        self._damages: list[Damage] = []
 
     def records(self) -> StoredRecords:
         """The records in the order of the file."""
         payloads, entries, headers, is_modern = self._payloads, self._entries, self._headers, self._is_modern
         rows = self._rows()
-        for i in sorted(self._lost):
-            if int(entries.last_offset[i]) >= self._skip_below:
-                self._report_lost(i, self._lost[i])
+        self._damages += [self._lost_entry(i, self._lost[i]) for i in sorted(self._lost) if entries.last_offset[i] >= self._skip_below]
         batch = rows.batch
         record_offset = rows.offset_delta
         record_offset += self._base_offset[batch]
@@ -344,10 +344,9 @@ class _Reading:
         )
         keep = np.ones(len(rows), np.bool_)
         is_control = (self._attributes & CONTROL) != 0
-        if is_control.any():
-            self._read_control_types(records, np.flatnonzero(is_control[batch]), entries.size[batch], keep)
-        self._report_offset_ranges(record_offset, batch)
-        return StoredRecords(records, batch, rows.size, keep, list(self._lost))
+        of_control = self._read_control_types(records, np.flatnonzero(is_control[batch]), batch, keep) if is_control.any() else ()
+        damages = chain(self._damages, of_control, self._offset_ranges(record_offset, batch))
+        return StoredRecords(records, batch, rows.size, keep, list(self._lost), damages)
 
     def _rows(self) -> Rows:
         """The rows of batches and old messages together."""
@@ -370,7 +369,8 @@ class _Reading:
             record_offset = as_int64(int.from_bytes(payloads.data[at : at + 8].tobytes(), "big", signed=True) + int(self._base_offset[i]))
             if record_offset >= self._skip_below:
                 sentence = f"{error.detail[0].upper()}{error.detail[1:]}."
-                self._report.lose_record(error.code, int(entries.position[i]), int(entries.size[i]), record_offset, sentence)
+                place = int(entries.position[i]), int(entries.size[i]), record_offset
+                self._damages.append(Damage(error.code, *place, sentence, 1, of_record=True))
         if len(rows) == 0:
             return old
         both = Rows.concat(rows, old)
@@ -378,7 +378,7 @@ class _Reading:
 
     def _legacy_message_places(self, old: Positions) -> tuple[Positions, Positions, Positions]:
         """The entry, the start and the end of every old message, also of those inside compressed messages."""
-        payloads, entries, headers, report = self._payloads, self._entries, self._headers, self._report
+        payloads, entries, headers = self._payloads, self._entries, self._headers
         view = payloads.data.data
         stored = headers["crc"] >> 24
         places: list[tuple[int, int, int]] = []
@@ -402,17 +402,17 @@ class _Reading:
             if inner.is_cut:
                 kept = len(inner.places)
                 detail = f"The compressed message with offsets {first} to {last} ends inside of a message; the {kept} before it are kept."
-                report.doubt("inner_message_truncated", position, size, first, detail)
+                self._damages.append(Damage("inner_message_truncated", position, size, first, detail))
             for place in inner.places:
                 if not inner_checksum_fits(view, place):
                     offset = int.from_bytes(view[place.start : place.start + 8], "big", signed=True) + int(self._base_offset[i])
                     detail = f"The checksum of the message at offset {offset} does not fit; that of the compressed message around it does."
-                    report.doubt_record("inner_crc_mismatch", position, size, offset, detail)
+                    self._damages.append(Damage("inner_crc_mismatch", position, size, offset, detail, 1, of_record=True))
                 places.append((i, place.start, place.end))
         owner, start, end = np.array(places, np.int64).reshape(-1, 3).T.copy()
         return owner, start, end
 
-    def _report_lost(self, i: int, error: BatchError) -> None:
+    def _lost_entry(self, i: int, error: BatchError) -> Damage:
         entries, headers = self._entries, self._headers
         first, last = int(entries.first_offset[i]), int(entries.last_offset[i])
         records = None
@@ -421,34 +421,38 @@ class _Reading:
             if 0 <= count <= last_delta + 1 and error.code != "record_count_impossible":
                 records = count
         detail = f"Batch with offsets {first} to {last}: {error.detail}.{MARKER_LOST if self._attributes[i] & CONTROL else ''}"
-        self._report.lose(error.code, int(entries.position[i]), int(entries.size[i]), first, detail, records)
+        return Damage(error.code, int(entries.position[i]), int(entries.size[i]), first, detail, records)
 
-    def _read_control_types(self, records: Records, control: Positions, size: Positions, keep: Mask) -> None:
-        """Sets control_type of the control records. Those whose key has no type are reported, and their ``keep`` is cleared."""
+    def _read_control_types(self, records: Records, control: Positions, batch: Positions, keep: Mask) -> Iterator[Damage]:
+        """Sets control_type of the control records, and clears ``keep`` of those whose key has no type. Returns what is odd about them."""
         start = records.key.start[control]
         length = records.key.end[control] - start
         halves = np.ndarray((len(records.key.data) - 1,), ">i2", records.key.data.data, 0, (1,))
         version, kind = halves[start], halves[start + 2].astype(np.int64)
         readable = (length >= 4) & (version >= 0)
         records.control_type[control] = np.where((kind >= 0) & (kind < OTHER_CONTROL_TYPE), kind, OTHER_CONTROL_TYPE)
-        for i in np.flatnonzero(~readable | (kind < MarkerType.ABORT) | (kind > MarkerType.COMMIT)).tolist():
-            row = int(control[i])
-            offset, position = int(records.record_offset[row]), int(records.position[row])
-            if readable[i]:
-                if offset >= self._skip_below:
+        keep[control[~readable]] = False
+        is_odd = ~readable | (kind < MarkerType.ABORT) | (kind > MarkerType.COMMIT)
+        is_odd &= records.record_offset[control] >= self._skip_below
+
+        def damages() -> Iterator[Damage]:
+            for i in np.flatnonzero(is_odd).tolist():
+                row = int(control[i])
+                offset = int(records.record_offset[row])
+                place = int(records.position[row]), int(self._entries.size[batch[row]]), offset
+                if readable[i]:
                     detail = f"The control record at offset {offset} has type {kind[i]}, neither ABORT (0) nor COMMIT (1)."
-                    self._report.doubt_record("control_type_unknown", position, int(size[row]), offset, detail)
-                continue
-            keep[row] = False
-            if offset >= self._skip_below:
+                    yield Damage("control_type_unknown", *place, detail, 1, of_record=True)
+                    continue
                 key_is = "null" if records.key.is_null[row] else f"of {length[i]} bytes" if length[i] < 4 else f"of version {version[i]}"
                 detail = f"The key of the control record at offset {offset} is {key_is}.{MARKER_LOST}"
-                self._report.lose_record(
-                    "control_record_malformed", position, int(size[row]), offset, detail, records.key.row(row), records.value.row(row)
-                )
+                key, value = records.key.row(row), records.value.row(row)
+                yield Damage("control_record_malformed", *place, detail, 1, key, value, of_record=True)
 
-    def _report_offset_ranges(self, record_offset: Positions, batch: Positions) -> None:
-        """Reports batches whose last offset is impossible, and batches with records outside of the range of offsets that they claim."""
+        return damages()
+
+    def _offset_ranges(self, record_offset: Positions, batch: Positions) -> Iterator[Damage]:
+        """Batches whose last offset is impossible, and batches with records outside of the range of offsets that they claim."""
         entries, headers = self._entries, self._headers
         last_delta = headers["last_offset_delta"]
         strange = self._is_modern & ((last_delta < 0) | (last_delta < headers["count"] - np.int64(1)))
@@ -457,18 +461,23 @@ class _Reading:
                 first = int(entries.first_offset[i])
                 claimed = first + int(last_delta[i])
                 detail = f"The batch at offset {first} claims to end at {claimed} with {headers['count'][i]} records in it."
-                self._report.doubt("last_offset_delta_invalid", int(entries.position[i]), int(entries.size[i]), first, detail)
+                yield Damage("last_offset_delta_invalid", int(entries.position[i]), int(entries.size[i]), first, detail)
         outside = (record_offset < entries.first_offset[batch]) | (record_offset > entries.last_offset[batch])
         if not outside.any():
             return
         for i, records in zip(*(column.tolist() for column in np.unique(batch[outside], return_counts=True)), strict=True):
             first, last = int(entries.first_offset[i]), int(entries.last_offset[i])
             detail = f"{records} records of the batch with offsets {first} to {last} have offsets outside of that range."
-            self._report.doubt("record_offset_out_of_batch", int(entries.position[i]), int(entries.size[i]), first, detail, records)
+            yield Damage("record_offset_out_of_batch", int(entries.position[i]), int(entries.size[i]), first, detail, records)
 
 
-def _order_of(record_offset: Positions, batch: Positions, entries: Entries, keep: Mask, report: Report, skip_below: int) -> Positions:
-    """The rows in the order of their offsets. Of rows with one offset all but the last in the file have their ``keep`` cleared."""
+def _order_of(
+    record_offset: Positions, batch: Positions, entries: Entries, keep: Mask, skip_below: int
+) -> tuple[Positions, list[Damage]]:
+    """The rows in the order of their offsets, and the entries in which offsets do not rise.
+
+    Of rows with one offset all but the last in the file have their ``keep`` cleared.
+    """
     order = np.lexsort((np.arange(len(batch)), entries.position[batch], record_offset))
     is_replaced = np.zeros(len(batch), np.bool_)
     is_replaced[order[:-1]] = record_offset[order[1:]] == record_offset[order[:-1]]
@@ -476,11 +485,12 @@ def _order_of(record_offset: Positions, batch: Positions, entries: Entries, keep
     falls = np.zeros(len(batch), np.bool_)
     falls[1:] = (batch[1:] == batch[:-1]) & (record_offset[1:] <= record_offset[:-1])
     replaced_in = np.bincount(batch[is_replaced], minlength=len(entries))
+    damages = []
     for i in np.unique(batch[is_replaced | falls]).tolist():
         if entries.last_offset[i] < skip_below:
             continue
         replaced = int(replaced_in[i])
         first, last = int(entries.first_offset[i]), int(entries.last_offset[i])
         detail = f"Offsets do not rise in the batch with offsets {first} to {last}; {replaced} of its records give way to later ones."
-        report.doubt("record_offset_disorder", int(entries.position[i]), int(entries.size[i]), first, detail, replaced)
-    return np.asarray(order)
+        damages.append(Damage("record_offset_disorder", int(entries.position[i]), int(entries.size[i]), first, detail, replaced))
+    return np.asarray(order), damages

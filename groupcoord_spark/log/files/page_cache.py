@@ -3,31 +3,30 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pyarrow.fs as pafs
 
-from groupcoord_spark.log.files.storage import SegmentFile
+from groupcoord_spark.log.files.storage import Location
 
 _PART_BYTES = 1 << 20
 """The file is looked at in parts of this size: a part counts as in memory if its first byte is."""
 
 
 @contextmanager
-def page_cache_as_found(segment: SegmentFile, start: int, end: int) -> Iterator[None]:
-    """Drops the parts of the file between ``start`` and ``end`` from the page cache afterwards, unless they were there before.
+def page_cache_as_found(location: Location, ranges: Iterable[tuple[int, int]]) -> Iterator[None]:
+    """Drops these ranges of the file from the page cache afterwards, unless they were there before.
 
     A log larger than memory would not stay in the cache, and to use the same pages again costs less than to find new ones. Only Linux says
     what is in memory. Nothing is done elsewhere, for files that are not local, and for a file that cannot be opened, which its reader
     reports.
     """
-    location = segment.location
     absent: list[tuple[int, int]] = []
     if isinstance(location.filesystem, pafs.LocalFileSystem) and hasattr(os, "RWF_NOWAIT"):
         with suppress(OSError), Path(location.path).open("rb", buffering=0) as file:
-            absent = [gap for first, last in segment.data_ranges(start, end) for gap in _absent(file.fileno(), first, last)]
+            absent = [gap for first, last in ranges for gap in _absent(file.fileno(), first, last)]
     try:
         yield
     finally:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 import numpy as np
 
-from groupcoord_spark.log.damage import Report
+from groupcoord_spark.log.damage import Damage
 from groupcoord_spark.log.decode.batches import MAX_OFFSETS_IN_FILE, Entries, as_int64
 from groupcoord_spark.protocol.slices import Mask, Positions
 
@@ -35,10 +35,12 @@ class Order:
     Attributes:
         kept: indices of the used entries, in the order of their offsets.
         invalid: indices of the entries whose place is not known. Duplicates are in neither.
+        damages: a doubt about every entry that lies elsewhere than its offsets say.
     """
 
     kept: Positions
     invalid: Positions
+    damages: list[Damage] = field(default_factory=list)
 
 
 def is_in_order(entries: Entries, borders: Borders) -> bool:
@@ -61,7 +63,6 @@ def put_in_order(
     borders: Borders,
     is_in_later_file: Callable[[Positions], Mask],
     same_bytes: Callable[[int, int], bool],
-    report: Report,
 ) -> Order:
     """The order of the entries of a file. An entry with a wrong base offset is corrected in ``entries`` where only one place is possible.
 
@@ -69,14 +70,15 @@ def put_in_order(
         is_in_later_file: of entries that end beyond the next file's base, those that are known to belong there: a copy made during a
             cleaning has the cleaner's merged file beside the files that it replaces.
         same_bytes: True where two entries are equal byte for byte.
-        report: gets a doubt about every entry that lies elsewhere than its offsets say.
     """
     if is_in_order(entries, borders):
         return Order(np.arange(len(entries)), np.zeros(0, np.int64))
-    file_base = _true_base(entries, borders.file_base, report)
-    next_base = borders.next_base
+    file_base, next_base = _true_base(entries, borders.file_base), borders.next_base
+    damages = [] if file_base == borders.file_base else [_renamed(borders.file_base, file_base)]
+    overflows = _overflows(entries, file_base)
+    damages += _overflow_damages(entries, overflows, file_base)
     takes_part = (entries.first_offset >= file_base) & (entries.last_offset >= entries.first_offset)
-    takes_part &= (entries.last_offset <= file_base + MAX_OFFSETS_IN_FILE) | _overflows(entries, file_base, report)
+    takes_part &= (entries.last_offset <= file_base + MAX_OFFSETS_IN_FILE) | overflows
     allowed_end = next_base
     if next_base is not None:
         beyond = np.flatnonzero(takes_part & (entries.last_offset >= next_base))
@@ -96,47 +98,53 @@ def put_in_order(
         first, last = int(entries.first_offset[i]), int(entries.last_offset[i])
         if any(same_bytes(i, twin) for twin in taken.twins_of(i)):
             detail = f"The entry with offsets {first} to {last} is in the file a second time, byte for byte; it is read once."
-            report.doubt("batch_duplicate", position, size, first, detail)
+            damages.append(Damage("batch_duplicate", position, size, first, detail))
         elif (moved := taken.only_possible_offset(i)) is not None:
             end = moved + as_int64(last - first)
             entries.moved_by[i] = as_int64(int(entries.moved_by[i]) + moved - first)
             entries.first_offset[i], entries.last_offset[i] = moved, end
             taken.keep(i)
             detail = f"The entry claims offsets {first} to {last}; it lies where exactly {moved} to {end} are free, and is read there."
-            report.doubt("base_offset_repaired", position, size, moved, detail)
+            damages.append(Damage("base_offset_repaired", position, size, moved, detail))
         elif taken.fits_its_offsets(i):
             taken.keep(i)
             detail = f"The entry with offsets {first} to {last} lies out of turn in the file; it is read in the order of its offsets."
-            report.doubt("batch_offset_disorder", position, size, first, detail)
+            damages.append(Damage("batch_offset_disorder", position, size, first, detail))
         else:
             invalid.append(i)
     order = np.flatnonzero(kept)
-    return Order(order[np.argsort(entries.first_offset[order], kind="stable")], np.array(invalid, np.int64))
+    return Order(order[np.argsort(entries.first_offset[order], kind="stable")], np.array(invalid, np.int64), damages)
 
 
-def _true_base(entries: Entries, file_base: int, report: Report) -> int:
+def _true_base(entries: Entries, file_base: int) -> int:
     """The base offset of the file: the number in its name, unless the file was renamed."""
     first = entries.first_offset
     if ((first >= file_base) & (first <= file_base + MAX_OFFSETS_IN_FILE)).any() or not (first >= 0).any():
         return file_base
-    begins = int(first[first >= 0][0])
-    detail = f"The name of the file says that it begins at offset {file_base}; no entry in it lies there, the first begins at {begins}."
-    report.doubt("segment_name_mismatch", 0, 0, begins, detail)
-    return begins
+    return int(first[first >= 0][0])
 
 
-def _overflows(entries: Entries, file_base: int, report: Report) -> Mask:
+def _renamed(named_base: int, file_base: int) -> Damage:
+    detail = f"The name of the file says that it begins at offset {named_base}; no entry in it lies there, the first begins at {file_base}."
+    return Damage("segment_name_mismatch", 0, 0, file_base, detail)
+
+
+def _overflows(entries: Entries, file_base: int) -> Mask:
     """True for entries that an old broker wrote too far above the base of the file (KAFKA-5413): never for one alone, like damage."""
     above = entries.last_offset > file_base + MAX_OFFSETS_IN_FILE
     in_a_row = above.copy()
     in_a_row[1:] &= above[:-1]
     in_a_row[:-1] |= above[:-1] & above[1:]
+    return in_a_row
+
+
+def _overflow_damages(entries: Entries, in_a_row: Mask, file_base: int) -> Iterator[Damage]:
+    """A doubt about the first of several entries that overflow."""
     starts = np.flatnonzero(in_a_row & ~np.concatenate([[False], in_a_row[:-1]]))
     for i in starts.tolist():
         first = int(entries.first_offset[i])
         detail = f"Several entries from offset {first} on lie more than {MAX_OFFSETS_IN_FILE} above the base of their file, {file_base}."
-        report.doubt("segment_offset_overflow", int(entries.position[i]), int(entries.size[i]), first, detail)
-    return in_a_row
+        yield Damage("segment_offset_overflow", int(entries.position[i]), int(entries.size[i]), first, detail)
 
 
 @dataclass(slots=True)

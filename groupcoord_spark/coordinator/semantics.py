@@ -9,6 +9,8 @@ from typing import Literal
 
 from groupcoord_spark.coordinator.releases import Release, release_named
 from groupcoord_spark.errors import UsageError
+from groupcoord_spark.protocol.messages.classic import GROUP_METADATA_VALUE
+from groupcoord_spark.protocol.messages.offsets import OFFSET_COMMIT_VALUE
 from groupcoord_spark.protocol.record_types import CLASSIC_KEY_TYPES, CONSUMER_GROUP_KEY_TYPES, STREAMS_GROUP_KEY_TYPES, KeyType
 
 DAY_MS = 24 * 60 * 60 * 1000
@@ -128,12 +130,14 @@ def _java(release: Release, text: str) -> Semantics:
     before_4_2 = release < (4, 2)
     before_4_3 = release < (4, 3)
     limits_values = release == (4, 2, 2) or release >= (4, 4)
+    newest_offset = OFFSET_COMMIT_VALUE.newest_version(release)
     return Semantics(
         name="java",
         broker_version=text,
         release=release,
         known_key_types=_KEY_TYPES_3_7 if is_preview else _KEY_TYPES_4_0 if before_4_1 else _KEY_TYPES_4_1,
-        newest_offset_value=(4, 4) if before_4_1 else (0, 4),
+        newest_offset_value=(newest_offset if before_4_1 else 0, newest_offset),
+        newest_group_value=GROUP_METADATA_VALUE.newest_version(release),
         written_offset_value=3 if before_4_1 else 4,
         limits_values=limits_values,
         tombstone_drops_pending=not is_3_7,
@@ -158,16 +162,14 @@ def _scala(release: Release, text: str) -> Semantics:
     key_types: frozenset[int] = CLASSIC_KEY_TYPES
     rules: OffsetRules = "X-B"
     group_rule: GroupRule | None = "X-G1"
-    newest_offset = (4, 4) if release >= (3, 4, 1) else (3, 3)
+    newest_offset = (OFFSET_COMMIT_VALUE.newest_version(release),) * 2
     if release < (2, 1):
-        rules, newest_offset = "X-A1", (1, 1)
+        rules = "X-A1"
     has_state_empty = release >= (0, 10, 1)
     if not has_state_empty:
         group_rule = "X-G0"
     if release < (0, 9):
         key_types, rules, newest_offset, group_rule = frozenset({KeyType.LEGACY_OFFSET_COMMIT}), "X-A0", (0, -1), None
-    # The first releases that read versions 1, 2, 3 and 4 of GroupMetadataValue.
-    newest_group = sum(release >= first for first in ((0, 10, 1), (2, 1), (2, 3), (3, 4, 1)))
     return Semantics(
         name="scala",
         broker_version=text,
@@ -175,7 +177,7 @@ def _scala(release: Release, text: str) -> Semantics:
         known_key_types=key_types,
         unknown_key_type_fails_load=release < (3, 4, 1),
         newest_offset_value=newest_offset,
-        newest_group_value=newest_group,
+        newest_group_value=GROUP_METADATA_VALUE.newest_version(release),
         written_offset_value=3 if release >= (2, 1) else 1 if release >= (0, 9) else 0,
         producer_id_means_transaction=False,
         tombstone_drops_pending=False,

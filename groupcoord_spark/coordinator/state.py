@@ -14,22 +14,12 @@ from groupcoord_spark.coordinator.transactions import OffsetKey, OffsetStore, St
 
 
 class OffsetRow(NamedTuple):
-    """A committed, orphan or pending offset. producer_id is -1 for a commit outside of transactions."""
+    """A committed, orphan or pending offset. The producer_id of its commit is -1 outside of transactions."""
 
     group_id: str
     topic: str
     partition: int
-    committed_offset: int
-    leader_epoch: int
-    metadata: str
-    commit_timestamp_ms: int
-    expire_timestamp_ms: int
-    topic_id: str | None
-    value_version: int
-    producer_id: int
-    producer_epoch: int
-    record_offset: int
-    record_timestamp_ms: int
+    commit: StoredOffset
 
 
 class GroupRow(NamedTuple):
@@ -266,7 +256,7 @@ class PartitionState:
     def pending_offsets(self) -> list[OffsetRow]:
         """Offsets in open transactions, one row for each producer, even for groups that do not exist."""
         return [
-            OffsetRow._make((*key, *staged._replace(producer_id=producer_id)))
+            OffsetRow(*key, staged._replace(producer_id=producer_id))
             for key, by_producer in sorted(self._offsets.pending.items())
             for producer_id, staged in sorted(by_producer.items())
         ]
@@ -322,7 +312,7 @@ class PartitionState:
 
     def _offset_rows(self, group_id: str) -> Iterator[OffsetRow]:
         for (topic, partition), stored in sorted(self._offsets.committed[group_id].items()):
-            yield OffsetRow._make((group_id, topic, partition, *stored))
+            yield OffsetRow(group_id, topic, partition, stored)
 
     def _group_row(self, group_id: str, group: Group, pending_count: int, default_assignors: DefaultAssignors) -> GroupRow:
         offsets = self.offsets_of(group_id)

@@ -277,8 +277,8 @@ def _states(state: PartitionState) -> dict[str, dict[tuple[Any, ...], Any]]:
     for assignment in state.assignments({}):
         states[assignment.group_id]["assignment", *assignment[1:]] = True
     for kind, offsets in (("offset", state.committed_offsets()), ("pending offset", state.pending_offsets())):
-        for offset in offsets:
-            states[offset.group_id][kind, offset.topic, offset.partition, offset.producer_id if kind != "offset" else None] = offset
+        for group_id, topic, partition, commit in offsets:
+            states[group_id][kind, topic, partition, commit.producer_id if kind != "offset" else None] = commit
     return states
 
 
@@ -409,8 +409,8 @@ class _Kept:
 
     def groups_at_risk(self, semantics: Semantics) -> set[str]:
         """The groups for which ``cleanings_to_try`` can find something, beside deleted groups with offsets."""
-        known = [key_type for key_type in MODERN_KEY_TYPES if key_type in semantics.known_key_types]
-        at_risk = (self.group >= 0) & np.isin(self.key_type, known) | self.is_offset_at_risk
+        key_types = [key_type for key_type in MODERN_KEY_TYPES if key_type in semantics.known_key_types]
+        at_risk = (self.group >= 0) & np.isin(self.key_type, key_types) | self.is_offset_at_risk
         return {self.names[group] for group in np.unique(self.group[at_risk]).tolist()}
 
     def rows_by_group(self) -> dict[int, Ints]:

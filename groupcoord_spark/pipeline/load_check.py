@@ -153,7 +153,7 @@ class _Load:
         outcome.groups = {group.group_id: (group.group_type, group.state, group.member_count) for group in state.groups()}
         orphans = state.orphan_offsets()
         outcome.offsets = {
-            (row.group_id, row.topic, row.partition): row.committed_offset for row in (*state.committed_offsets(), *orphans)
+            (row.group_id, row.topic, row.partition): row.commit.committed_offset for row in (*state.committed_offsets(), *orphans)
         }
         outcome.groups_of_orphans = {row.group_id for row in orphans}
         return outcome

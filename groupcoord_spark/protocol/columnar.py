@@ -6,9 +6,9 @@ one by ``definition``. Results, doubts and errors are therefore those of ``defin
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Generic, NamedTuple, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -18,7 +18,8 @@ import pyarrow.compute as pc
 from . import fast_path, primitives
 from .definition import DecodedKey, DecodedValue, decode_key, decode_value
 from .errors import DecodeError, Doubt
-from .fields import ZERO_UUID
+from .fields import ZERO_UUID, Field, Integer, Text, UuidBytes
+from .messages.offsets import OFFSET_COMMIT_VALUE
 from .programs import FlatPrograms, programs_of_keys, programs_of_offset_values
 from .record_types import KeyType
 from .slices import Mask, Slices
@@ -56,12 +57,12 @@ class KeyColumns:
 
 @dataclass(frozen=True, slots=True)
 class OffsetValueColumns:
-    """Values of offset commits as columns of one length n. Tombstones and values that do not decode are null, or -1 in numbers.
+    """Values of offset commits as columns of one length n. Tombstones and values that do not decode have no value.
 
     Attributes:
         value_version: int16; -1 where the value has less than two bytes.
-        leader_epoch, expire_timestamp_ms: -1 for none.
-        topic_id: Kafka's text form; null where none is recorded.
+        fields: the fields of OFFSET_COMMIT_VALUE by name. Numbers have their own size; where there is no value, and in versions without
+            the field, they are the field's default, else -1. Texts are null there; ids have Kafka's text form, null for the zero id.
         ok: bool, the value decodes or is a tombstone.
         status: dictionary of string, the code of the DecodeError; null where ok.
         refusals: (row, DecodeError) of the values that do not decode, by row.
@@ -69,19 +70,11 @@ class OffsetValueColumns:
     """
 
     value_version: Int16s
-    committed_offset: Int64s
-    leader_epoch: Int32s
-    metadata: pa.StringArray
-    commit_timestamp_ms: Int64s
-    expire_timestamp_ms: Int64s
-    topic_id: pa.StringArray
+    fields: Mapping[str, Int32s | Int64s | pa.StringArray]
     ok: Mask
     status: pa.DictionaryArray
     refusals: list[tuple[int, DecodeError]]
     doubts: list[tuple[int, Doubt]]
-
-
-NUMBER_FIELDS = ("committed_offset", "leader_epoch", "commit_timestamp_ms", "expire_timestamp_ms")
 
 
 def decode_key_columns(keys: Slices) -> KeyColumns:
@@ -112,25 +105,35 @@ def decode_offset_value_columns(key_type: Int16s, values: Slices) -> OffsetValue
     n = len(values)
     programs = programs_of_offset_values()
     value_version, columns, ok = _read_flat(programs, values)
-    numbers = {name: columns[programs.columns[name]] for name in NUMBER_FIELDS}
+    at, fields = programs.columns, OFFSET_COMMIT_VALUE.fields
+    numbers = {field.name: columns[at[field.name]] for field in fields if isinstance(field.type, Integer)}
     # a negative offset is a doubt, and so is a newer version under key type 0
     ok &= (numbers["committed_offset"] >= 0) & ((key_type == KeyType.OFFSET_COMMIT) | (value_version == 0))
-    metadata, topic_ids = _Texts("metadata", programs, columns, ok), _Ids(columns[programs.columns["topic_id"] :][:2], ok)
+    texts = {field.name: _Texts(field.name, programs, columns, ok) for field in fields if isinstance(field.type, Text)}
+    ids = {field.name: _Ids(columns[at[field.name] :][:2], ok) for field in fields if isinstance(field.type, UuidBytes)}
     single = _SingleRows[DecodedValue](n, lambda row: decode_value(int(key_type[row]), values.row(row)))
     for row in np.flatnonzero(~(ok | values.is_null)).tolist():
         decoded = single.decode(row)
-        fields = {} if decoded is None else decoded.fields
+        of_row = {} if decoded is None else decoded.fields
         ok[row] = decoded is not None
         for name, column in numbers.items():
-            column[row] = fields.get(name, -1)
-        metadata.put(row, fields.get("metadata"))
-        topic_ids.put(row, fields.get("topic_id", ZERO_UUID))
-    metadata_strings = metadata.strings(values.data, single)  # first of all: it may decode more rows one by one
-    return OffsetValueColumns(
-        value_version, numbers["committed_offset"], numbers["leader_epoch"].astype(np.int32), metadata_strings,
-        numbers["commit_timestamp_ms"], numbers["expire_timestamp_ms"], topic_ids.strings(),
-        ok | values.is_null, single.status(), single.refusals(), single.doubts(),
-    )  # fmt: skip
+            column[row] = of_row.get(name, programs.absent[at[name]])
+        for name, text in texts.items():
+            text.put(row, of_row.get(name))
+        for name, topic_id in ids.items():
+            topic_id.put(row, of_row.get(name, ZERO_UUID))
+
+    def column_of(field: Field) -> Any:
+        match field.type:
+            case Integer(size=size):
+                return numbers[field.name].astype(f"i{size}", copy=False)
+            case Text():
+                return texts[field.name].strings(values.data, single)
+            case _:
+                return ids[field.name].strings()
+
+    by_name = {field.name: column_of(field) for field in fields}  # before the status: texts may decode more rows one by one
+    return OffsetValueColumns(value_version, by_name, ok | values.is_null, single.status(), single.refusals(), single.doubts())
 
 
 def leading_int16(rows: Slices) -> Int16s:

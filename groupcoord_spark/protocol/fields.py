@@ -183,6 +183,7 @@ class Message:
         versions: the first and the last known version.
         source: the file of Kafka that declares the message.
         since: for each version the release that brought it, with the KIP or issue.
+        read_since: for each version but the first the first release whose loader reads it, where that is told apart.
         flexible_from: the first version with compact encodings and tagged sections; None: no version has them.
         dialect: the release line that alone wrote this layout, where Kafka changed a layout without a new version; else None.
     """
@@ -194,10 +195,15 @@ class Message:
     since: Mapping[int, str]
     flexible_from: int | None = None
     dialect: str | None = None
+    read_since: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
 
     def is_flexible(self, version: int) -> bool:
         """True where the version has compact encodings and tagged sections."""
         return self.flexible_from is not None and version >= self.flexible_from
+
+    def newest_version(self, release: tuple[int, ...]) -> int:
+        """The newest version that a release reads."""
+        return max((version for version, first in self.read_since.items() if release >= first), default=self.versions[0])
 
     def fields_of(self, version: int) -> tuple[Field, ...]:
         """The fields of one version, tagged ones included, in the order of the table."""

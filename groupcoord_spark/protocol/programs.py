@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from groupcoord_spark.protocol.fields import Array, Blob, Field, Integer, Message, Struct, Text, Type, UuidBytes
+from groupcoord_spark.protocol.fields import REQUIRED, Array, Blob, Field, Integer, Message, Struct, Text, Type, UuidBytes
 from groupcoord_spark.protocol.messages import RECORD_TYPES
 from groupcoord_spark.protocol.messages.classic import GROUP_METADATA_VALUE
 from groupcoord_spark.protocol.messages.offsets import OFFSET_COMMIT_VALUE
@@ -122,7 +122,8 @@ def _flat_programs(messages: dict[int, tuple[Message, int]]) -> FlatPrograms:
         for place, field in enumerate(fields_of_version):
             if field.name not in columns:
                 columns[field.name] = len(absent)
-                absent += [-1] if isinstance(field.type, Integer) else [0, 0] if isinstance(field.type, UuidBytes) else [-1, -1]
+                default = -1 if field.default is REQUIRED else field.default
+                absent += [default] if isinstance(field.type, Integer) else [0, 0] if isinstance(field.type, UuidBytes) else [-1, -1]
             if isinstance(field.type, Integer | UuidBytes):
                 fields[first_int16, place] = columns[field.name], _size(field.type), False
             elif isinstance(field.type, Text) and not field.type.nullable:
@@ -201,14 +202,14 @@ class Program:
         """Bytes of a length or count, or COMPACT."""
         return COMPACT if self.is_flexible else 2 if isinstance(kind, Text) else 4
 
-    def tagged(self, known: list[Field]) -> None:
+    def tagged(self, fields: list[Field]) -> None:
         """Appends the steps of a tagged section."""
         self.add(Action.TAGGED)
         next_tag = len(self.steps)
-        section = self.add(Action.NEXT_TAG, len(known), self._is_in_tag)
-        tags = [self.add(Action.TAG, field.tag or 0) for field in known]
+        section = self.add(Action.NEXT_TAG, len(fields), self._is_in_tag)
+        tags = [self.add(Action.TAG, field.tag or 0) for field in fields]
         self._is_in_tag, was_in_tag = True, self._is_in_tag
-        for field, tag in zip(known, tags, strict=True):
+        for field, tag in zip(fields, tags, strict=True):
             tag[3] = len(self.steps)
             default = self.tag(field)
             self.add(Action.TAG_END, next_tag, *default)

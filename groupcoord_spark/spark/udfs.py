@@ -7,7 +7,7 @@ raw.select(decode_offsets_key("key").alias("k"), decode_offsets_value("key", "va
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import pandas as pd
@@ -16,8 +16,10 @@ from pyspark.sql.types import IntegerType, LongType, ShortType, StringType, Stru
 
 from groupcoord_spark.protocol import RECORD_TYPES
 from groupcoord_spark.protocol.columnar import decode_key_columns, decode_offset_value_columns
+from groupcoord_spark.protocol.fields import Field, Integer
 from groupcoord_spark.protocol.json_texts import key_json_column, value_json_column
-from groupcoord_spark.protocol.record_types import NO_LEADER_EPOCH, NO_TIMESTAMP, OFFSET_KEY_TYPES
+from groupcoord_spark.protocol.messages.offsets import OFFSET_COMMIT_VALUE
+from groupcoord_spark.protocol.record_types import OFFSET_KEY_TYPES
 from groupcoord_spark.protocol.slices import Slices
 from groupcoord_spark.spark.column_functions import column_function
 
@@ -37,15 +39,14 @@ KEY = StructType(
         StructField("error", StringType()),
     ]
 )
+_FIELDS: Final = OFFSET_COMMIT_VALUE.fields
+NONE: Final = -1
+"""Kafka's number for "none", in the fields that have it as their default."""
+_NUMBERS: Final = {2: ShortType(), 4: IntegerType(), 8: LongType()}
 VALUE = StructType(
     [
         StructField("value_version", ShortType()),
-        StructField("committed_offset", LongType()),
-        StructField("leader_epoch", IntegerType()),
-        StructField("metadata", StringType()),
-        StructField("commit_timestamp_ms", LongType()),
-        StructField("expire_timestamp_ms", LongType()),
-        StructField("topic_id", StringType()),
+        *(StructField(field.name, _NUMBERS[field.type.size] if isinstance(field.type, Integer) else StringType()) for field in _FIELDS),
         StructField("error", StringType()),
     ]
 )
@@ -61,7 +62,7 @@ def _texts(column: pa.Array | pa.ChunkedArray) -> pd.Series:
     return texts
 
 
-def _nullable(values: Any, of: str, is_null: Any) -> Any:
+def _nullable(values: Any, of: Any, is_null: Any) -> Any:
     # pandas' own nullable integers: as floats, offsets beyond 2^53 would change
     return pd.arrays.IntegerArray(np.asarray(values).astype(of), np.asarray(is_null, np.bool_))
 
@@ -94,7 +95,7 @@ def decode_offsets_key(key: pd.Series) -> pd.DataFrame:
 def decode_offsets_value(key: pd.Series, value: pd.Series) -> pd.DataFrame:
     """The fields of a commit's value (key types 0 and 1); all NULL for tombstones and other key types.
 
-    NULL also stands for Kafka's -1 in leader_epoch and expire_timestamp_ms ("none").
+    NULL also stands for Kafka's -1 in the fields where it means "none".
     """
     keys, values = _slices(key), _slices(value)
     key_type = decode_key_columns(keys).key_type
@@ -107,23 +108,21 @@ def decode_offsets_value(key: pd.Series, value: pd.Series) -> pd.DataFrame:
     at[rows] = np.arange(len(rows))
     into = pa.array(at, mask=~is_offset)
 
-    def spread(column: Any, is_null: Any, of: str | None = None) -> Any:
-        array = column if isinstance(column, pa.Array) else pa.array(column, mask=is_null)
-        array = array.take(into)
-        if of is None:
-            return _texts(array)
-        return _nullable(array.fill_null(0).to_numpy(zero_copy_only=False), of, array.is_null().to_numpy(zero_copy_only=False))
+    def spread(column: Any, is_null: Any = None) -> Any:
+        if isinstance(column, pa.Array):
+            return _texts(column.take(into))
+        array = pa.array(column, mask=is_null).take(into)
+        return _nullable(array.fill_null(0).to_numpy(zero_copy_only=False), column.dtype, array.is_null().to_numpy(zero_copy_only=False))
+
+    def of_field(field: Field) -> Any:
+        column = columns.fields[field.name]
+        return spread(column, refused | (column == NONE) if field.default == NONE else refused)
 
     return pd.DataFrame(
         {
-            "value_version": spread(columns.value_version, columns.value_version < 0, "int16"),
-            "committed_offset": spread(columns.committed_offset, refused, "int64"),
-            "leader_epoch": spread(columns.leader_epoch, refused | (columns.leader_epoch == NO_LEADER_EPOCH), "int32"),
-            "metadata": spread(columns.metadata, refused),
-            "commit_timestamp_ms": spread(columns.commit_timestamp_ms, refused, "int64"),
-            "expire_timestamp_ms": spread(columns.expire_timestamp_ms, refused | (columns.expire_timestamp_ms == NO_TIMESTAMP), "int64"),
-            "topic_id": spread(columns.topic_id, refused),
-            "error": spread(status, refused),
+            "value_version": spread(columns.value_version, columns.value_version < 0),
+            **{field.name: of_field(field) for field in _FIELDS},
+            "error": spread(status),
         }
     )
 

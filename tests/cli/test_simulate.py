@@ -456,7 +456,7 @@ def test_segments_replay_to_the_state_of_the_broker(name, tmp_path):
         member.member_id: member.assignment for member in here.members
     }
     fetched = outcome.simulator.send(OffsetFetch((GroupToFetch(group_id),))).answer.groups[0].topics
-    committed = {(offset.topic, offset.partition): offset.committed_offset for offset in state.committed_offsets()}
+    committed = {(offset.topic, offset.partition): offset.commit.committed_offset for offset in state.committed_offsets()}
     assert committed == {(topic, number): one.committed_offset for topic, of in fetched.items() for number, one in of.items()}
     if not any(record.control == "ABORT" for record in outcome.records):
         written = {

@@ -349,15 +349,15 @@ def topology(*sources: str, epoch: int = 0, repartition: Iterable[str] = ()) -> 
 
 def offsets_of(state: PartitionState) -> dict[str, int]:
     """Committed offsets of existing groups by place ("t0")."""
-    return {f"{row.topic}{row.partition}": row.committed_offset for row in state.committed_offsets()}
+    return {f"{row.topic}{row.partition}": row.commit.committed_offset for row in state.committed_offsets()}
 
 
 def orphans_of(state: PartitionState) -> dict[str, int]:
-    return {f"{row.topic}{row.partition}": row.committed_offset for row in state.orphan_offsets()}
+    return {f"{row.topic}{row.partition}": row.commit.committed_offset for row in state.orphan_offsets()}
 
 
 def pending_of(state: PartitionState) -> dict[tuple[str, int], int]:
-    return {(f"{row.topic}{row.partition}", row.producer_id): row.committed_offset for row in state.pending_offsets()}
+    return {(f"{row.topic}{row.partition}", row.commit.producer_id): row.commit.committed_offset for row in state.pending_offsets()}
 
 
 def group_of(state: PartitionState) -> tuple[str, str] | None:

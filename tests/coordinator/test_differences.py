@@ -119,7 +119,7 @@ def test_d14_producer_id_without_the_transactional_bit() -> None:
     java, scala = both(transactional_commit(7, "t0", 5, transactional=False))
     assert (offsets_of(java), pending_of(java)) == ({}, {("t0", 7): 5})
     assert (offsets_of(scala), pending_of(scala)) == ({"t0": 5}, {})
-    assert scala.committed_offsets()[0].producer_id == -1
+    assert scala.committed_offsets()[0].commit.producer_id == -1
 
 
 def test_d15_transactional_bit_without_a_producer_id() -> None:
@@ -163,8 +163,8 @@ def test_d21_tombstone_alone_leaves_nothing() -> None:
 
 def test_d22_topic_id_of_a_commit() -> None:
     java, scala = both(offset_commit("t0", 5, topic_id="AAAAAAAAAAAAAAAAAAAAAQ"))
-    assert java.committed_offsets()[0].topic_id == "AAAAAAAAAAAAAAAAAAAAAQ"
-    assert (offsets_of(scala), scala.committed_offsets()[0].topic_id) == ({"t0": 5}, None)
+    assert java.committed_offsets()[0].commit.topic_id == "AAAAAAAAAAAAAAAAAAAAAQ"
+    assert (offsets_of(scala), scala.committed_offsets()[0].commit.topic_id) == ({"t0": 5}, None)
     older = replayed([offset_commit("t0", 5, topic_id="AAAAAAAAAAAAAAAAAAAAAQ")], semantics_for("scala", "3.2.3"))
     assert (offsets_of(older), codes_of(older)) == ({}, [(0, "R-1.9")])
 

@@ -48,8 +48,8 @@ def _looks(state: PartitionState) -> dict[str, list[Any]]:
     stored = [*state.committed_offsets(), *state.orphan_offsets()]
     return {
         "groups": [(group.group_type, group.state, group.member_count) for group in state.groups()],
-        "committed": [row.committed_offset for row in stored if (row.topic, row.partition) == ("t", 0)],
-        "pending": [(row.producer_id, row.committed_offset) for row in state.pending_offsets()],
+        "committed": [row.commit.committed_offset for row in stored if (row.topic, row.partition) == ("t", 0)],
+        "pending": [(row.commit.producer_id, row.commit.committed_offset) for row in state.pending_offsets()],
     }
 
 

@@ -83,7 +83,8 @@ def test_scala_agrees_where_its_loader_was_run(row: str) -> None:
 
 def test_the_producer_of_a_committed_transaction_is_told() -> None:
     rows = replayed([transactional_commit(7, "t0", 5, epoch=2), committed(7), offset_commit("t1", 1)]).committed_offsets()
-    assert [(row.topic, row.partition, row.producer_id, row.producer_epoch) for row in rows] == [("t", 0, 7, 2), ("t", 1, -1, -1)]
+    producers = [(row.topic, row.partition, row.commit.producer_id, row.commit.producer_epoch) for row in rows]
+    assert producers == [("t", 0, 7, 2), ("t", 1, -1, -1)]
 
 
 def test_orphans_come_back_with_the_next_commit_of_the_group() -> None:
@@ -151,8 +152,8 @@ def test_topic_names_are_learned_from_every_commit_that_has_an_id() -> None:
 
 def test_offsets_of_different_groups_do_not_meet() -> None:
     state = replayed([offset_commit("t0", 1, group="a"), offset_commit("t0", 2, group="b"), tombstone(KeyType.GROUP_METADATA, group="a")])
-    assert [(row.group_id, row.committed_offset) for row in state.committed_offsets()] == [("b", 2)]
-    assert [(row.group_id, row.committed_offset) for row in state.orphan_offsets()] == [("a", 1)]
+    assert [(row.group_id, row.commit.committed_offset) for row in state.committed_offsets()] == [("b", 2)]
+    assert [(row.group_id, row.commit.committed_offset) for row in state.orphan_offsets()] == [("a", 1)]
 
 
 @pytest.mark.parametrize("dropped", range(8))

@@ -61,9 +61,7 @@ def check_offset_value_columns(key_types: Sequence[int], values: Sequence[bytes 
     rows = [row for row, key_type in enumerate(key_types) if key_type in (0, 1)]
     kept_types, kept = np.array(key_types, np.int16)[rows], slices.take(np.array(rows, np.int64))
     columns = columnar.decode_offset_value_columns(kept_types, kept)
-    shown = zip(columns.committed_offset.tolist(), columns.leader_epoch.tolist(), columns.metadata.to_pylist(),
-                columns.commit_timestamp_ms.tolist(), columns.expire_timestamp_ms.tolist(), columns.topic_id.to_pylist(),
-                strict=True)  # fmt: skip
+    shown = zip(*(column.tolist() for column in columns.fields.values()), strict=True)
     refusals, doubts, status = dict(columns.refusals), by_row(columns.doubts), columns.status.to_pylist()
     for i, each in enumerate(shown):
         value, expected = values[rows[i]], outcomes[rows[i]]

@@ -51,8 +51,8 @@ class TestWithoutLookingAtSingleRows:
         key_type = np.ones(len(values), np.int16)
         columns = columnar.decode_offset_value_columns(key_type, Slices.of(values))
         assert columns.value_version.tolist() == [version for version in range(5) for _ in range(5)] + [4]
-        assert set(columns.committed_offset.tolist()) == {42}
-        assert columns.topic_id.to_pylist() == [None] * 20 + ["ASNFZ4mrze_-3LqYdlQyEA"] * 5 + [None]
+        assert set(columns.fields["committed_offset"].tolist()) == {42}
+        assert columns.fields["topic_id"].to_pylist() == [None] * 20 + ["ASNFZ4mrze_-3LqYdlQyEA"] * 5 + [None]
 
     def test_keys_of_every_kind(self) -> None:
         keys = [
@@ -76,9 +76,9 @@ class TestPlaces:
         ends = np.cumsum([shift] + [len(value or b"") for value in values])
         slices = Slices(buffer, ends[:-1], ends[1:], np.array([value is None for value in values]))
         columns = columnar.decode_offset_value_columns(np.ones(4, np.int16), slices.take(np.array([2, 3, 0, 1])))
-        assert columns.committed_offset.tolist() == [42, -1, 42, -1]
-        assert columns.metadata.to_pylist() == ["note", None, "note", None]
-        assert columns.topic_id.to_pylist() == [None, None, "ASNFZ4mrze_-3LqYdlQyEA", None]
+        assert columns.fields["committed_offset"].tolist() == [42, -1, 42, -1]
+        assert columns.fields["metadata"].to_pylist() == ["note", None, "note", None]
+        assert columns.fields["topic_id"].to_pylist() == [None, None, "ASNFZ4mrze_-3LqYdlQyEA", None]
         assert columns.status.to_pylist() == [None, "value_too_short", None, None]
 
     def test_of_a_topic_id_that_comes_twice_the_last_counts(self) -> None:
@@ -89,7 +89,7 @@ class TestPlaces:
         rows = 3 * 16384 + 5
         values = Slices.of([encode_value(1, 4, COMMIT | {"committed_offset": i}) for i in range(100)]).take(np.arange(rows) % 100)
         columns = columnar.decode_offset_value_columns(np.ones(rows, np.int16), values)
-        assert (columns.committed_offset == np.arange(rows) % 100).all()
+        assert (columns.fields["committed_offset"] == np.arange(rows) % 100).all()
 
     def test_nothing_in_nothing_out(self) -> None:
         check_key_columns([])

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from groupcoord_spark.coordinator.broker_settings import KAFKAS_ASSIGNORS, DefaultAssignors
 from groupcoord_spark.coordinator.state import AssignmentRow, GroupRow, LoadWarning, MemberRow, OffsetRow, PartitionState
-from groupcoord_spark.coordinator.transactions import OffsetKey
+from groupcoord_spark.coordinator.transactions import OffsetKey, StoredOffset
 from groupcoord_spark.doctor import PartitionFacts
 from groupcoord_spark.pipeline.exchange.counts import PartitionCounts
 from groupcoord_spark.pipeline.exchange.kept_records import PieceReport
@@ -41,10 +41,12 @@ INTERNALS = (TYPE_0_OFFSETS, KEPT_GROUPS)
 """What the rules of expiration need of the state and no state table shows: the offsets whose newest record has a key of type 0, so that
 they come back after their tombstone (group_id, topic, partition), and the groups that a cleanup may keep (group_id, kept_for)."""
 
+_OFFSET_COLUMNS = ("group_id", "topic", "partition", *StoredOffset._fields)
+
 WRITTEN_ROWS: Mapping[str, Sequence[str]] = {
-    "committed_offsets": OffsetRow._fields,
-    "pending_offsets": OffsetRow._fields,
-    "orphan_offsets": OffsetRow._fields,
+    "committed_offsets": _OFFSET_COLUMNS,
+    "pending_offsets": _OFFSET_COLUMNS,
+    "orphan_offsets": _OFFSET_COLUMNS,
     "groups": GroupRow._fields,
     "members": MemberRow._fields,
     "assignments": AssignmentRow._fields,
@@ -123,15 +125,19 @@ def state_rows(
 ) -> dict[str, Sequence[tuple[Any, ...]]]:
     """Table -> rows of the state and rule tables. Rows of assignments have no topic names yet: those come from all offsets partitions."""
     return {
-        "committed_offsets": state.committed_offsets(),
-        "pending_offsets": state.pending_offsets(),
-        "orphan_offsets": state.orphan_offsets(),
+        "committed_offsets": _columns_of(state.committed_offsets()),
+        "pending_offsets": _columns_of(state.pending_offsets()),
+        "orphan_offsets": _columns_of(state.orphan_offsets()),
         "groups": state.groups(default_assignors=default_assignors),
         "members": state.members(),
         "assignments": state.assignments({}),
         **(expirations or {}),
         "warnings": state.warnings(),
     }
+
+
+def _columns_of(offsets: Iterable[OffsetRow]) -> list[tuple[Any, ...]]:
+    return [(group_id, topic, partition, *commit) for group_id, topic, partition, commit in offsets]
 
 
 def internals_of(state: PartitionState, type_0_offsets: Iterable[OffsetKey]) -> dict[str, list[tuple[Any, ...]]]:

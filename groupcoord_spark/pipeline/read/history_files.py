@@ -33,8 +33,6 @@ Source: TypeAlias = str | pa.StringArray | None
 
 _LOST_COLUMNS = ("record_offset", "source", "position", "size", "reason", "detail", "key", "value", "records")
 _VALUES_OF_LOST = attrgetter(*("code" if name == "reason" else name for name in _LOST_COLUMNS))
-_TIMES_OF_VALUE = ("commit_timestamp_ms", "expire_timestamp_ms")
-_COLUMNS_OF_VALUE = ("value_version", "committed_offset", "leader_epoch", "metadata", *_TIMES_OF_VALUE, "topic_id")
 _DOUBT_COLUMNS = ("record_offset", "source", "position", "code", "detail")
 
 MARKER_RESULTS = {MarkerType.ABORT: "aborted", MarkerType.COMMIT: "committed"}
@@ -123,7 +121,8 @@ def _commit_columns(rows: Rows, records: Records, decoded: DecodedChunk) -> dict
         "group_id": _of_key(decoded.keys.group_id, code),
         "topic": _of_key(decoded.keys.topic, code),
         "partition": decoded.keys.partition[code],
-        **{name: of_value(getattr(columns, name)) for name in _COLUMNS_OF_VALUE},
+        "value_version": of_value(columns.value_version),
+        **{name: of_value(column) for name, column in columns.fields.items()},
         "key_version": key_type,
         "is_tombstone": is_tombstone,
         "producer_id": records.producer_id[rows],

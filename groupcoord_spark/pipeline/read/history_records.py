@@ -15,6 +15,7 @@ from groupcoord_spark.pipeline.extents import HistoryPiece, HistoryRange
 from groupcoord_spark.pipeline.read.history_files import MARKER_RESULTS
 from groupcoord_spark.protocol import encode_key, encode_value
 from groupcoord_spark.protocol.messages import RECORD_TYPES
+from groupcoord_spark.protocol.messages.offsets import OFFSET_COMMIT_VALUE
 from groupcoord_spark.protocol.record_types import NO_PRODUCER_EPOCH, NOT_A_CONTROL_RECORD, KeyType
 from groupcoord_spark.protocol.slices import Slices
 from groupcoord_spark.warehouse import TABLES
@@ -26,10 +27,10 @@ OFFSETS_AT_ONCE: Final = 500_000
 """Record offsets that are read at a time, and so the most rows in memory."""
 
 _COMMON_COLUMNS: Final = ("record_offset", "record_timestamp", "producer_id", "timestamps_out_of_range")
-_VALUE_COLUMNS: Final = ("committed_offset", "leader_epoch", "metadata", "commit_timestamp", "expire_timestamp", "topic_id")
+_VALUE_FIELDS: Final = tuple(field.name for field in OFFSET_COMMIT_VALUE.fields)
 _COMMIT_COLUMNS: Final = (
     *(*_COMMON_COLUMNS, "producer_epoch", "is_transactional", "key_version", "group_id", "topic", "partition"),
-    *("value_version", *_VALUE_COLUMNS),
+    *("value_version", *(name.removesuffix("_ms") for name in _VALUE_FIELDS)),
 )
 _GROUP_COLUMNS: Final = (*_COMMON_COLUMNS, "key_type", "key_json", "key", "value", "is_transactional")
 _MARKER_COLUMNS: Final = (*_COMMON_COLUMNS, "producer_epoch", "result")
@@ -138,10 +139,9 @@ def _offset_keys(rows: pa.Table) -> list[bytes]:
 
 
 def _offset_values(rows: pa.Table) -> Iterator[bytes | None]:
-    names = [name if name in rows.column_names else f"{name}_ms" for name in _VALUE_COLUMNS]
-    fields = zip(*(rows[name].to_pylist() for name in names), strict=True)
+    fields = zip(*(rows[name].to_pylist() for name in _VALUE_FIELDS), strict=True)
     for version, values in zip(rows["value_version"].to_pylist(), fields, strict=True):
-        yield None if version is None else encode_value(KeyType.OFFSET_COMMIT, version, dict(zip(names, values, strict=True)))
+        yield None if version is None else encode_value(KeyType.OFFSET_COMMIT, version, dict(zip(_VALUE_FIELDS, values, strict=True)))
 
 
 def _group_records(rows: pa.Table) -> dict[str, Any]:

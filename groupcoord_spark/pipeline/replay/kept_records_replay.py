@@ -106,22 +106,17 @@ class KeptRecordsReplay:
         is_offset = (key_type >= 0) & (key_type < KeyType.GROUP_METADATA) & decodes & ~records.value.is_null
         rows = np.flatnonzero(is_offset & (records.control_type == NOT_A_CONTROL_RECORD))
         columns = decode_offset_value_columns(key_type[rows], records.value.take(rows))
-        stored = map(
-            StoredOffset,
-            columns.committed_offset.tolist(),
-            columns.leader_epoch.tolist(),
-            columns.metadata.to_pylist(),
-            columns.commit_timestamp_ms.tolist(),
-            columns.expire_timestamp_ms.tolist(),
-            columns.topic_id.to_pylist(),
-            columns.value_version.tolist(),
-            records.producer_id[rows].tolist(),
-            records.producer_epoch[rows].tolist(),
-            records.record_offset[rows].tolist(),
-            records.timestamp_ms[rows].tolist(),
-        )
+        by_name = {
+            **columns.fields,
+            "value_version": columns.value_version,
+            "producer_id": records.producer_id[rows],
+            "producer_epoch": records.producer_epoch[rows],
+            "record_offset": records.record_offset[rows],
+            "record_timestamp_ms": records.timestamp_ms[rows],
+        }
+        stored = zip(*(by_name[name].tolist() for name in StoredOffset._fields), strict=True)
         values: list[Any] = [None] * len(key_type)
-        for row, value in zip(rows.tolist(), stored, strict=True):
+        for row, value in zip(rows.tolist(), map(StoredOffset._make, stored), strict=True):
             values[row] = value
         return values
 

@@ -24,6 +24,7 @@ GROUP_METADATA_VALUE = Message(
         3: "2.3, KIP-345: static members; what the Java coordinator writes",
         4: "read since 3.5, KIP-915; written by no release",
     },
+    read_since={1: (0, 10, 1), 2: (2, 1), 3: (2, 3), 4: (3, 4, 1)},
     fields=(
         Field("protocol_type", String, "What the members are: consumer, connect, sr, anything; empty: none."),
         Field("generation", Int32, "Generation id."),

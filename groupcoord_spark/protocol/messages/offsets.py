@@ -48,6 +48,7 @@ OFFSET_COMMIT_VALUE = Message(
         3: "2.1, KIP-320: leader epoch",
         4: "read since 3.5, KIP-915; written since 4.1 with the topic id",
     },
+    read_since={1: (0, 9), 2: (2, 1), 3: (2, 1), 4: (3, 4, 1)},
     fields=(
         Field("committed_offset", Int64, "Next record the group will read.", json="offset"),
         Field("leader_epoch", Int32, "Epoch of the last record read; -1: not known.", versions="3+", default=-1),

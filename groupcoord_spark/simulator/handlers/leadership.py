@@ -98,8 +98,7 @@ def _apply_record(replay: PartitionReplay, record: WrittenRecord) -> None:
 
 def _load_offsets(partition: OffsetsPartition, state: PartitionState) -> None:
     for row in (*state.committed_offsets(), *state.orphan_offsets()):
-        stored = state.offsets_of(row.group_id)[row.topic, row.partition]
-        partition.offsets.put(row.group_id, row.topic, row.partition, stored)
+        partition.offsets.put(*row)
     for (group_id, topic, number), by_producer in state.pending_by_partition().items():
         for producer_id, staged in by_producer.items():
             partition.offsets.stage(group_id, topic, number, producer_id, staged)

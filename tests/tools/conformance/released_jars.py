@@ -194,10 +194,10 @@ def outcome_here(records: Iterable[Record], semantics: Semantics, now_ms: int = 
         refused={AT_THE_END if each.code == "R-3.29" else each.record_offset for each in refusals if each.record_offset is not None},
         groups={row.group_id: (row.group_type, row.state.lower()) for row in state.groups()},
         offsets={
-            (producer_id, row.group_id, row.topic, row.partition): row.committed_offset
+            (producer_id, row.group_id, row.topic, row.partition): row.commit.committed_offset
             for rows, is_pending in ((state.committed_offsets(), False), (state.orphan_offsets(), False), (state.pending_offsets(), True))
             for row in rows
-            for producer_id in [row.producer_id if is_pending else -1]
+            for producer_id in [row.commit.producer_id if is_pending else -1]
         },
         tombstones=sorted(tombstone.key.hex() for cleanup in cleanups for tombstone in cleanup.tombstones),
     )

@@ -16,7 +16,7 @@ from groupcoord_spark.pipeline.run import RunRequest
 from groupcoord_spark.protocol.definition import write_message
 from groupcoord_spark.protocol.messages.cluster_metadata import RECORD_TYPES
 from groupcoord_spark.protocol.primitives import uuid_text
-from groupcoord_spark.sources.rows import InputKind
+from groupcoord_spark.sources.inputs import InputKind
 from groupcoord_spark.warehouse import TABLES, write_part
 from tests.log.log_writer import Rec, batch
 

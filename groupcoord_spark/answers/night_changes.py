@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from groupcoord_spark.answers.offset_history import COMMIT_COLUMNS, read_markers
 from groupcoord_spark.answers.removal_causes import Cause, GroupRemoval, OffsetRemoval, Place
 from groupcoord_spark.answers.removals import Removals, removals_of
-from groupcoord_spark.sources.rows import InputKind
+from groupcoord_spark.sources.inputs import InputKind
 from groupcoord_spark.warehouse.read import Condition, Run, Warehouse
 
 CHANGES: Final[Mapping[str, str]] = {

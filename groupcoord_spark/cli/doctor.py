@@ -216,8 +216,7 @@ def _partition_count(inputs: tuple[str, ...], settings_file: str | None) -> int:
 
 
 def _refuse_other_inputs(inputs: tuple[str, ...]) -> None:
-    from groupcoord_spark.sources.inputs import kind_of
-    from groupcoord_spark.sources.rows import InputKind
+    from groupcoord_spark.sources.inputs import InputKind, kind_of
 
     if kind_of(inputs) is not InputKind.SEGMENTS:
         raise UsageError("doctor reads a copy of a broker's log directory: only segments show batches, transactions and what was cleaned.")

@@ -153,8 +153,7 @@ def dump(
 
 def _partitions(inputs: tuple[str, ...], remarks: _Remarks) -> Iterator[tuple[int, Iterable[Chunk]]]:
     """Each offsets partition with its chunks, in the order of offsets."""
-    from groupcoord_spark.sources.inputs import kind_of
-    from groupcoord_spark.sources.rows import InputKind
+    from groupcoord_spark.sources.inputs import InputKind, kind_of
 
     kind = kind_of(inputs)
     if kind in (InputKind.KAFKA, InputKind.ADMIN):

@@ -86,7 +86,7 @@ def explain_missing_history(warehouse: Warehouse, cluster: str, group_id: str) -
     """Raises GroupcoordError with the reason why the history tables have no record of a group."""
     where = f"cluster {cluster!r} of {warehouse.location.uri}"
     from groupcoord_spark.answers.night_changes import REASONS, departure_of
-    from groupcoord_spark.sources.rows import InputKind
+    from groupcoord_spark.sources.inputs import InputKind
 
     is_of_admin_api = warehouse.run(cluster).input_kind == InputKind.ADMIN
     if warehouse.read("groups", cluster=cluster, columns=["group_id"], where=[("group_id", "=", group_id)]).num_rows:

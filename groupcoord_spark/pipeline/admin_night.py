@@ -23,7 +23,8 @@ from groupcoord_spark.pipeline.plan.guards import CLUSTER_ID_SETTING, Night, jud
 from groupcoord_spark.pipeline.progress import Progress
 from groupcoord_spark.pipeline.run import DEFAULT_CLUSTER, RunRequest, Summary
 from groupcoord_spark.protocol.partitioner import offsets_partition_for
-from groupcoord_spark.sources.rows import LOG, InputKind
+from groupcoord_spark.sources.inputs import InputKind
+from groupcoord_spark.sources.rows import LOG
 from groupcoord_spark.verification import Answers, connected
 from groupcoord_spark.warehouse import TABLES, RunStart, begin_run, commit_run, discarded_on_failure, write_part
 

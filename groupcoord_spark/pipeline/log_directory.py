@@ -35,7 +35,7 @@ from groupcoord_spark.sources.log_directory import (
     read_other_topic,
     read_rows,
 )
-from groupcoord_spark.sources.rows import InputKind
+from groupcoord_spark.sources.inputs import InputKind
 from groupcoord_spark.warehouse.tables import (
     ACLS,
     GROUP_CONFIGS,

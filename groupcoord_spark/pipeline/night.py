@@ -44,7 +44,8 @@ from groupcoord_spark.pipeline.rebalances import RebalanceJob
 from groupcoord_spark.pipeline.replay.partition import ReplayJob, partition_replay
 from groupcoord_spark.pipeline.replay.state_files import WriteJob, state_writer
 from groupcoord_spark.pipeline.run import RunRequest, Summary
-from groupcoord_spark.sources.rows import UNKNOWN_PARTITION, InputKind
+from groupcoord_spark.sources.inputs import InputKind
+from groupcoord_spark.sources.rows import UNKNOWN_PARTITION
 from groupcoord_spark.spark.failures import own_errors
 from groupcoord_spark.spark.job_progress import Expected, ProgressOfJob
 from groupcoord_spark.spark.stage_names import UNNAMED, StageNames, describe_job, describe_stages

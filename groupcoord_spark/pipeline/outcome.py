@@ -36,7 +36,7 @@ from groupcoord_spark.pipeline.plan.night_plan import NightPlan, contradiction
 from groupcoord_spark.pipeline.run import PointInTimeSummary, ReadingSummary, RunRequest, Summary
 from groupcoord_spark.protocol import RECORD_TYPES
 from groupcoord_spark.protocol.record_types import NO_TIMESTAMP
-from groupcoord_spark.sources.rows import InputKind
+from groupcoord_spark.sources.inputs import InputKind
 from groupcoord_spark.warehouse import AddedFile
 from groupcoord_spark.warehouse.read import RETENTION_SETTING, UNTIL_SETTING
 from groupcoord_spark.warehouse.tables import LOOK_BACK, NIGHT

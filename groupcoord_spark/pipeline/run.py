@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 from groupcoord_spark.coordinator.broker_settings import KAFKAS_ASSIGNORS, DefaultAssignors
 from groupcoord_spark.coordinator.semantics import Semantics
 from groupcoord_spark.pipeline.extents import Until
-from groupcoord_spark.sources.rows import InputKind
+from groupcoord_spark.sources.inputs import InputKind
 
 if TYPE_CHECKING:
     from groupcoord_spark.warehouse.maintenance import Upkeep

@@ -15,7 +15,7 @@ from groupcoord_spark.errors import InputError
 from groupcoord_spark.log.writing import Batch, RecordToLog
 from groupcoord_spark.pipeline.expiration import GROUP_COLUMNS, OFFSET_COLUMNS, PENDING_COLUMNS, CleanedGroup, ExpirationJob
 from groupcoord_spark.protocol.record_types import NO_TIMESTAMP
-from groupcoord_spark.sources.rows import InputKind
+from groupcoord_spark.sources.inputs import InputKind
 from groupcoord_spark.warehouse import TABLES
 from groupcoord_spark.warehouse.read import Condition, Run, Warehouse
 

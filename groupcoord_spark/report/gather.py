@@ -13,7 +13,7 @@ from groupcoord_spark.answers.findings import KINDS, Kind
 from groupcoord_spark.answers.morning import Morning, morning
 from groupcoord_spark.report.ownership import TIMELINES, ownership
 from groupcoord_spark.report.tables import BY_NAME, TABLES
-from groupcoord_spark.sources.rows import InputKind
+from groupcoord_spark.sources.inputs import InputKind
 from groupcoord_spark.warehouse.read import Run, Warehouse
 from groupcoord_spark.warehouse.sql import NightInDuckDB
 from groupcoord_spark.warehouse.tables import NIGHT

@@ -6,6 +6,7 @@ import json
 import re
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
+from enum import StrEnum
 from itertools import islice
 from typing import Any, Final
 
@@ -16,7 +17,6 @@ from groupcoord_spark.errors import InputError
 from groupcoord_spark.log.directory import log_directories_below
 from groupcoord_spark.log.files.broker_files import OFFSETS_TOPIC
 from groupcoord_spark.log.files.storage import Location, first_line, shown
-from groupcoord_spark.sources.rows import InputKind
 
 KAFKA_SCHEME: Final = "kafka://"
 ADMIN_SCHEME: Final = "admin://"
@@ -44,6 +44,19 @@ _ARCHIVE_BEGINS: Final = (
 """How zip (with files and without), 7z, rar, bzip2, xz and lz4 begin."""
 _TAR_MARK: Final = slice(257, 262), b"ustar"
 _DUMP_LOG = re.compile(rb"(?:Dumping \S|Log starting offset: |\| offset: \d|baseOffset: \d)")
+
+
+class InputKind(StrEnum):
+    """The kind of an input, as stored in ``runs``."""
+
+    SEGMENTS = "segments"
+    PARQUET = "parquet"
+    DELTA = "delta"
+    JSON = "json"
+    KAFKA = "kafka"
+    DATAFRAME = "dataframe"
+    ADMIN = "admin"
+
 
 NAMES: Final = {
     InputKind.SEGMENTS: "log segments",

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from enum import StrEnum
 from functools import reduce
 from operator import and_, methodcaller, or_
 from typing import Any, Final
@@ -75,18 +74,6 @@ TRANSACTIONS, TIMESTAMPS, LEADER_EPOCHS = LACKING = ("transactions", "timestamps
 
 LOG: Final = "log"
 """The word for an input that has no record of the log at all."""
-
-
-class InputKind(StrEnum):
-    """The kind of an input, as stored in ``runs``."""
-
-    SEGMENTS = "segments"
-    PARQUET = "parquet"
-    DELTA = "delta"
-    JSON = "json"
-    KAFKA = "kafka"
-    DATAFRAME = "dataframe"
-    ADMIN = "admin"
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple
 
 from groupcoord_spark.coordinator.semantics import JAVA, Semantics
 from groupcoord_spark.protocol.record_types import NO_LEADER_EPOCH
-from groupcoord_spark.sources.rows import InputKind
+from groupcoord_spark.sources.inputs import InputKind
 from groupcoord_spark.verification.answers import Answers, Row
 from groupcoord_spark.warehouse import Run, Warehouse
 

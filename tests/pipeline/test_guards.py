@@ -29,7 +29,7 @@ from groupcoord_spark.pipeline.plan.guards import (
 )
 from groupcoord_spark.pipeline.run import RunRequest
 from groupcoord_spark.protocol.record_types import NO_TIMESTAMP
-from groupcoord_spark.sources.rows import InputKind
+from groupcoord_spark.sources.inputs import InputKind
 
 FIRST, NEWEST = RecordMark(0, 1_000, 11), RecordMark(99, 9_000, 22)
 SEEN = PartitionHistory(end_offset=100, newest_timestamp_ms=9_000, first_offset=0, first_record=FIRST, newest_record=NEWEST)

@@ -24,8 +24,9 @@ from groupcoord_spark.pipeline.progress import Progress
 from groupcoord_spark.pipeline.read.rows import row_files
 from groupcoord_spark.pipeline.run import RunRequest
 from groupcoord_spark.sources import parquet
+from groupcoord_spark.sources.inputs import InputKind
 from groupcoord_spark.sources.live import LiveTopic, TopicExtent
-from groupcoord_spark.sources.rows import InputKind, Wanted, from_offsets
+from groupcoord_spark.sources.rows import Wanted, from_offsets
 from groupcoord_spark.warehouse import TABLES
 from groupcoord_spark.warehouse.declaration import WriteMode
 from tests.cli.warehouse import groupcoord

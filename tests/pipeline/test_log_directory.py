@@ -16,7 +16,7 @@ from crc32c import crc32c
 from groupcoord_spark.coordinator.semantics import JAVA
 from groupcoord_spark.pipeline.log_directory import BesideTheOffsets, read_beside_the_offsets
 from groupcoord_spark.pipeline.run import RunRequest
-from groupcoord_spark.sources.rows import InputKind
+from groupcoord_spark.sources.inputs import InputKind
 from groupcoord_spark.warehouse import TABLES
 
 CORPUS = Path(__file__).parent.parent / "golden" / "log-directory"

@@ -17,7 +17,7 @@ from groupcoord_spark.pipeline.plan.evidence import Evidence
 from groupcoord_spark.pipeline.plan.guards import Night, Verdict
 from groupcoord_spark.pipeline.plan.night_plan import NightPlan, contradiction
 from groupcoord_spark.pipeline.run import RunRequest
-from groupcoord_spark.sources.rows import InputKind
+from groupcoord_spark.sources.inputs import InputKind
 
 
 def plan(*logs: PartitionLog) -> LogPlan:

@@ -22,8 +22,8 @@ from groupcoord_spark.pipeline.plan.row_overview import RowOverview
 from groupcoord_spark.pipeline.read import rows as pipeline_rows
 from groupcoord_spark.pipeline.read.rows import FileRows, chunks_by_partition, packed_rows, row_files, rows_in_order, sorted_table
 from groupcoord_spark.pipeline.run import RunRequest, Summary
-from groupcoord_spark.sources.inputs import kind_of
-from groupcoord_spark.sources.rows import ROW_SCHEMA, InputKind, RowBatch
+from groupcoord_spark.sources.inputs import InputKind, kind_of
+from groupcoord_spark.sources.rows import ROW_SCHEMA, RowBatch
 from tests.cli.warehouse import groupcoord
 from tests.conftest import DAY_MS, GOLDEN
 from tests.log import log_writer

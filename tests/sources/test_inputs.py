@@ -13,8 +13,7 @@ import pyarrow as pa
 import pytest
 
 from groupcoord_spark.errors import InputError
-from groupcoord_spark.sources.inputs import kind_of
-from groupcoord_spark.sources.rows import InputKind
+from groupcoord_spark.sources.inputs import InputKind, kind_of
 from tests.conftest import SAMPLE_LOGS
 
 DUMP_LOG = """Dumping logs/__consumer_offsets-0/00000000000000000000.log

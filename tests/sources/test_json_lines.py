@@ -15,8 +15,9 @@ from hypothesis import strategies as st
 from groupcoord_spark.pipeline.read.rows import row_files
 from groupcoord_spark.protocol import encode_key, encode_value
 from groupcoord_spark.sources import json_lines
+from groupcoord_spark.sources.inputs import InputKind
 from groupcoord_spark.sources.json_lines import read_lines
-from groupcoord_spark.sources.rows import EVERY_ROW, ROW_SCHEMA, FilePiece, InputKind
+from groupcoord_spark.sources.rows import EVERY_ROW, ROW_SCHEMA, FilePiece
 from tests.conftest import GOLDEN
 from tests.examples import examples
 from tests.sources.exports import kcat_lines, lines, raw_rows, text64

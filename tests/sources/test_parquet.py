@@ -14,7 +14,8 @@ from groupcoord_spark.errors import InputError
 from groupcoord_spark.pipeline.read import rows as pipeline_rows
 from groupcoord_spark.pipeline.read.rows import RowFiles, read_piece, row_files
 from groupcoord_spark.sources import parquet
-from groupcoord_spark.sources.rows import EVERY_ROW, RAW_SCHEMA, ROW_SCHEMA, InputKind, RowBatch
+from groupcoord_spark.sources.inputs import InputKind
+from groupcoord_spark.sources.rows import EVERY_ROW, RAW_SCHEMA, ROW_SCHEMA, RowBatch
 from tests.conftest import GOLDEN
 from tests.sources.exports import of_sparks_kafka_source, raw_rows, write_parquet
 

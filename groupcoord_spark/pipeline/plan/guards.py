@@ -29,7 +29,7 @@ from groupcoord_spark.pipeline.plan.earlier_runs import PartitionHistory
 from groupcoord_spark.pipeline.plan.evidence import Evidence
 from groupcoord_spark.pipeline.run import RunRequest
 from groupcoord_spark.protocol.record_types import NO_TIMESTAMP
-from groupcoord_spark.sources.rows import InputKind
+from groupcoord_spark.sources.inputs import InputKind
 from groupcoord_spark.wording import counted
 
 CLUSTER_ID_SETTING: Final = "input.cluster.id"

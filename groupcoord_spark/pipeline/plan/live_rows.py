@@ -17,8 +17,9 @@ from pyspark.errors import PySparkException
 
 from groupcoord_spark.errors import GroupcoordError
 from groupcoord_spark.pipeline.read.rows import FrameRows, OfBatches, RowSource
+from groupcoord_spark.sources.inputs import InputKind
 from groupcoord_spark.sources.live import KAFKA_CONNECTOR, LiveTopic, TopicExtent, live_frame
-from groupcoord_spark.sources.rows import NO_END, InputKind, Wanted
+from groupcoord_spark.sources.rows import NO_END, Wanted
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

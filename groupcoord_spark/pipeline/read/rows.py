@@ -28,11 +28,11 @@ from groupcoord_spark.pipeline.extents import Until
 from groupcoord_spark.pipeline.read.reader import CHUNK_BYTES, ReadJob, read_chunks
 from groupcoord_spark.protocol.record_types import NO_LEADER_EPOCH, NOT_A_CONTROL_RECORD, MarkerType
 from groupcoord_spark.sources.frames import SOURCE, lacks_of, raw_rows
-from groupcoord_spark.sources.inputs import below, data_files
+from groupcoord_spark.sources.inputs import InputKind, below, data_files
 from groupcoord_spark.sources.json_lines import LINES_BYTES, read_lines
 from groupcoord_spark.sources.live import TopicExtent
 from groupcoord_spark.sources.parquet import PIECE_BYTES, constants_of, delta_pieces, read_parquet, readable_table
-from groupcoord_spark.sources.rows import EVERY_ROW, ROW_SCHEMA, FilePiece, InputKind, RowBatch, Wanted, cut
+from groupcoord_spark.sources.rows import EVERY_ROW, ROW_SCHEMA, FilePiece, RowBatch, Wanted, cut
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

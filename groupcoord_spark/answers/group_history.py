@@ -164,8 +164,8 @@ def _with_evidence(warehouse: Warehouse, question: Question, pieces: Sequence[Pi
     ranges = warehouse.read("surviving_records", cluster=question.cluster, columns=columns, where=of_place).to_pylist()
     age = {run.run_id: number for number, run in enumerate(warehouse.finished_runs(question.cluster))}
     ranges.sort(key=lambda row: age.get(row["run_id"], -1))
-    known = [(row["run_id"], row["first_offset"], row["end_offset"]) for row in ranges]
-    lower = history.with_gaps(lower, [*known, *_ranges_of_history(warehouse, question, of_place, lower)])
+    read_ranges = [(row["run_id"], row["first_offset"], row["end_offset"]) for row in ranges]
+    lower = history.with_gaps(lower, [*read_ranges, *_ranges_of_history(warehouse, question, of_place, lower)])
     columns = ["record_offset", "key_type", "member_id", "value_json"]
     records = rows_of(warehouse, question, "group_records", columns, [*of_place, ("key_type", "in", list(KEY_TYPES))])
     with_all = iter(history.with_owners(lower, records))
@@ -182,8 +182,8 @@ def _ranges_of_history(
     first, last = min(commit.from_record_offset for commit in lower), max(commit.record_offset for commit in lower)
     where = [*of_place, ("record_offset", ">=", first), ("record_offset", "<=", last)]
     tables = ("offset_commits", "group_records", "transactions")
-    found = [warehouse.read(table, cluster=question.cluster, columns=["record_offset"], where=where)["record_offset"] for table in tables]
-    offsets = np.unique(np.concatenate([column.to_numpy() for column in found]))
+    columns = [warehouse.read(table, cluster=question.cluster, columns=["record_offset"], where=where)["record_offset"] for table in tables]
+    offsets = np.unique(np.concatenate([column.to_numpy() for column in columns]))
     begins = np.flatnonzero(np.append(True, offsets[1:] > offsets[:-1] + 1))
     ends = offsets[np.append(begins[1:], len(offsets)) - 1] + 1
     yield from ((f"history from {begin}", int(begin), int(end)) for begin, end in zip(offsets[begins], ends, strict=True))

@@ -260,9 +260,9 @@ def pieces_of(
     causes = [f"{one.cause} {one.due_by} {one.topic if one.cause == 'topic_deletion' else ''}" for one in removals.values()]
     parameters = {"removed": list(removals), "causes": causes, "borders": sorted(borders), "pause_ms": PAUSE_MS}
     with duckdb_over(counted=rows) as connection:
-        found = connection.sql(_PIECES, params={**parameters, "from_ms": from_ms, "to_ms": to_ms}).to_arrow_table().to_pylist()
+        piece_rows = connection.sql(_PIECES, params={**parameters, "from_ms": from_ms, "to_ms": to_ms}).to_arrow_table().to_pylist()
     pieces: list[Stretch | LowerCommit | RemovedOffsets] = []
-    for piece in found:
+    for piece in piece_rows:
         at, record_offset, time_ms = piece["counted_offset"], piece["record_offset"], piece["counted_ms"]
         partitions = [PartitionStretch(**of_partition) for of_partition in piece["partitions"]]
         if piece["lower"] is not None:

@@ -120,9 +120,9 @@ def why(warehouse: Warehouse, question: Question, semantics: Semantics) -> Story
         steps.append(end)
     steps += _departure(warehouse, question, now)
     steps += [_share_step(event) for event in share_events(warehouse, question)]
-    found = [outcome for step in [*steps, *now] for outcome in step.outcomes]
+    outcomes = [outcome for step in [*steps, *now] for outcome in step.outcomes]
     has_commits = any(step.event == "commits" for step in steps)
-    if not has_commits and not unreadable and not any(question.topic is None or outcome.topic is not None for outcome in found):
+    if not has_commits and not unreadable and not any(question.topic is None or outcome.topic is not None for outcome in outcomes):
         return None
     steps.sort(key=lambda step: (step.time_ms is None, step.time_ms or 0))
     steps += [*unreadable, *now]

@@ -107,8 +107,8 @@ def assign(
         group = made_up_groups.with_members(group, written, sizes)
     current = group.current_assignment
     group = made_up_groups.with_replica_racks(with_changed_member_count(group, change), dict(racks))
-    known = {**CLIENT_ASSIGNORS, "uniform": SERVER_ASSIGNORS["uniform"], "server-range": SERVER_ASSIGNORS["range"]}
-    made = proposals(current, group, {name: known[name] for name in names or ASSIGNORS})
+    assignors = {**CLIENT_ASSIGNORS, "uniform": SERVER_ASSIGNORS["uniform"], "server-range": SERVER_ASSIGNORS["range"]}
+    made = proposals(current, group, {name: assignors[name] for name in names or ASSIGNORS})
     assumptions = (f"Assumed: {sentence}" for sentence in group.assumptions)
     for sentence in (
         *assumptions,

@@ -165,25 +165,25 @@ def describe(
     # All that is built here is needed until the end: searching it for garbage would take a quarter of the time.
     gc.disable()
     try:
-        found = reader.groups(view)
+        shown = reader.groups(view)
         if common.output == "table":
-            _print_lines(found, VIEWS[view], verbose, end_offsets, with_remarks=not common.quiet)
+            _print_lines(shown, VIEWS[view], verbose, end_offsets, with_remarks=not common.quiet)
         else:
-            rows = [VIEWS[view].rows(group, end_offsets) for group in found]
+            rows = [VIEWS[view].rows(group, end_offsets) for group in shown]
             write_records(common.output, VIEWS[view].names.split(), chain.from_iterable(rows))
-            for group, of_group in zip(found, rows, strict=True):
+            for group, of_group in zip(shown, rows, strict=True):
                 if view == "offsets" and not of_group:
                     common.say(_remark(group, is_shown=False) or "")
         if not common.quiet:
-            _remark_on_owners(found)
+            _remark_on_owners(shown)
             if view == "state":
-                _remark_on_settings(found, warehouse, run)
+                _remark_on_settings(shown, warehouse, run)
             of_night = view == "offsets" and end_offsets_file is None
             remark = remark_on_checkpoint(warehouse, run) if of_night and end_offsets else None
             if remark is not None:
                 say(remark)
             else:
-                _remark_on_older_ends(found, end_offsets)
+                _remark_on_older_ends(shown, end_offsets)
     finally:
         gc.enable()
 
@@ -330,8 +330,8 @@ class _Reader:
         initialized = self._initialized_partitions([group.group_id for group in groups])
         positions: dict[str, list[SharePosition]] = {group.group_id: [] for group in groups}
         for group_id, topic_id, *position in zip(*(column.to_pylist() for column in rows.columns), strict=True):
-            known, shown_position = initialized.get(group_id), SharePosition(*position)
-            if group_id in positions and (known is None or (topic_id, shown_position.partition) in known):
+            partitions, shown_position = initialized.get(group_id), SharePosition(*position)
+            if group_id in positions and (partitions is None or (topic_id, shown_position.partition) in partitions):
                 positions[group_id].append(shown_position)
         for group in groups:
             group.share_offsets = positions[group.group_id]
@@ -528,9 +528,9 @@ def _member_lines(group: Group, verbose: bool, end_offsets: EndOffsets) -> list[
         widths.append(None)
     cells = []
     for row in rows:
-        known = (*row[:2], row[2] or "", *row[3:6])
+        of_member = (*row[:2], row[2] or "", *row[3:6])
         epochs = (*row[6:10], *(("true" if row[10] else "false",) if "UPGRADED" in titles else ())) if verbose else ("",)
-        cells.append((*known, *epochs))
+        cells.append((*of_member, *epochs))
     if not has_static:
         del titles[2], widths[2]
         cells = [(*row[:2], *row[3:]) for row in cells]

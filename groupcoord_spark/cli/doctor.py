@@ -145,8 +145,8 @@ def doctor(
     if partitions is not None:
         report_partitions(common, copies, _partition_count(inputs, settings_file), partitions, inputs)
         return 0
-    known = read_transaction_states((Location.of(copy.uri) for copy in copies), transaction_state)
-    diagnosis = diagnose(copies, settings, known, as_of_ms=as_of_ms)
+    transaction_states = read_transaction_states((Location.of(copy.uri) for copy in copies), transaction_state)
+    diagnosis = diagnose(copies, settings, transaction_states, as_of_ms=as_of_ms)
     write_diagnosis(common, diagnosis, len(copies), history)
     for remark in diagnosis.remarks:
         common.say(remark)

@@ -57,9 +57,9 @@ def report_cleaning(common: Common, inputs: tuple[str, ...], releases: Sequence[
         for semantics in releases:
             release = semantics.broker_version
             write_lines(_cleaning_lines(release, [outcome for outcome in outcomes if outcome.now.release == release]))
-    exposures = [found for outcome in outcomes for found in outcome.exposures]
-    is_refused = any(not outcome.now.loads for outcome in outcomes) or any(found.refusal for found in exposures)
-    return {FINDING_OF_ANSWER[found.answer] for found in exposures} | ({"refused"} if is_refused else set())
+    exposures = [exposure for outcome in outcomes for exposure in outcome.exposures]
+    is_refused = any(not outcome.now.loads for outcome in outcomes) or any(exposure.refusal for exposure in exposures)
+    return {FINDING_OF_ANSWER[exposure.answer] for exposure in exposures} | ({"refused"} if is_refused else set())
 
 
 def _cleaning_rows(outcome: AfterCleaning) -> Iterator[tuple[Any, ...]]:
@@ -69,18 +69,18 @@ def _cleaning_rows(outcome: AfterCleaning) -> Iterator[tuple[Any, ...]]:
         yield (now.release, now.offsets_partition, "refused_now", *[None] * 4, *of_now, *[None] * 4)
     elif not outcome.exposures:
         yield (now.release, now.offsets_partition, "loads", *[None] * 11)
-    for found in outcome.exposures:
-        cleaning, refused = found.cleaning, found.refusal
+    for exposure in outcome.exposures:
+        cleaning, refused = exposure.cleaning, exposure.refusal
         refusal = (None, None, None) if refused is None else (refused.record_offset, refused.code, refused.reason)
         yield (
-            found.release, found.offsets_partition, found.answer, found.group_id, cleaning.cleaned_to,
+            exposure.release, exposure.offsets_partition, exposure.answer, exposure.group_id, cleaning.cleaned_to,
             "dropped" if cleaning.drops_tombstones else "kept", cleaning.read_before if cleaning.read_before >= 0 else None, *refusal,
-            list(found.differences), moment(found.since_ms), found.issue, found.remedy,
+            list(exposure.differences), moment(exposure.since_ms), exposure.issue, exposure.remedy,
         )  # fmt: skip
 
 
 def _cleaning_lines(release: str, outcomes: Sequence[AfterCleaning]) -> Iterator[str]:
-    exposures = [found for outcome in outcomes for found in outcome.exposures]
+    exposures = [exposure for outcome in outcomes for exposure in outcome.exposures]
     failing_now = [outcome.now for outcome in outcomes if not outcome.now.loads]
     everything = counted(len(outcomes), "offsets partition")
     if failing_now:
@@ -96,13 +96,13 @@ def _cleaning_lines(release: str, outcomes: Sequence[AfterCleaning]) -> Iterator
         "other_state": "would load {} to another state after the log cleaner",
     }
     for answer, title in titles.items():
-        of_answer = [found for found in exposures if found.answer == answer]
+        of_answer = [exposure for exposure in exposures if exposure.answer == answer]
         if of_answer:
-            partitions = len({found.offsets_partition for found in of_answer})
+            partitions = len({exposure.offsets_partition for exposure in of_answer})
             yield from textwrap.wrap(f"Kafka {release} {title.format(f'{partitions} of {everything}')}:", WIDTH)
-        for found in of_answer:
-            text = f"partition {found.offsets_partition}: {found.summary} So since {moment(found.since_ms)}. Remedy: {found.remedy}"
-            yield from _paragraph(text)
+        for exposure in of_answer:
+            text = f"partition {exposure.offsets_partition}: {exposure.summary} So since {moment(exposure.since_ms)}."
+            yield from _paragraph(f"{text} Remedy: {exposure.remedy}")
 
 
 def _paragraph(text: str) -> list[str]:

@@ -98,15 +98,15 @@ def _of_nights(row: Sequence[Any], history: HealthHistory | None) -> tuple[Any, 
 
 def _rows(diagnosis: Diagnosis) -> Iterator[tuple[Any, ...]]:
     """A row for each finding, then one for each partition and copy without a finding."""
-    verdicts = {(each.offsets_partition, each.copy): each for each in diagnosis.verdicts}
+    verdicts = {(verdict.offsets_partition, verdict.copy): verdict for verdict in diagnosis.verdicts}
     for finding in diagnosis.findings:
         of_partition = verdicts.get((finding.offsets_partition, finding.copy)) if finding.offsets_partition is not None else None
         row = (finding.severity.word if name == "severity" else getattr(finding, name) for name in COLUMNS)
         yield (*row, *((None, None) if of_partition is None else (of_partition.verdict, of_partition.figures)))
     with_finding = {(finding.offsets_partition, finding.copy) for finding in diagnosis.findings}
-    for place, each in verdicts.items():
+    for place, verdict in verdicts.items():
         if place not in with_finding:
-            yield (*place, each.verdict, each.severity.word, *[None] * 5, {}, each.verdict, each.figures)
+            yield (*place, verdict.verdict, verdict.severity.word, *[None] * 5, {}, verdict.verdict, verdict.figures)
 
 
 def _findings(diagnosis: Diagnosis, copies: int, history: HealthHistory | None) -> Iterator[str]:
@@ -161,13 +161,13 @@ def _partitions(verdicts: Sequence[PartitionVerdict], copies: int, history: Heal
     """A table of the partitions. PER-NIGHT is of the copy that the nights read."""
     titles = ["PARTITION", "BYTES", *(["PER-NIGHT"] if history is not None else []), "SEGMENTS", "DIRTY", "MISSING", "VERDICT"]
     rows = []
-    for each in verdicts:
-        figures = each.figures
+    for verdict in verdicts:
+        figures = verdict.figures
         ratio = figures["cleanable_ratio"]
-        growth = [_signed(history.bytes_per_night(each.offsets_partition))] if history is not None else []
-        cells = [figures["segments"], None if ratio is None else f"{ratio:.2f}", _number(figures["missing_offsets"]), each.verdict]
-        row = [each.offsets_partition, _number(figures["log_bytes"]), *growth, *cells]
-        rows.append([*row, each.copy] if copies > 1 else row)
+        growth = [_signed(history.bytes_per_night(verdict.offsets_partition))] if history is not None else []
+        cells = [figures["segments"], None if ratio is None else f"{ratio:.2f}", _number(figures["missing_offsets"]), verdict.verdict]
+        row = [verdict.offsets_partition, _number(figures["log_bytes"]), *growth, *cells]
+        rows.append([*row, verdict.copy] if copies > 1 else row)
     return lines([*titles, *(["COPY"] if copies > 1 else [])], rows)
 
 

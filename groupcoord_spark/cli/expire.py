@@ -128,8 +128,8 @@ def _group_rows(state: StateTables, job: ExpirationJob, totals: Counter[str]) ->
     returning = job.returning(state.type_0_offsets)
     for _, cleaned in cleanups(state, job):
         group, offsets = cleaned.cleanup.group, cleaned.cleanup.offsets
-        later = [each.expires_at_ms for each in offsets if not each.expired and each.expires_at_ms is not None]
-        expired = sum(each.expired for each in offsets)
+        later = [offset.expires_at_ms for offset in offsets if not offset.expired and offset.expires_at_ms is not None]
+        expired = sum(offset.expired for offset in offsets)
         totals.update(offsets=len(offsets), expired=expired, groups=1, removed=group.removed)
         yield (
             group.group_id,
@@ -162,14 +162,15 @@ def _offset_rows(state: StateTables, job: ExpirationJob, totals: Counter[str]) -
     returning = job.returning(state.type_0_offsets)
     for _, cleaned in cleanups(state, job):
         offsets = cleaned.cleanup.offsets
-        totals.update(offsets=len(offsets), expired=sum(each.expired for each in offsets), groups=1, removed=cleaned.cleanup.group.removed)
-        for each, traps in zip(offsets, traps_in(cleaned, returning), strict=True):
+        expired = sum(offset.expired for offset in offsets)
+        totals.update(offsets=len(offsets), expired=expired, groups=1, removed=cleaned.cleanup.group.removed)
+        for offset, traps in zip(offsets, traps_in(cleaned, returning), strict=True):
             never = None
-            if each.expires_at_ms is None:
-                never = NEVER_OLD_ENOUGH if each.blocked_by is None else OFFSET_STAYS_BECAUSE[each.blocked_by]
+            if offset.expires_at_ms is None:
+                never = NEVER_OLD_ENOUGH if offset.blocked_by is None else OFFSET_STAYS_BECAUSE[offset.blocked_by]
             yield (
-                *(each.group_id, each.topic, each.partition, each.base_timestamp_ms, each.expires_at_ms, each.expired),
-                *(each.rule, each.blocked_by, never, traps),
+                *(offset.group_id, offset.topic, offset.partition, offset.base_timestamp_ms, offset.expires_at_ms, offset.expired),
+                *(offset.rule, offset.blocked_by, never, traps),
             )
 
 

@@ -39,9 +39,9 @@ def export_offsets(common: Common, groups: tuple[str, ...], new_name: str | None
 
     names = ["group_id", "topic", "partition", "committed_offset"]
     warehouse, run = common.night(shown_run, is_said=False)
-    known = frozenset(warehouse.read("committed_offsets", columns=["group_id"], run=run)["group_id"].to_pylist())
-    found, missing = matching(groups, known)
-    wanted = sorted({*found, *missing})
+    group_ids = frozenset(warehouse.read("committed_offsets", columns=["group_id"], run=run)["group_id"].to_pylist())
+    existing, missing = matching(groups, group_ids)
+    wanted = sorted({*existing, *missing})
     # The tool cuts the file into lines before it looks at quotes.
     if broken := [group for group in [*wanted, new_name or ""] if "\n" in group]:
         raise GroupcoordError(f"Group {broken[0]!r} has a line break in its name: kafka-consumer-groups cannot read such a file.")
@@ -53,7 +53,7 @@ def export_offsets(common: Common, groups: tuple[str, ...], new_name: str | None
     if without := [group for group in wanted if group not in groups_with_offsets]:
         raise GroupcoordError(
             f"Cluster {run.cluster!r} has no committed offset of group {', '.join(map(repr, without))} in {night}."
-            f" Name another night with --at.{did_you_mean(without, known)}"
+            f" Name another night with --at.{did_you_mean(without, group_ids)}"
         )
     offsets = offsets.take(pc.sort_indices(offsets, sort_keys=[(name, "ascending") for name in names[:3]]))
     # In a file for several groups the tool takes a line of three columns for one of four, so the number of columns follows the groups.

@@ -136,9 +136,9 @@ def with_replica_racks(group: AssignableGroup, racks: Mapping[str, Sequence[froz
     for topic, of_partitions in racks.items():
         if topic not in topics:
             raise UsageError(f"No member subscribes to {topic!r}. Topics of the group: {', '.join(topics) or 'none'}.")
-        known = topics[topic]
-        cycled = tuple(of_partitions[number % len(of_partitions)] for number in range(known.partitions))
-        topics[topic] = Topic(known.partitions, cycled, known.topic_id)
+        topic_now = topics[topic]
+        cycled = tuple(of_partitions[number % len(of_partitions)] for number in range(topic_now.partitions))
+        topics[topic] = Topic(topic_now.partitions, cycled, topic_now.topic_id)
     return AssignableGroup(group.members, topics, group.assumptions)
 
 

@@ -57,14 +57,14 @@ def morning(common: Common, horizon_ms: int, most_lines: int, fail_on: frozenset
 
     WORDS, separated by commas, are levels (danger: someone must act; warning: worth a look; note: good to know) and kinds of news.
     """
-    from groupcoord_spark.answers.morning import morning as answer
+    from groupcoord_spark.answers.morning import morning as morning_of
 
     warehouse, run = common.night(shown_run)
-    found = answer(warehouse, run, horizon_ms)
-    title = _title(found, len(warehouse.clusters()) > 1) + (nights_without_change(warehouse, found.since, run) if found.since else "")
+    answer = morning_of(warehouse, run, horizon_ms)
+    title = _title(answer, len(warehouse.clusters()) > 1) + (nights_without_change(warehouse, answer.since, run) if answer.since else "")
     rows = [
         (one.level, one.kind, one.reason, one.number, one.group_count, one.groups, one.sentence, _command(one, common))
-        for one in found.news
+        for one in answer.news
     ]
     if form == "json":
         write_records("json", NAMES, rows)
@@ -79,15 +79,15 @@ def morning(common: Common, horizon_ms: int, most_lines: int, fail_on: frozenset
     if not common.quiet and form != "slack":
         more = f" --lines {len(rows)} shows {counted(len(rows) - most_lines, 'more kind')}." * (form == "table" and len(rows) > most_lines)
         say(f"{title}{more}")
-    due = [one.sentence for one in found.news if fail_on and {one.level, one.kind} & fail_on]
+    due = [one.sentence for one in answer.news if fail_on and {one.level, one.kind} & fail_on]
     return alert("; ".join(due))
 
 
-def _title(found: Morning, names_cluster: bool) -> str:
-    of_cluster = f" of cluster {found.run.cluster}" if names_cluster else ""
-    since = f"since that of {moment(found.since.as_of_ms)}" if found.since else "in the first night"
-    count = f"{counted(len(found.news), 'kind')} of news" if found.news else "nothing new"
-    return f"Night of {moment(found.run.as_of_ms)}{of_cluster}: {count} {since}."
+def _title(answer: Morning, names_cluster: bool) -> str:
+    of_cluster = f" of cluster {answer.run.cluster}" if names_cluster else ""
+    since = f"since that of {moment(answer.since.as_of_ms)}" if answer.since else "in the first night"
+    count = f"{counted(len(answer.news), 'kind')} of news" if answer.news else "nothing new"
+    return f"Night of {moment(answer.run.as_of_ms)}{of_cluster}: {count} {since}."
 
 
 def _command(one: News, common: Common) -> str:

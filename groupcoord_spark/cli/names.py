@@ -21,38 +21,38 @@ def is_pattern(name: str) -> bool:
     return not _PATTERN_CHARACTERS.isdisjoint(name)
 
 
-def matching(named: Iterable[str], known: Collection[str]) -> tuple[list[str], list[str]]:
+def matching(named: Iterable[str], names: Collection[str]) -> tuple[list[str], list[str]]:
     """The known names that the user named, sorted, and the names that match nothing.
 
     A name that is known stands for itself, whatever characters it has. Any other name with ``*``, ``?`` or ``[`` is a pattern.
     """
-    found, missing = set(), []
+    matched, missing = set(), []
     for name in dict.fromkeys(named):
-        if name in known:
-            found.add(name)
+        if name in names:
+            matched.add(name)
         elif not is_pattern(name):
             missing.append(name)
-        elif matches := [one for one in known if fnmatchcase(one, name)]:
-            found.update(matches)
+        elif matches := [one for one in names if fnmatchcase(one, name)]:
+            matched.update(matches)
         else:
             missing.append(name)
-    return sorted(found), missing
+    return sorted(matched), missing
 
 
-def nearest(missing: Sequence[str], known: Collection[str], cutoff: float = 0.7) -> list[str]:
+def nearest(missing: Sequence[str], names: Collection[str], cutoff: float = 0.7) -> list[str]:
     """Up to three known names that are near to a missing one, the nearest of each first. cutoff: as for difflib, 1 for the same name."""
     from difflib import get_close_matches
 
-    by_lower_case = {name.lower(): name for name in known}
+    by_lower_case = {name.lower(): name for name in names}
     near = dict.fromkeys(
         by_lower_case[match] for name in missing for match in get_close_matches(name.lower(), list(by_lower_case), n=3, cutoff=cutoff)
     )
     return list(near)[:3]
 
 
-def did_you_mean(missing: Sequence[str], known: Collection[str]) -> str:
+def did_you_mean(missing: Sequence[str], names: Collection[str]) -> str:
     """A question with the nearest known names, to stand after an error sentence; empty where no name is near."""
-    near = nearest(missing, known)
+    near = nearest(missing, names)
     return f" Did you mean {' or '.join(map(repr, near))}?" if near else ""
 
 
@@ -63,8 +63,8 @@ def named_groups(named: Sequence[str], warehouse: Warehouse, *runs: Run) -> list
     """
     run = runs[-1]
     tables = [warehouse.read("groups", columns=["group_id"], run=night) for night in runs]
-    known = frozenset(name for table in tables for name in table["group_id"].to_pylist())
-    groups, missing = matching(named, known)
+    names = frozenset(name for table in tables for name in table["group_id"].to_pylist())
+    groups, missing = matching(named, names)
     if not missing:
         return groups
     where, quoted = f"in cluster {run.cluster!r} of {warehouse.location.uri}", ", ".join(map(repr, missing))
@@ -74,7 +74,7 @@ def named_groups(named: Sequence[str], warehouse: Warehouse, *runs: Run) -> list
             f" `groupcoord why --group {shlex.quote(gone[0])}` tells why."
         )
     what = f"No group matches {quoted}" if any(map(is_pattern, missing)) else f"Group {quoted} does not exist"
-    raise GroupcoordError(f"{what} {where}.{did_you_mean(missing, known)} `groupcoord list` names those that do.")
+    raise GroupcoordError(f"{what} {where}.{did_you_mean(missing, names)} `groupcoord list` names those that do.")
 
 
 def _earlier_groups(missing: Sequence[str], warehouse: Warehouse, run: Run) -> list[str]:

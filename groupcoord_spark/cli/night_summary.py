@@ -88,10 +88,10 @@ def _lines_about_reading(summary: Summary) -> list[str]:
         lines.append(f"  read      whole: {reasons}")
     if reading.stale_since_ms:
         missing = len(reading.stale_since_ms)
-        known = counted(missing + summary.offsets_partitions, "offsets partition")
+        partitions = counted(missing + summary.offsets_partitions, "offsets partition")
         since = " and ".join(sorted({second(since_ms) for since_ms in reading.stale_since_ms.values()}))
         verb = "is" if missing == 1 else "are"
-        lines.append(f"  stale     {missing} of {known} {verb} not in this dump; their groups are shown as of {since}")
+        lines.append(f"  stale     {missing} of {partitions} {verb} not in this dump; their groups are shown as of {since}")
     if reading.differences is not None:
         is_it = f"differs in {counted(reading.differences, 'group')}: see warnings" if reading.differences else "is the same"
         lines.append(f"  compared  with the state that the nights before carried on: it {is_it}")

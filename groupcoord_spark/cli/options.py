@@ -212,12 +212,12 @@ def cluster_to_read(warehouse: Warehouse, given: str | None) -> str:
     """The cluster a read command is about: the one given, else the warehouse's only one. Raises GroupcoordError when there are several."""
     if given is not None:
         return given
-    known = warehouse.clusters()
-    if len(known) > 1:
-        raise UsageError(f"{warehouse.location.uri} holds the clusters {', '.join(map(repr, known))}. Name one with --cluster.")
-    if not known:
+    clusters = warehouse.clusters()
+    if len(clusters) > 1:
+        raise UsageError(f"{warehouse.location.uri} holds the clusters {', '.join(map(repr, clusters))}. Name one with --cluster.")
+    if not clusters:
         raise GroupcoordError(f"{warehouse.location.uri} holds no finished run yet. Make one with `groupcoord nightly`.")
-    return known[0]
+    return clusters[0]
 
 
 def alert(due: str) -> int:
@@ -433,9 +433,9 @@ def complete_topics(ctx: click.Context, param: click.Parameter, incomplete: str)
 class Words(click.ParamType):  # type: ignore[type-arg]
     """Words from a list, separated by commas, in any case; no word at all stands for every one of them."""
 
-    def __init__(self, name: str, known: Sequence[str]) -> None:
+    def __init__(self, name: str, words: Sequence[str]) -> None:
         self.name = name
-        self._known = {word.lower(): word for word in known}
+        self._known = {word.lower(): word for word in words}
 
     def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> frozenset[str]:
         if isinstance(value, frozenset):

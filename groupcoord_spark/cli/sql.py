@@ -129,9 +129,9 @@ def _plain(value: Any) -> Any:
         case Decimal():
             return int(value) if value == value.to_integral_value() else float(value)
         case dict():
-            return {name: _plain(each) for name, each in value.items()}
+            return {name: _plain(element) for name, element in value.items()}
         case list():
-            return [_plain(each) for each in value]
+            return [_plain(element) for element in value]
         case _:
             return value
 

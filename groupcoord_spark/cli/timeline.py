@@ -96,9 +96,9 @@ def explain_missing_history(warehouse: Warehouse, cluster: str, group_id: str) -
     if departure:
         nights = f"in the night of {second(before.as_of_ms)} and is gone in that of {second(after.as_of_ms)}"
         raise GroupcoordError(f"Group {group_id!r} was in {where} {nights}. {REASONS[str(departure[0].why)]}")
-    known = warehouse.read("groups", cluster=cluster, columns=["group_id"])["group_id"].to_pylist()
+    group_ids = warehouse.read("groups", cluster=cluster, columns=["group_id"])["group_id"].to_pylist()
     others = [name for name in warehouse.clusters_with_nights() if name != cluster and _knows(warehouse, name, group_id)]
-    near = f" It is in cluster {', '.join(map(repr, others))}: --cluster." if others else did_you_mean([group_id], known)
+    near = f" It is in cluster {', '.join(map(repr, others))}: --cluster." if others else did_you_mean([group_id], group_ids)
     raise GroupcoordError(f"Group {group_id!r} is in no record of {where}.{near} `groupcoord list` names those that exist.")
 
 

@@ -117,6 +117,6 @@ def _where(row: dict[str, Any]) -> str | None:
 def _refuse_unknown(code: str) -> None:
     from groupcoord_spark.warehouse.tables import TABLES
 
-    known = {*TABLES["warnings"].by_name["code"].words, *TABLES["quarantined_records"].by_name["reason"].words}
-    if code not in known:
+    codes = {*TABLES["warnings"].by_name["code"].words, *TABLES["quarantined_records"].by_name["reason"].words}
+    if code not in codes:
         raise UsageError(f"--code {code!r} is no code that a run writes. `groupcoord warnings` lists those of a run.")

@@ -41,7 +41,8 @@ def moved_groups(copies: Sequence[CopyFacts], partitions: int, new_partitions: i
             f"__consumer_offsets has {partitions} partitions, and Kafka takes none away: --partitions {new_partitions} is not possible."
         )
     newest = {}
-    for partition in sorted((each for copy in copies for each in copy.partitions), key=lambda each: each.log_end_offset):
+    of_copies = (partition for copy in copies for partition in copy.partitions)
+    for partition in sorted(of_copies, key=lambda partition: partition.log_end_offset):
         newest[partition.offsets_partition] = partition
     moved, live_groups = [], 0
     for number, partition in newest.items():
@@ -53,4 +54,4 @@ def moved_groups(copies: Sequence[CopyFacts], partitions: int, new_partitions: i
             then = offsets_partition_for(group.group_id, new_partitions)
             if then != number:
                 moved.append(MovedGroup(group.group_id, number, then, offsets, others))
-    return sorted(moved, key=lambda each: each.group_id), live_groups
+    return sorted(moved, key=lambda group: group.group_id), live_groups

@@ -30,14 +30,14 @@ class Patient:
         facts: PartitionFacts,
         copies: Sequence[CopyFacts],
         settings: HealthSettings,
-        known: KnownTransactions,
+        transaction_states: KnownTransactions,
         dump_ms: int,
     ) -> None:
         self.copy = copy
         self.facts = facts
         self.copies = copies
         self.settings = settings
-        self.known = known
+        self.transaction_states = transaction_states
         self.dump_ms = dump_ms
         active = facts.active_segment_base
         limit = min(facts.last_stable_offset, active)

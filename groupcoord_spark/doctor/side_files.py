@@ -96,11 +96,12 @@ def checked_files(
             damages.append(f"{directory}/{base:020}.txnindex does not fit the segments and is not used: it is of another moment.")
         elif never_cleaned_from is not None and base >= never_cleaned_from:
             # where nothing is cleaned, every marker is still there
-            unlike = [each for each in aborted if last_marker.get((each.producer_id, base), -1) < each.last_offset]
+            unlike = [entry for entry in aborted if last_marker.get((entry.producer_id, base), -1) < entry.last_offset]
             if unlike:
                 what = f"producer {unlike[0].producer_id} has no marker at offset {unlike[0].last_offset}"
                 damages.append(f"{directory}/{base:020}.txnindex does not fit the segments and is not used: {what}.")
-    return CheckedFiles(checkpoint, high_watermark, tuple(_with_snapshots(each, sound) for each in transactions), tuple(damages))
+    with_snapshots = tuple(_with_snapshots(transaction, sound) for transaction in transactions)
+    return CheckedFiles(checkpoint, high_watermark, with_snapshots, tuple(damages))
 
 
 def _why_snapshot_does_not_fit(
@@ -113,7 +114,7 @@ def _why_snapshot_does_not_fit(
     """
     if end_offset > log_end:
         return f"it ends at offset {end_offset}, and the segments at {log_end}"
-    known = {state.producer_id: state for state in states}
+    state_of = {state.producer_id: state for state in states}
     last_before: dict[int, int] = {}
     last_of_all: dict[int, int] = {}
     columns = (producers["producer_id"], producers["segment_base"], producers["last_data_offset"])
@@ -122,11 +123,11 @@ def _why_snapshot_does_not_fit(
         if base < end_offset and last_offset < end_offset:
             last_before[producer_id] = max(last_before.get(producer_id, -1), last_offset)
     for producer_id, last_offset in last_before.items():
-        state = known.get(producer_id)
+        state = state_of.get(producer_id)
         # -1: an epoch has come with a marker, and the producer has not written with it yet
         if state is not None and 0 <= state.last_offset < last_offset:
             return f"producer {producer_id} wrote at offset {last_offset}, and the file says that its last offset was {state.last_offset}"
-    for producer_id, state in known.items():
+    for producer_id, state in state_of.items():
         is_recent = state.timestamp_ms > newest_timestamp_ms - PRODUCER_EXPIRATION_MS
         last_offset = last_of_all.get(producer_id, -1)
         if state.last_offset >= max(hole_end, 0) and is_recent and last_offset < state.last_offset:

@@ -43,10 +43,12 @@ class Diagnosis:
     remarks: tuple[str, ...]
 
 
-def diagnose(copies: Sequence[CopyFacts], settings: HealthSettings, known: KnownTransactions, *, as_of_ms: int | None = None) -> Diagnosis:
+def diagnose(
+    copies: Sequence[CopyFacts], settings: HealthSettings, transaction_states: KnownTransactions, *, as_of_ms: int | None = None
+) -> Diagnosis:
     """The findings and verdicts.
 
-    known: what the coordinator's own log says of transactions; empty where the copies do not have it.
+    transaction_states: what the coordinator's own log says of transactions; empty where the copies do not have it.
     as_of_ms: the moment of the dump; None: its newest timestamp.
     """
     partitions = [partition for copy in copies for partition in copy.partitions]
@@ -55,7 +57,7 @@ def diagnose(copies: Sequence[CopyFacts], settings: HealthSettings, known: Known
     verdicts: list[PartitionVerdict] = []
     for copy in copies:
         for partition in copy.partitions:
-            patient = Patient(copy, partition, copies, settings, known, dump_ms)
+            patient = Patient(copy, partition, copies, settings, transaction_states, dump_ms)
             of_partition = [finding for rule in RULES for finding in rule(patient)]
             findings += of_partition
             place = partition.offsets_partition, copy.log_dir

@@ -46,13 +46,13 @@ class Redaction:
         """The name that replaces a text, for example ``host-5d0c2e81aa42``. kind: one of those in ``KINDS``."""
         if not text:
             return text
-        known = self._names.get((kind, text))
-        if known is None:
+        replacement = self._names.get((kind, text))
+        if replacement is None:
             if len(self._names) >= _MOST_CACHED_NAMES:
                 self._names.clear()
             digest = hashlib.blake2b(text.encode(), key=self._key, digest_size=6, person=kind.encode()).hexdigest()
-            known = self._names[kind, text] = f"{kind}-{digest}"
-        return known
+            replacement = self._names[kind, text] = f"{kind}-{digest}"
+        return replacement
 
     def hide(self, decoded: Any) -> Any:
         """Decoded fields without what is hidden.
@@ -64,7 +64,7 @@ class Redaction:
             case dict():
                 return {field: self._hide_field(field, value) for field, value in decoded.items()}
             case list():
-                return [self.hide(each) for each in decoded]
+                return [self.hide(element) for element in decoded]
             case bytes():
                 return None
             case _:

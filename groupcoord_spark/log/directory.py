@@ -179,11 +179,11 @@ def plan_logs(
     for given in inputs:
         for directory in _directories_of(Location.of(given), doubts):
             place = f"{directory.location.filesystem.type_name}:{directory.location.path}"
-            known = directories.get(place)
-            if known and known.only is not None:
-                only = known.only | directory.only if directory.only is not None else None
+            earlier = directories.get(place)
+            if earlier and earlier.only is not None:
+                only = earlier.only | directory.only if directory.only is not None else None
                 directory = replace(directory, only=only)
-            elif known:
+            elif earlier:
                 continue
             directories[place] = directory
     if not directories:
@@ -416,7 +416,7 @@ def log_directories_below(location: Location, levels: int) -> list[str]:
     Nothing is searched below a log directory, nor below names such as ``date=2026-11-20`` and ``_delta_log``, which are those of tables.
     Directories that cannot be listed are left out.
     """
-    found: list[str] = []
+    paths: list[str] = []
     waiting: list[tuple[str, Location, int]] = [("", location, 0)]
     for _ in range(_DIRECTORIES_LOOKED_AT):
         if not waiting:
@@ -428,11 +428,11 @@ def log_directories_below(location: Location, levels: int) -> list[str]:
             continue
         if any(map(_PARTITION.fullmatch, children)):
             if level >= levels:
-                found.append(path)
+                paths.append(path)
             continue
         inner = [name for name in children if not name.startswith("_") and "=" not in name]
         waiting += [(f"{path}/{name}".lstrip("/"), directory.child(name), level + 1) for name in inner]
-    return sorted(found)
+    return sorted(paths)
 
 
 def _refuse_lost_link(directory: Location, info: pafs.FileInfo) -> None:

@@ -84,11 +84,11 @@ def check_range(part: Segment, *, ends_file: bool) -> RangeOffsets | None:
 
 def ranges_to_read(segment: Segment, parts: Sequence[Segment], offsets: Sequence[RangeOffsets | None]) -> list[Segment]:
     """The ranges to read in place of ``segment``: ``parts``, or the segment alone where one of them is in doubt."""
-    known = [of_range for of_range in offsets if of_range is not None]
-    if len(known) < len(parts) or any(before.last_offset >= after.first_offset for before, after in pairwise(known)):
+    known_offsets = [of_range for of_range in offsets if of_range is not None]
+    if len(known_offsets) < len(parts) or any(before.last_offset >= after.first_offset for before, after in pairwise(known_offsets)):
         return [segment]
-    ends = [*(of_range.first_offset for of_range in known[1:]), segment.next_base_offset]
+    ends = [*(of_range.first_offset for of_range in known_offsets[1:]), segment.next_base_offset]
     return [
         replace(part, base_offset=segment.base_offset if part.start == segment.start else of_range.first_offset, next_base_offset=end)
-        for part, of_range, end in zip(parts, known, ends, strict=True)
+        for part, of_range, end in zip(parts, known_offsets, ends, strict=True)
     ]

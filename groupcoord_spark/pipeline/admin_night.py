@@ -74,8 +74,8 @@ def run_admin_night(request: RunRequest, properties: Mapping[str, str], progress
     with discarded_on_failure(start):
         files = {name: write_part(start.location.uri, TABLES[name], table, request.cluster, start.run_id) for name, table in tables.items()}
     summary = _summary(request, rows, start.run_id)
-    known = {} if cluster.cluster_id is None else {CLUSTER_ID_SETTING: cluster.cluster_id}
-    commit_run(start, run_row(request, summary, {}, known), files)
+    settings = {} if cluster.cluster_id is None else {CLUSTER_ID_SETTING: cluster.cluster_id}
+    commit_run(start, run_row(request, summary, {}, settings), files)
     progress.end(rows=sum(file.records for of_table in files.values() for file in of_table))
     return summary
 

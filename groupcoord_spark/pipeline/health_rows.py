@@ -176,8 +176,8 @@ def _diagnosis(facts: Mapping[int, PartitionFacts], logs: Mapping[int, Partition
     copies = [CopyFacts(log_dir.shown, uri, read_log_directory_files(log_dir), tuple(partitions[uri])) for uri, log_dir in log_dirs.items()]
     # the log of the transaction coordinator can be long, and says something of open transactions only
     has_open = any(of_partition.open_transactions for of_partition in facts.values())
-    known = read_transaction_states(log_dirs.values()) if has_open else KnownTransactions()
-    return diagnose(copies, HealthSettings(), known)
+    transaction_states = read_transaction_states(log_dirs.values()) if has_open else KnownTransactions()
+    return diagnose(copies, HealthSettings(), transaction_states)
 
 
 def _after_cleaning(logs: Sequence[PartitionLog], request: RunRequest) -> list[Finding]:

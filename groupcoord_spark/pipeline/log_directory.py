@@ -25,6 +25,7 @@ from groupcoord_spark.log.files.storage import Location, shown
 from groupcoord_spark.pipeline.run import RunRequest
 from groupcoord_spark.protocol.slices import Mask
 from groupcoord_spark.protocol.transaction_state import TransactionState
+from groupcoord_spark.sources.inputs import InputKind
 from groupcoord_spark.sources.log_directory import (
     LOG_END_COLUMNS,
     DamagedFile,
@@ -35,7 +36,6 @@ from groupcoord_spark.sources.log_directory import (
     read_other_topic,
     read_rows,
 )
-from groupcoord_spark.sources.inputs import InputKind
 from groupcoord_spark.warehouse.tables import (
     ACLS,
     GROUP_CONFIGS,
@@ -131,8 +131,8 @@ def _share_tables(
             name = topic_names.get(place.topic_id)
             times = (state.create_timestamp_ms or None, state.write_timestamp_ms or None, timestamp_ms)
             epochs = (state.state_epoch, state.leader_epoch, state.snapshot_epoch)
-            known = (None if number == NOT_KNOWN else number for number in (state.start_offset, state.delivery_complete_count))
-            offsets.append((*place, name, *known, *epochs, *times, log.offsets_partition, record_offset))
+            numbers = (None if number == NOT_KNOWN else number for number in (state.start_offset, state.delivery_complete_count))
+            offsets.append((*place, name, *numbers, *epochs, *times, log.offsets_partition, record_offset))
             batches += [(*place, name, *batch) for batch in state.batches]
         if replay.undecoded:
             sentence = f"{log.directory}: {replay.undecoded} records do not decode; the share partitions that they are about are left out."

@@ -155,8 +155,8 @@ def commit(planned: NightPlan, reports: Sequence[PartitionReport], beside: Mappi
         files.setdefault(table, []).extend(write_part(start.location.uri, TABLES[table], table_rows, request.cluster, start.run_id))
     summary = summary_of(planned, reports, start.run_id, len(rows_of_driver["warnings"]))
     partitions = rows_of_driver["offsets_partitions"]
-    known = settings_for_next_night(planned, partitions)
-    commit_run(start, run_row(request, summary, planned.points_in_time, known), files, history_ends(partitions))
+    settings = settings_for_next_night(planned, partitions)
+    commit_run(start, run_row(request, summary, planned.points_in_time, settings), files, history_ends(partitions))
     return summary, sum(added.records for files_of_table in files.values() for added in files_of_table)
 
 

@@ -174,8 +174,9 @@ def _offsets_partition_row(
         first = counts.first_offset if first is None else min(first, counts.first_offset)
         end = end_offset if end is None else max(end, end_offset)
     # A run with --until is about an earlier moment: the next night is compared with the night before that run, if there was one.
-    of_before, of_run = (before.first_record, before.newest_record), (evidence.first_record, evidence.newest_record)
-    remembered = [(known or seen) if point_in_time is not None else (seen or known) for known, seen in zip(of_before, of_run, strict=True)]
+    marks = [(before.first_record, before.newest_record), (evidence.first_record, evidence.newest_record)]
+    preferred, other = marks if point_in_time is not None else reversed(marks)
+    remembered = [mark or other_mark for mark, other_mark in zip(preferred, other, strict=True)]
     gap = carry_over.gaps.get(report.offsets_partition)
     newest = NO_TIMESTAMP if counts.newest_timestamp_ms is None else counts.newest_timestamp_ms
     return {
@@ -313,8 +314,8 @@ def _first_offset(log: PartitionLog, counts: PartitionCounts, carried: Mapping[s
     (``carried``).
     """
     if log.log_start_offset is None:
-        known = [first for first in (counts.first_offset, None if carried is None else carried["first_offset"]) if first is not None]
-        return min(known, default=None)
+        offsets = [first for first in (counts.first_offset, None if carried is None else carried["first_offset"]) if first is not None]
+        return min(offsets, default=None)
     if counts.first_offset is None:
         return log.log_start_offset if log.end_offset > log.log_start_offset else None
     return min(log.log_start_offset, counts.first_offset)
@@ -323,22 +324,22 @@ def _first_offset(log: PartitionLog, counts: PartitionCounts, carried: Mapping[s
 def settings_for_next_night(planned: NightPlan, partitions: Iterable[Mapping[str, Any]]) -> dict[str, str]:
     """Keys of ``runs.settings`` by which later runs judge their input. partitions: the rows of offsets_partitions of this run."""
     lowest = max((log.offsets_partition for log in planned.log.partitions), default=0) + 1
-    known = {
+    settings = {
         CLUSTER_ID_SETTING: cluster_id_of(planned.log, planned.night.kind),
         PARTITION_COUNT_SETTING: certain_partition_count(planned.night.placed_groups, lowest),
         ACCEPTED_SETTING: ", ".join(planned.verdict.accepted) or None,
         BEYOND_SETTING: "true" if any((row["history_end_offset"] or 0) > row["end_offset"] for row in partitions) else None,
     }
-    return {name: str(value) for name, value in known.items() if value is not None}
+    return {name: str(value) for name, value in settings.items() if value is not None}
 
 
 def run_row(
-    request: RunRequest, summary: Summary, points_in_time: Mapping[int, PointInTime], known: Mapping[str, str] | None = None
+    request: RunRequest, summary: Summary, points_in_time: Mapping[int, PointInTime], for_next_night: Mapping[str, str] | None = None
 ) -> dict[str, Any]:
-    """The row of ``runs``; the commit adds the columns that only the commit knows. known: ``settings_for_next_night``."""
+    """The row of ``runs``; the commit adds the columns that only the commit knows. for_next_night: ``settings_for_next_night``."""
     settings = {
         **request.settings,
-        **(known or {}),
+        **(for_next_night or {}),
         RETENTION_SETTING: str(request.retention_ms),
         HISTORY_SETTING: str(request.writes_history).lower(),
         RULES_SETTING: rules_of(request.semantics),

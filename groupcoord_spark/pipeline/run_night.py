@@ -324,22 +324,23 @@ class _Night:
             return named
         place = self.request.warehouse
         warehouse = open_warehouse(place) if holds_warehouse(locate(place)) else None
-        known = [] if warehouse is None else warehouse.clusters()
-        if warehouse is None or not known:
+        clusters = [] if warehouse is None else warehouse.clusters()
+        if warehouse is None or not clusters:
             return DEFAULT_CLUSTER
-        if len(known) > 1:
-            names = ", ".join(map(repr, known))
+        if len(clusters) > 1:
+            names = ", ".join(map(repr, clusters))
             raise UsageError(f"{place} holds the clusters {names}. Say with --cluster which one this dump is of.")
         if not warehouse.clusters_with_nights():
-            return known[0]  # it only has look-backs: there is no good night that another cluster's dump could replace
-        last_night = last_night_of(warehouse, known[0])
+            return clusters[0]  # it only has look-backs: there is no good night that another cluster's dump could replace
+        last_night = last_night_of(warehouse, clusters[0])
         evidence = evidence_of_segments(plan, remembered_offsets([last_night])) if rows is None else rows.evidence
         if not belongs_to(last_night, evidence):
             raise UsageError(
-                f"{place} holds the cluster {known[0]!r}, and nothing shows that this dump is of that cluster: there is no meta.properties,"
-                " and the records that the last night remembers are not in it. Say with --cluster which one this dump is of."
+                f"{place} holds the cluster {clusters[0]!r}, and nothing shows that this dump is of that cluster: there is no"
+                " meta.properties, and the records that the last night remembers are not in it. Say with --cluster which one this dump"
+                " is of."
             )
-        return known[0]
+        return clusters[0]
 
 
 def do_upkeep(warehouse: str, cluster: str) -> Upkeep | str | None:

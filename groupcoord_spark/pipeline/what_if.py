@@ -167,7 +167,7 @@ def tombstone_batches(
     is_java = job.semantics.name == "java"
     for offsets_partition, groups in sorted(by_partition.items()):
         next_offset, batches = end_offsets[offsets_partition], []
-        for keys in _full_batches(chain.from_iterable(groups)) if is_java else ([each.key for each in group] for group in groups):
+        for keys in _full_batches(chain.from_iterable(groups)) if is_java else ([tombstone.key for tombstone in group] for group in groups):
             records = tuple(RecordToLog(key, None, job.as_of_ms) for key in keys)
             batches.append(Batch(next_offset, records, base_sequence=_JAVA_BASE_SEQUENCE if is_java else -1, codec=codec))
             next_offset += len(records)

@@ -286,8 +286,8 @@ def encode_cooperative_sticky_generation(generation: int) -> bytes:
 
 
 def _encode(message: Message, version: int, fields: Mapping[str, Any]) -> bytes:
-    known = {field.name for field in message.fields_of(version)}
-    of_version = {name: value for name, value in fields.items() if name in known}
+    names = {field.name for field in message.fields_of(version)}
+    of_version = {name: value for name, value in fields.items() if name in names}
     return primitives.write_integer(version, Int16) + write_message(message, version, of_version)
 
 

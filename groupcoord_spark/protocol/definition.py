@@ -156,8 +156,8 @@ def decode_value(
 def _record_type(key_type: int, dialect: str | None, record_types: Mapping[int, RecordType] = RECORD_TYPES) -> RecordType:
     record_type = record_types.get(key_type)
     if record_type is None or record_type.dialect not in (None, dialect):
-        known = "0 to 23 without 9 and 18" if record_types is RECORD_TYPES else ", ".join(map(str, record_types))
-        raise errors.UnknownKeyType(f"Key type {key_type} is not known to this release ({known}).")
+        key_types = "0 to 23 without 9 and 18" if record_types is RECORD_TYPES else ", ".join(map(str, record_types))
+        raise errors.UnknownKeyType(f"Key type {key_type} is not known to this release ({key_types}).")
     return record_type
 
 
@@ -294,15 +294,15 @@ class FieldReader:
             raise
         return elements, at
 
-    def read_tagged_section(self, known: Mapping[int, Field], at: int, out: dict[str, Any]) -> int:
+    def read_tagged_section(self, fields: Mapping[int, Field], at: int, out: dict[str, Any]) -> int:
         """The position after the tagged section at ``at``; the tagged fields are put into ``out``, absent ones with their defaults.
 
         Kafka's readers check neither the order of tags, nor whether a tag is there twice (the last one counts), nor the size of a tag
         that they know.
         """
-        if not known and self.buf.startswith(b"\0", at):
+        if not fields and self.buf.startswith(b"\0", at):
             return at + 1
-        for field in known.values():
+        for field in fields.values():
             out[field.name] = field.absent_value()
         unknown: dict[int, bytes] = {}
         count, at = primitives.read_uvarint(self.buf, at)
@@ -313,8 +313,8 @@ class FieldReader:
         for _ in range(count):
             tag, at = primitives.read_uvarint(self.buf, at)
             size, at = primitives.read_uvarint(self.buf, at)
-            if tag in known:
-                field = known[tag]
+            if tag in fields:
+                field = fields[tag]
                 out[field.name], end = self.read_tagged_field(field, at)
                 if end != at + size:
                     self.doubt(

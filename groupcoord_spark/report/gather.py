@@ -140,9 +140,9 @@ def _finding(connection: DuckDBPyConnection, kind: Kind, columns: Sequence[str])
     group_ids = "COUNT(DISTINCT group_id), list_slice(list_sort(list(DISTINCT group_id)), 1, 3)" if has_groups else "0, []"
     where = " AND ".join(f"{column} {comparison} ?" for column, comparison, _ in kind.where) or "TRUE"
     query = f"SELECT CAST({number} AS BIGINT), COUNT(*), {group_ids} FROM shown_{kind.table} WHERE {where}"
-    found = connection.execute(query, [value for _, _, value in kind.where]).fetchone()
-    assert found is not None  # an aggregate has one row
-    number, rows, group_count, groups = found
+    row = connection.execute(query, [value for _, _, value in kind.where]).fetchone()
+    assert row is not None  # an aggregate has one row
+    number, rows, group_count, groups = row
     of_groups = f" of {counted(group_count, 'group')}" if number != 1 and group_count and not kind.noun.startswith("group") else ""
     return Finding(kind, number, rows, kind.what(number, of_groups), groups or [], group_count)
 

@@ -56,10 +56,10 @@ def ownership(night: NightInDuckDB, group_ids: Sequence[str]) -> pa.Table:
     names = night.rows("SELECT topic_id, topic FROM topic_ids")
     topic_names = dict(zip(names["topic_id"].to_pylist(), names["topic"].to_pylist(), strict=True))
     records = night.rows(_RECORDS).to_pylist()
-    found = sorted(stretches(records, topic_names), key=lambda s: (s.topic, s.partition, s.from_ms or 0, s.member_id))
+    rows = sorted(stretches(records, topic_names), key=lambda s: (s.topic, s.partition, s.from_ms or 0, s.member_id))
     place = {group_id: number for number, group_id in enumerate(group_ids)}
-    found.sort(key=lambda stretch: place[stretch.group_id])
-    columns = list(zip(*found, strict=True)) or [()] * len(_SCHEMA)
+    rows.sort(key=lambda stretch: place[stretch.group_id])
+    columns = list(zip(*rows, strict=True)) or [()] * len(_SCHEMA)
     for at in (4, 5):
         columns[at] = tuple(None if ms is None else ms * 1000 for ms in columns[at])
     return pa.table([pa.array(values, field.type) for values, field in zip(columns, _SCHEMA, strict=True)], schema=_SCHEMA)

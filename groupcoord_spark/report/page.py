@@ -122,11 +122,11 @@ def _remarks(report: Report) -> Iterator[str]:
 def _findings(report: Report) -> Iterator[str]:
     """The findings that have a number, level by level."""
     for level, meaning in LEVELS.items():
-        found = [finding for finding in report.findings if finding.kind.level == level and finding.number]
-        if not found:
+        findings = [finding for finding in report.findings if finding.kind.level == level and finding.number]
+        if not findings:
             continue
         yield f'<h3 class="level {level}">{escape(meaning)}</h3><ul class="findings {level}">'
-        for finding in found:
+        for finding in findings:
             table = BY_NAME[finding.kind.table]
             is_least = table.needs == "history" and report.completeness is not None and report.completeness < 1
             number = _link(table.name, f"{'≥ ' if is_least else ''}{finding.number:,}", finding.kind.where, "number")

@@ -153,8 +153,8 @@ class _Rows:
         except _BadLineError as fault:
             row |= {"fault": fault.code, "detail": str(fault), "value": line, "key": None}
         else:
-            told = ("producer_id" in fields and fields.keys() & _CONTROL, fields.keys() & _TIMESTAMP, "leader_epoch" in fields)
-            self.lacks |= {word for word, is_told in zip(LACKING, told, strict=True) if not is_told}
+            tells = ("producer_id" in fields and fields.keys() & _CONTROL, fields.keys() & _TIMESTAMP, "leader_epoch" in fields)
+            self.lacks |= {word for word, is_told in zip(LACKING, tells, strict=True) if not is_told}
         self.rows.append(row)
         self.held_bytes += len(line or b"")
 

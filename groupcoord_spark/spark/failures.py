@@ -113,7 +113,7 @@ def _death_of_java(directory: RunDirectory | None, when: str) -> str:
     advice = ""
     if code in EXIT_CODES_OUT_OF_MEMORY or OUT_OF_MEMORY in printed:
         how, advice = "ran out of memory", f" {_MORE_MEMORY}"
-    elif number in {each.value for each in signal.Signals}:
+    elif number in {member.value for member in signal.Signals}:
         how = f"was killed by {signal.Signals(number).name}"
         advice = f" {_KILLED}" if number == signal.SIGKILL else ""
     elif code is None:

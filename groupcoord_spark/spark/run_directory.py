@@ -66,13 +66,13 @@ class RunDirectory:
             return [self.java.pid] if self.java is not None and self.java.poll() is None else []
         entry = f"{VARIABLE}={self.path}".encode()
         process_ids = []
-        for each in _PROCESSES.iterdir():
-            if each.name.isdigit():
+        for directory in _PROCESSES.iterdir():
+            if directory.name.isdigit():
                 with suppress(OSError):  # another user's process, or one that has ended
                     # Between fork and exec a new process still shows the environment of this one.
-                    is_new = self.is_interrupted and _is_child_of_this_process(each)
-                    if is_new or entry in (each / "environ").read_bytes().split(b"\0"):
-                        process_ids.append(int(each.name))
+                    is_new = self.is_interrupted and _is_child_of_this_process(directory)
+                    if is_new or entry in (directory / "environ").read_bytes().split(b"\0"):
+                        process_ids.append(int(directory.name))
         return process_ids
 
     def end_processes(self) -> None:
@@ -85,23 +85,23 @@ class RunDirectory:
         killed: set[int] = set()
         # Repeated, because Java may have started a process while the processes were listed.
         while ((processes := self.processes()) or any(map(_is_running, killed))) and time.monotonic() < end:
-            for each in processes:
+            for process_id in processes:
                 with suppress(ProcessLookupError, PermissionError):
-                    os.kill(each, signal.SIGKILL)
+                    os.kill(process_id, signal.SIGKILL)
             killed.update(processes)
             time.sleep(0.005)
-        for each in killed:  # children of this process would be zombies until somebody asks how they ended
+        for process_id in killed:  # children of this process would be zombies until somebody asks how they ended
             with suppress(ChildProcessError):
-                os.waitpid(each, os.WNOHANG)
+                os.waitpid(process_id, os.WNOHANG)
 
     def remove(self) -> None:
         """Remove the directory, or all of it except the output of Java, which a session removes that starts a day later."""
         if self.is_to_keep_output and not self.is_interrupted:
-            for each in self.path.iterdir():
-                if each.is_dir() and not each.is_symlink():
-                    shutil.rmtree(each, ignore_errors=True)
-                elif each != self.java_output:
-                    each.unlink(missing_ok=True)
+            for path in self.path.iterdir():
+                if path.is_dir() and not path.is_symlink():
+                    shutil.rmtree(path, ignore_errors=True)
+                elif path != self.java_output:
+                    path.unlink(missing_ok=True)
         else:
             shutil.rmtree(self.path, ignore_errors=True)
         if self in _open:
@@ -184,12 +184,12 @@ def own_directory() -> RunDirectory | None:
 
 def interrupt_all() -> None:
     """End the processes of every directory that this process has made and not removed, after an interrupt by the user."""
-    for each in list(_open):
-        each.is_interrupted = True
-        each.end_processes()
+    for directory in list(_open):
+        directory.is_interrupted = True
+        directory.end_processes()
 
 
 def remove_all() -> None:
     """Remove every directory that this process has made and not removed."""
-    for each in list(_open):
-        each.remove()
+    for directory in list(_open):
+        directory.remove()

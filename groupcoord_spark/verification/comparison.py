@@ -177,7 +177,7 @@ class _Comparer:
     def _members(self, group_id: str, group: Row) -> None:
         ours = self._ours.members.get(group_id, {})
         theirs = {row["member_id"]: row for row in group["members"]}
-        for member_id in [*ours, *(each for each in theirs if each not in ours)]:
+        for member_id in [*ours, *(member_id for member_id in theirs if member_id not in ours)]:
             self.result.members += 1
             if member_id not in theirs or member_id not in ours:
                 here, there = ((side[member_id].get("client_id") or "there") if member_id in side else None for side in (ours, theirs))

@@ -305,8 +305,8 @@ def _drop_rows(house: _House, table: Table, border_ms: int) -> int:
 def _survivors(house: _House, border_ms: int) -> dict[tuple[int, int], read.SurvivingRanges]:
     """What was in the log when the first run after the border read it, or else the newest run that says so; nothing if no run does."""
     version = read.open_table(house.location, SURVIVING_RECORDS).version()
-    known = read.rows_at(house.location, SURVIVING_RECORDS, version, house.cluster, ["run_id"])["run_id"].unique().to_pylist()
-    runs = [run for run in house.own_runs if run.run_id in known]
+    run_ids = read.rows_at(house.location, SURVIVING_RECORDS, version, house.cluster, ["run_id"])["run_id"].unique().to_pylist()
+    runs = [run for run in house.own_runs if run.run_id in run_ids]
     if not runs:
         return {}
     at_border = next((run for run in runs if run.finished_at_ms >= border_ms), runs[-1])

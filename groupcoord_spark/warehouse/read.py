@@ -140,9 +140,9 @@ class Warehouse:
         """
         finished = self.finished_runs(cluster)
         if not finished:
-            known = ", ".join(repr(name) for name in self.clusters()) or "none yet"
+            clusters = ", ".join(repr(name) for name in self.clusters()) or "none yet"
             raise WarehouseError(
-                f"{self.location.uri} holds no run of cluster {cluster!r}; clusters there: {known}. Name one with --cluster."
+                f"{self.location.uri} holds no run of cluster {cluster!r}; clusters there: {clusters}. Name one with --cluster."
             )
         if run_id is not None:
             return self._run_named(finished, run_id)

@@ -453,14 +453,14 @@ def _strays(start: RunStart, opened: DeltaTable) -> dict[str, int]:
     files = files_of(opened, start.cluster)
     runs = {path: run_of(path.rsplit("/", 1)[1]) for path in files}
     last = start.last_run
-    known = {run.run_id for run in start.finished if last is not None and run.finished_at_ms <= last.finished_at_ms}
-    oldest = min(map(_start_of, known), default="")
+    run_ids = {run.run_id for run in start.finished if last is not None and run.finished_at_ms <= last.finished_at_ms}
+    oldest = min(map(_start_of, run_ids), default="")
     # The rows of old nights may have been dropped from `runs`, and their history stays. Releases that dropped none wrote no transaction.
     names_judge = not _transaction_of(opened, start.cluster)
     return {
         path: files[path]
         for path, run in runs.items()
-        if run is not None and run not in known and (names_judge or _start_of(run) >= oldest)
+        if run is not None and run not in run_ids and (names_judge or _start_of(run) >= oldest)
     }
 
 

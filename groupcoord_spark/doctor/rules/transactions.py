@@ -52,7 +52,7 @@ def of_transactions(patient: Patient) -> Iterator[Finding]:
 
 
 def _judged(patient: Patient, transaction: OpenTransaction) -> Judgement:
-    judgement = judge_by_coordinator(transaction, patient.facts.offsets_partition, patient.known, now_ms=patient.dump_ms)
+    judgement = judge_by_coordinator(transaction, patient.facts.offsets_partition, patient.transaction_states, now_ms=patient.dump_ms)
     return judgement if judgement is not None else _judged_by_log(patient, transaction)
 
 
@@ -69,14 +69,14 @@ def _judged_by_log(patient: Patient, transaction: OpenTransaction) -> Judgement:
 
 def _elsewhere(patient: Patient, producer_id: int) -> list[ProducerElsewhere]:
     """The producer in the other offsets partitions of all copies."""
-    found = []
+    producers_elsewhere = []
     for copy in patient.copies:
         for partition in copy.partitions:
             producers = partition.producers
             place = int(producers.producer_id.searchsorted(producer_id))
             is_there = place < len(producers.producer_id) and producers.producer_id[place] == producer_id
             if partition.offsets_partition != patient.facts.offsets_partition and is_there:
-                found.append(
+                producers_elsewhere.append(
                     ProducerElsewhere(
                         partition.offsets_partition,
                         int(producers.marker_offset[place]),
@@ -86,7 +86,7 @@ def _elsewhere(patient: Patient, producer_id: int) -> list[ProducerElsewhere]:
                         int(producers.highest_epoch[place]),
                     )
                 )
-    return found
+    return producers_elsewhere
 
 
 def _holds_back(patient: Patient, transaction: OpenTransaction) -> bool:
@@ -163,7 +163,7 @@ def _transaction(patient: Patient, transaction: OpenTransaction, judgement: Judg
     pending = counted(transaction.records, "pending offset")
     begin = f"Producer {transaction.producer_id}, epoch {transaction.producer_epoch}, has {pending} of {groups}"
     summary = f"{begin} for {age(age_ms)}, from offset {transaction.first_offset} on: {judgement.reason}."
-    state = patient.known.by_producer.get(transaction.producer_id)
+    state = patient.transaction_states.by_producer.get(transaction.producer_id)
     if state is not None:
         evidence["transactional_id"] = state.transactional_id
         evidence["coordinator"] = {

@@ -130,8 +130,8 @@ def entry_positions(data: Bytes, at: int, end: int, most: int) -> tuple[Position
         places = np.empty(min(most, (end - at) // MIN_ENTRY + 1), np.int64)
         n, at = loops.entry_positions(data, at, end, places)
         return places[:n], at
-    found: list[int] = []
-    take = found.append
+    positions: list[int] = []
+    take = positions.append
     length_at, view = _length_at, data.data
     # unsigned: a negative length is far too large instead of a way backwards
     last_start = end - MIN_ENTRY
@@ -143,7 +143,7 @@ def entry_positions(data: Bytes, at: int, end: int, most: int) -> tuple[Position
             break
         take(at)
         at = after
-    return np.array(found, np.int64), at
+    return np.array(positions, np.int64), at
 
 
 def headers_at(data: Bytes, positions: Positions) -> Headers:

@@ -36,10 +36,10 @@ class HeldFile:
     def is_there(self) -> bool:
         """Whether the path leads to this file: False on another machine, and after the file was let go."""
         try:
-            found = os.stat(self.path)  # noqa: PTH116
+            status = os.stat(self.path)  # noqa: PTH116
         except OSError:
             return False
-        return (found.st_dev, found.st_ino) == (self.device, self.inode)
+        return (status.st_dev, status.st_ino) == (self.device, self.inode)
 
 
 class HeldFiles:

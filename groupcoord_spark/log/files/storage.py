@@ -151,16 +151,16 @@ class SegmentFile:
         self.location = location
         try:
             self._file = location.filesystem.open_input_file(location.path)
-            found = int(self._file.size())
+            size_now = int(self._file.size())
         except FileNotFoundError as error:
             raise InputChangedError(f"{self.source}: the file is gone since the directory was listed. {_IN_USE}") from error
         except (OSError, pa.ArrowException) as error:
             sentence = f"the file cannot be opened: {first_line(error)}. Check permissions; copy a log in use before reading it."
             raise _failure(error, self.source, sentence) from error
-        if found < size or (whole_size is not None and found != whole_size):
+        if size_now < size or (whole_size is not None and size_now != whole_size):
             self._file.close()
             raise InputChangedError(
-                f"{self.source}: the file has {found} bytes, and had {whole_size or size} when the directory was listed: it was cut or"
+                f"{self.source}: the file has {size_now} bytes, and had {whole_size or size} when the directory was listed: it was cut or"
                 f" replaced. {_IN_USE}"
             )
         self.size = size

@@ -223,8 +223,8 @@ def _refusals_of_what_decodes(records: Records, kinds: ChunkKinds, decoder: _Chu
     if len(doubtful):
         code, distinct = records.value.take(doubtful).distinct()
         decoded = (decode_value(KeyType.GROUP_METADATA, value) for value in distinct.to_pylist())
-        of_values = [() if each is None else refusals_of_group_value(each.version, each.fields, semantics) for each in decoded]
-        yield RowNotes.about_codes(code, [(place, refusal) for place, each in enumerate(of_values) for refusal in each]).of_rows(doubtful)
+        of_values = [() if value is None else refusals_of_group_value(value.version, value.fields, semantics) for value in decoded]
+        yield RowNotes.about_codes(code, [(place, refusal) for place, value in enumerate(of_values) for refusal in value]).of_rows(doubtful)
 
 
 def _by_record(of_distinct: npt.NDArray[Any], code: Ints, absent: Any) -> npt.NDArray[Any]:

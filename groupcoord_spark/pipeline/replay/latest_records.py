@@ -266,7 +266,7 @@ def _groups_that_differ(held: pa.RecordBatch, rows: _HeldRows, chosen: Mask, rep
         or again.live_among(open_keys) != replay.live_among(open_keys)
     ):
         return None
-    pending, pending_again = (pending_by_group(each) for each in (replay, again))
+    pending, pending_again = map(pending_by_group, (replay, again))
     differing = set()
     for code in to_compare.tolist():
         group_id = rows.group_ids[code]

@@ -11,7 +11,7 @@ from . import classic, consumer, offsets, share, streams
 RECORD_TYPES: dict[int, RecordType] = {
     record_type.key_type: record_type
     for family in (offsets, classic, consumer, share, streams)
-    for record_type in sorted(family.RECORD_TYPES, key=lambda each: each.key_type)
+    for record_type in sorted(family.RECORD_TYPES, key=lambda record_type: record_type.key_type)
 }
 
 __all__ = ["RECORD_TYPES"]

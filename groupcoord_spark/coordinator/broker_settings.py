@@ -17,8 +17,9 @@ RETENTION_MINUTES: Final = "offsets.retention.minutes"
 OFFSETS_PARTITIONS: Final = "offsets.topic.num.partitions"
 CONSUMER_ASSIGNORS: Final = "group.consumer.assignors"
 SHARE_ASSIGNORS: Final = "group.share.assignors"
+DELETE_RETENTION: Final = "log.cleaner.delete.retention.ms"
 
-SETTINGS_OF_RUNS: Final = (OFFSETS_PARTITIONS, CONSUMER_ASSIGNORS, SHARE_ASSIGNORS, TOPOLOGY_DESCRIPTION_PLUGIN)
+SETTINGS_OF_RUNS: Final = (OFFSETS_PARTITIONS, CONSUMER_ASSIGNORS, SHARE_ASSIGNORS, TOPOLOGY_DESCRIPTION_PLUGIN, DELETE_RETENTION)
 """Settings that the table ``runs`` keeps as the user gave them. The retention has a column of its own."""
 
 _MINUTE_MS: Final = 60_000
@@ -41,6 +42,22 @@ class DefaultAssignors(NamedTuple):
 KAFKAS_ASSIGNORS: Final = DefaultAssignors()
 
 
+class DeleteRetention(NamedTuple):
+    """So long a tombstone stays at least after the cleaner has seen it, and where the value is from.
+
+    Source: TopicConfig.DELETE_RETENTION_MS_CONFIG and its default.
+    """
+
+    ms: int = 86_400_000
+    source: str = "Kafka's default"
+
+    def __str__(self) -> str:
+        return f"{self.ms:,} ms, {self.source}"
+
+
+KAFKAS_DELETE_RETENTION: Final = DeleteRetention()
+
+
 @dataclass(frozen=True, slots=True)
 class BrokerSettings:
     """The broker settings that the rules need.
@@ -51,6 +68,7 @@ class BrokerSettings:
     retention_ms: int
     default_assignors: DefaultAssignors = KAFKAS_ASSIGNORS
     offsets_partitions: int | None = None
+    delete_retention: DeleteRetention = KAFKAS_DELETE_RETENTION
 
 
 def read_broker_settings(properties: Mapping[str, str], semantics: Semantics) -> BrokerSettings:
@@ -59,6 +77,7 @@ def read_broker_settings(properties: Mapping[str, str], semantics: Semantics) ->
     Raises:
         UsageError: Kafka would not accept a value.
     """
+    delete_retention_ms = _number(properties, DELETE_RETENTION)
     return BrokerSettings(
         retention_ms=(_number(properties, RETENTION_MINUTES) or semantics.default_retention_ms // _MINUTE_MS) * _MINUTE_MS,
         default_assignors=DefaultAssignors(
@@ -66,6 +85,7 @@ def read_broker_settings(properties: Mapping[str, str], semantics: Semantics) ->
             share=_first_assignor(properties, SHARE_ASSIGNORS, {"SimpleAssignor": "simple"}),
         ),
         offsets_partitions=_number(properties, OFFSETS_PARTITIONS),
+        delete_retention=DeleteRetention(delete_retention_ms, "by the settings file") if delete_retention_ms else KAFKAS_DELETE_RETENTION,
     )
 
 

@@ -6,7 +6,7 @@ reported beside the records, as ``Lost`` where bytes are not used and as ``Place
 Nothing here needs Spark or knows what keys and values mean. ``salvage`` holds everything that exists only for damaged files.
 """
 
-from groupcoord_spark.log.continuation import has_every_offset, segments_from
+from groupcoord_spark.log.continuation import ChangedFiles, changed_files, has_every_offset, segments_from
 from groupcoord_spark.log.damage import CODES, Code, Kind, Lost, PlacedDoubt
 from groupcoord_spark.log.decode.records import Records
 from groupcoord_spark.log.directory import LogPlan, PartitionLog, plan_logs
@@ -17,6 +17,7 @@ from groupcoord_spark.log.segment import Chunk, Segment, read_segment
 
 __all__ = [
     "CODES",
+    "ChangedFiles",
     "Chunk",
     "Code",
     "Kind",
@@ -28,6 +29,7 @@ __all__ = [
     "RecordMark",
     "Records",
     "Segment",
+    "changed_files",
     "check_range",
     "cut_at_high_watermarks",
     "first_record",

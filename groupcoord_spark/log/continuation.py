@@ -7,7 +7,9 @@ the earlier run has read, and only the whole log tells.
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from itertools import pairwise
 
 import numpy as np
 
@@ -16,6 +18,45 @@ from groupcoord_spark.log.directory import PartitionLog
 from groupcoord_spark.log.segment import DEFAULT_CHUNK_BYTES, Segment
 
 _FIRST_BATCH_BYTES = 1 << 16
+
+
+@dataclass(frozen=True, slots=True)
+class ChangedFiles:
+    """Files of a log that an earlier run saw, and that are gone or have another size now.
+
+    ranges: (first, end) of the record offsets that each had. segments: the files that have the records of these offsets now, if any.
+    log: all files.
+    """
+
+    ranges: tuple[tuple[int, int], ...]
+    segments: tuple[Segment, ...]
+    log: tuple[Segment, ...]
+
+
+def changed_files(log: PartitionLog, files: Mapping[int, int], end_offset: int, end_position: int | None) -> ChangedFiles | None:
+    """The files that changed since an earlier run that read the log up to ``end_offset``; None: there is none, or nothing is known.
+
+    The cleaner writes a file anew under its name, and joins files under the name of the first; a file that is damaged or was not copied
+    looks the same in a listing. Only the last file may have grown.
+
+    Args:
+        files: base offset -> bytes of the files that the earlier run saw. end_position: where it saw the last one of them end.
+    """
+    if not log.files:
+        return None
+    borders = [*sorted(base for base in files if base < end_offset), end_offset]
+    ranges = tuple(
+        (base, end)
+        for base, end in pairwise(borders)
+        if base not in log.files
+        or (log.files[base] != files[base] if end < end_offset else log.files[base] < min(files[base], end_position or files[base]))
+    )
+    segments = tuple(
+        segment
+        for segment in log.segments
+        if any(segment.base_offset < end and (segment.next_base_offset or end) > first for first, end in ranges)
+    )
+    return ChangedFiles(ranges, segments, log.segments) if ranges else None
 
 
 def segments_from(log: PartitionLog, offset: int, end_file: int | None, end_position: int | None) -> tuple[Segment, ...]:

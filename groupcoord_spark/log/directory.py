@@ -62,6 +62,7 @@ class PartitionLog:
             the first file; None where the input has no files.
         end_file, end_position: base offset of the last file with records, and the position after its last batch; None where they are not
             known for certain.
+        files: base offset -> bytes of each file that was listed, empty ones too; {} where the input has no files, or single ones of them.
         is_surveyed: the ends of all files were looked at. False where ``plan_logs`` left out files that an earlier run has read: the plan
             is then good only for a run that goes on from there.
     """
@@ -77,6 +78,7 @@ class PartitionLog:
     end_file: int | None = None
     end_position: int | None = None
     is_surveyed: bool = True
+    files: Mapping[int, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -548,6 +550,7 @@ def _plan_partition(listed: _Listing, checkpoint: int | None) -> tuple[_Replica,
         end_file,
         end_position,
         is_surveyed,
+        {} if directory.only is not None else {file.base_offset: file.size for file in files},
     )
     return _Replica(log, leader_epoch, None if directory.only is not None else directory.log_dir, listed.doubts), _topic_id_of(listed)
 

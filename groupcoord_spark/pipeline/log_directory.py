@@ -15,12 +15,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from groupcoord_spark.coordinator.broker_settings import DeleteRetention
 from groupcoord_spark.coordinator.cluster import GROUP_CONFIG, IGNORED_TYPES, TOPIC_CONFIG, Cluster, Topic
 from groupcoord_spark.coordinator.share_state import NOT_KNOWN, ShareStatePartition
 from groupcoord_spark.doctor import read_transaction_states
 from groupcoord_spark.errors import InputError
 from groupcoord_spark.log import Records, Segment, read_segment
 from groupcoord_spark.log.damage import PlacedDoubt
+from groupcoord_spark.log.files.broker_files import OFFSETS_TOPIC
 from groupcoord_spark.log.files.storage import Location, shown
 from groupcoord_spark.pipeline.run import RunRequest
 from groupcoord_spark.protocol.slices import Mask
@@ -61,12 +63,14 @@ class BesideTheOffsets:
     """What a night found beside the offsets topic.
 
     tables: table -> rows, in columns as ``Table.from_milliseconds`` takes them. topic_names: topic id -> name.
-    transactional_ids: producer id -> transactional id. doubts: a warning for each file that is not used.
+    transactional_ids: producer id -> transactional id. delete_retention: of the offsets topic; None: the topic has no such setting.
+    doubts: a warning for each file that is not used.
     """
 
     tables: Mapping[str, pa.Table] = field(default_factory=dict)
     topic_names: Mapping[str, str] = field(default_factory=dict)
     transactional_ids: Mapping[int, str] = field(default_factory=dict)
+    delete_retention: DeleteRetention | None = None
     doubts: tuple[PlacedDoubt, ...] = ()
 
 
@@ -93,7 +97,9 @@ def read_beside_the_offsets(request: RunRequest, kind: InputKind, run_id: str) -
     }
     transactional_ids = {producer_id: state.transactional_id for producer_id, state in producers.items()}
     doubts = tuple(PlacedDoubt("log_directory_file_not_used", damage.sentence, damage.source, None, 0, 0, None) for damage in damages)
-    return BesideTheOffsets(tables, topic_names, transactional_ids, doubts)
+    set_for_topic = cluster.configs.get((TOPIC_CONFIG, OFFSETS_TOPIC), {}).get("delete.retention.ms", "")
+    delete_retention = DeleteRetention(int(set_for_topic), "by the cluster's metadata") if set_for_topic.isdecimal() else None
+    return BesideTheOffsets(tables, topic_names, transactional_ids, delete_retention, doubts)
 
 
 def _log_ends_of_user(request: RunRequest) -> pa.Table:

@@ -98,7 +98,12 @@ def plan(
 ) -> tuple[NightPlan, BesideTheOffsets]:
     """What the run reads and what it takes over from the last night, and what stands in the input beside the offsets topic."""
     beside = read_beside_the_offsets(request, InputKind.SEGMENTS if rows is None else rows.source.kind, start.run_id)
-    request = replace(request, topic_names=beside.topic_names, transactional_ids=beside.transactional_ids)
+    request = replace(
+        request,
+        topic_names=beside.topic_names,
+        transactional_ids=beside.transactional_ids,
+        delete_retention=beside.delete_retention or request.delete_retention,
+    )
     return plan_night(request, replace(log, doubts=(*log.doubts, *beside.doubts)), rows, start, spark), beside
 
 
@@ -230,6 +235,7 @@ def replay_job(planned: NightPlan, tasks: Tasks, read: ReadJob, start: RunStart)
         ", ".join(map(shown, request.inputs)),
         request.default_assignors,
         carried=carry_over.state,
+        changed=carry_over.changed,
         compared=carry_over.compared,
         remembered=carry_over.remembered,
         writes_latest=request.until is None,

@@ -9,13 +9,14 @@ from dataclasses import asdict
 from typing import Any
 
 from groupcoord_spark.coordinator.authors import other_coordinator
+from groupcoord_spark.coordinator.semantics import DAY_MS
 from groupcoord_spark.log import LogPlan, PartitionLog
 from groupcoord_spark.log.files.storage import shown
 from groupcoord_spark.log.partition_count import certain_partition_count
 from groupcoord_spark.pipeline.exchange.counts import NO_KEY_TYPE, NO_VERSION, KindCount, PartitionCounts, add_kinds
-from groupcoord_spark.pipeline.exchange.state_rows import GROUPS_NAMED, PartitionReport
+from groupcoord_spark.pipeline.exchange.state_rows import GROUPS_NAMED, PartitionReport, VanishedKeys
 from groupcoord_spark.pipeline.extents import PointInTime
-from groupcoord_spark.pipeline.plan.carry_over import RULES_SETTING, CarryOver, rules_of
+from groupcoord_spark.pipeline.plan.carry_over import RULES_SETTING, SEGMENT_BYTES, CarryOver, rules_of
 from groupcoord_spark.pipeline.plan.earlier_runs import (
     BEYOND_SETTING,
     FIRST_RECORD,
@@ -28,9 +29,9 @@ from groupcoord_spark.pipeline.plan.evidence import Evidence
 from groupcoord_spark.pipeline.plan.guards import (
     ACCEPTED_SETTING,
     CLUSTER_ID_SETTING,
-    DELETE_RETENTION_MS,
     PARTITION_COUNT_SETTING,
     cluster_id_of,
+    log_start_was_moved,
 )
 from groupcoord_spark.pipeline.plan.night_plan import NightPlan, contradiction
 from groupcoord_spark.pipeline.run import PointInTimeSummary, ReadingSummary, RunRequest, Summary
@@ -116,21 +117,37 @@ def _other_coordinator(request: RunRequest, reports: Sequence[PartitionReport]) 
 
 def _vanished(planned: NightPlan, reports: Sequence[PartitionReport]) -> dict[int, str]:
     """Offsets partition -> a sentence about the live keys of the last night whose record is gone without a later one."""
-    request, last_ms = planned.request, planned.night.last_as_of_ms
-    age_ms = 0 if last_ms is None else request.as_of_ms - last_ms
-    cause = (
-        "A tombstone stays for delete.retention.ms, by default a day, and the last night is younger: unless that setting is smaller, this"
-        " copy lacks records."
-        if age_ms <= DELETE_RETENTION_MS
-        else f"The last night is {age_ms / DELETE_RETENTION_MS:,.1f} days old, and a tombstone may be cleaned delete.retention.ms (by"
-        " default a day) after it is written: it was written and cleaned in between, or this copy lacks records."
-    )
+    logs = {log.offsets_partition: log for log in planned.log.partitions}
     return {
-        report.offsets_partition: f"{vanished.keys:,} of {vanished.live_keys:,} live keys of the last night, the first at offset"
-        f" {vanished.first_offset}, lost their record, with neither a later one nor a tombstone{_of_groups(vanished.group_ids)}. {cause}"
+        report.offsets_partition: f"{vanished.keys:,} of {vanished.live_keys:,} live keys of the last night, at the offsets"
+        f" {vanished.first_offset} to {vanished.last_offset}, lost their record, with neither a later one nor a tombstone"
+        f"{_of_groups(vanished.group_ids)}. {_cause_of(vanished, logs.get(report.offsets_partition), planned)}"
         for report in sorted(reports, key=lambda report: report.offsets_partition)
         if (vanished := report.vanished) is not None
     }
+
+
+def _cause_of(vanished: VanishedKeys, log: PartitionLog | None, planned: NightPlan) -> str:
+    """What can be known of why the keys lost their record."""
+    if vanished.is_kept:
+        return (
+            "Files that the last night saw are gone or have other sizes, and no new record is missing that could be a tombstone: this copy,"
+            " or the broker's log itself, lacks records. The state keeps these keys; a night with --full would lose them."
+        )
+    if log is not None and log.log_start_offset is not None and vanished.last_offset < log.log_start_offset and log_start_was_moved(log):
+        return (
+            f"The broker moved the log start offset to {log.log_start_offset}, by retention or DeleteRecords: a coordinator that loads the"
+            " log has lost these keys too. cleanup.policy of __consumer_offsets must be compact alone."
+        )
+    request, last_ms = planned.request, planned.night.last_as_of_ms
+    age_ms = 0 if last_ms is None else request.as_of_ms - last_ms
+    stays = f"delete.retention.ms ({request.delete_retention})"
+    if age_ms <= request.delete_retention.ms:
+        return f"A tombstone stays for {stays}, and the last night is younger: this copy lacks records, or that setting was smaller."
+    return (
+        f"The last night is {age_ms / DAY_MS:,.1f} days old, and a tombstone may be cleaned {stays} after it is written: it was written and"
+        " cleaned in between, or this copy lacks records."
+    )
 
 
 def _of_groups(group_ids: Sequence[str]) -> str:
@@ -197,7 +214,17 @@ def _offsets_partition_row(
         "latest_records": report.latest_records,
         "end_file": None if log is None else log.end_file,
         "end_position": None if log is None else log.end_position,
+        SEGMENT_BYTES: _segment_bytes(log, report, carried),
     }
+
+
+def _segment_bytes(log: PartitionLog | None, report: PartitionReport, carried: Mapping[str, Any] | None) -> Any:
+    """Base offset -> bytes of each segment file; where the state keeps keys that have vanished, of the files that had them, so that every
+    night warns until these files are back.
+    """
+    if carried is not None and (report.vanished is not None or log is None or not log.files):
+        return carried[SEGMENT_BYTES]
+    return {str(base_offset): size for base_offset, size in log.files.items()} if log is not None and log.files else None
 
 
 def _coverage_rows(reports: Sequence[PartitionReport], of_earlier_nights: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from groupcoord_spark.coordinator.broker_settings import KAFKAS_ASSIGNORS, DefaultAssignors
+from groupcoord_spark.coordinator.broker_settings import KAFKAS_ASSIGNORS, KAFKAS_DELETE_RETENTION, DefaultAssignors, DeleteRetention
 from groupcoord_spark.coordinator.semantics import Semantics
 from groupcoord_spark.pipeline.extents import Until
 from groupcoord_spark.sources.inputs import InputKind
@@ -38,6 +38,8 @@ class RunRequest:
     default_assignors: DefaultAssignors = KAFKAS_ASSIGNORS
     offsets_partitions: int | None = None
     """offsets.topic.num.partitions of the broker's file; None: not set."""
+    delete_retention: DeleteRetention = KAFKAS_DELETE_RETENTION
+    """delete.retention.ms of the offsets topic, from the cluster's metadata, else from the broker's file."""
     until: Until | None = None
     """The moment up to which records are replayed, which makes the run a look-back; None: the end of the log."""
     full: bool = False

@@ -173,6 +173,7 @@ def run_night(
         settings={name: properties[name] for name in SETTINGS_OF_RUNS if name in properties},
         default_assignors=broker.default_assignors,
         offsets_partitions=broker.offsets_partitions,
+        delete_retention=broker.delete_retention,
         until=end,
         accepted=frozenset(accept),
         full=full,

@@ -545,6 +545,11 @@ OFFSETS_PARTITIONS = Table(
         Column("latest_records", "BIGINT", "Rows of the partition in latest_records; NULL: the next run must read the whole log."),
         Column("end_file", "BIGINT", "Base offset of the segment file in which the log ended; NULL: not known, or no segments."),
         Column("end_position", "BIGINT", "Position after the last batch in that file; NULL: not known, or no segments."),
+        Column(
+            "segment_bytes",
+            "MAP<STRING, BIGINT>",
+            "Base offset to bytes of each segment file, by which the next run sees files that went or shrank; NULL: no segments.",
+        ),
     ),
     checks={"every_record_is_counted": "records = decoded + quarantined"},
 )

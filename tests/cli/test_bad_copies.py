@@ -248,6 +248,38 @@ class TestBadCopies:
         good(tmp_path / "alone", dump)
         assert state_of(warehouse) == state_of(tmp_path / "alone")
 
+    def test_without_the_first_segment_that_the_broker_itself_deleted(self, warehouse: Path, dump: Path) -> None:
+        log = dump / "__consumer_offsets-1"
+        (log / f"{0:020d}.log").unlink()
+        (log / "leader-epoch-checkpoint").write_text("0\n1\n0 0\n")
+        assert "no live record is left" in refused(warehouse, dump)
+        (log / "leader-epoch-checkpoint").write_text("0\n1\n0 173\n")
+        good(warehouse, dump)
+        (detail,) = [row["detail"] for row in rows_of(warehouse, "warnings") if row["code"] == "keys_vanished"]
+        assert "The broker moved the log start offset to 173, by retention or DeleteRecords" in detail
+
+    @pytest.mark.parametrize("damage", ["front missing", "empty", "cut"])
+    def test_whose_old_segments_are_damaged_and_whose_new_records_have_no_gap(self, warehouse: Path, dump: Path, damage: str) -> None:
+        """The state is known without the old segments, and is kept; each night says so until they are back."""
+        log = dump / "__consumer_offsets-1"
+        undamaged = Path(shutil.copytree(dump, dump.parent / "undamaged"))
+        old = log / f"{0:020d}.log"
+        if damage == "front missing":
+            # the checkpoint says where the log begins, so the name of the next file does not
+            (dump / "log-start-offset-checkpoint").write_text("0\n1\n__consumer_offsets 1 0\n")
+            old.unlink()
+        else:
+            data = old.read_bytes()
+            old.write_bytes(data[: 12 + int.from_bytes(data[8:12], "big")] if damage == "cut" else b"")
+        for _ in range(2):
+            summary = good(warehouse, dump)
+            assert "incremental" in summary and " of the last night without a trace, in 1 offsets partition" in summary
+        state = state_of(warehouse)
+        assert "vanished" not in good(warehouse, undamaged)
+        assert state_of(warehouse) == state
+        details = [row["detail"] for row in rows_of(warehouse, "warnings") if row["code"] == "keys_vanished"]
+        assert len(details) == 2 and details[1].endswith("The state keeps these keys; a night with --full would lose them.")
+
     def test_that_are_looked_at_after_an_unknown_word_of_accept(self, warehouse: Path) -> None:
         sentence = refused(warehouse, logs(4), "--accept", "everything")
         assert "'empty', 'missing', 'older', 'recreated', 'misplaced', 'malformed'" in sentence

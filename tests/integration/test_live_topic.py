@@ -35,7 +35,7 @@ NOT_SHOWN = {
     "group_records": OF_A_BATCH,
     "offsets_partitions": {
         *("records", "decoded", "control_records", "bytes", "last_stable_offset", "latest_records"),
-        *("end_file", "end_position"),  # of segment files
+        *("end_file", "end_position", "segment_bytes"),  # of segment files
     },
 }
 

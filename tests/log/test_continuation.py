@@ -7,7 +7,17 @@ from unittest.mock import patch
 
 import pytest
 
-from groupcoord_spark.log import LogPlan, PartitionLog, has_every_offset, plan_logs, read_segment, segment, segments_from
+from groupcoord_spark.log import (
+    LogPlan,
+    PartitionLog,
+    Segment,
+    changed_files,
+    has_every_offset,
+    plan_logs,
+    read_segment,
+    segment,
+    segments_from,
+)
 from tests.log.log_writer import Rec, batch, write_segment
 
 
@@ -94,3 +104,24 @@ def test_a_plan_opens_no_file_that_ends_below_what_was_read_but_the_first(tmp_pa
     assert (log.end_offset, log.is_surveyed) == (10, False)
     assert [segment.base_offset for segment in segments_from(log, 7, None, None)] == [6, 8]
     assert plan_logs([str(tmp_path)]).partitions[0].is_surveyed
+
+
+@pytest.mark.parametrize(
+    ("files", "expected"),
+    [
+        ({0: 10, 5: 20, 9: 33}, None),
+        ({0: 10, 5: 20, 9: 30, 12: 7}, None),
+        ({0: 10, 9: 33}, ((5, 9),)),
+        ({0: 9, 9: 33}, ((0, 5), (5, 9))),
+        ({0: 10, 5: 0, 9: 29}, ((5, 9), (9, 12))),
+        ({5: 20, 12: 5}, ((0, 5), (9, 12))),
+        ({}, None),
+    ],
+    ids=["the last file grew", "a new file", "joined or lost", "shorter", "empty and cut", "first and last lost", "not listed"],
+)
+def test_the_files_that_changed(files: dict[int, int], expected: tuple[tuple[int, int], ...] | None) -> None:
+    segments = tuple(Segment(str(base), size, 0, base, None) for base, size in files.items())
+    log = PartitionLog(0, "d", segments, 0, 0, 20, 0, files=files)
+    # the last file was longer than its batches: space was reserved
+    changed = changed_files(log, {0: 10, 5: 20, 9: 50}, 12, 30)
+    assert (None if changed is None else changed.ranges) == expected

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 import pytest
 
+from groupcoord_spark.coordinator.broker_settings import KAFKAS_DELETE_RETENTION, DeleteRetention
 from groupcoord_spark.coordinator.semantics import JAVA
 from groupcoord_spark.errors import BadCopyError
 from groupcoord_spark.log import LogPlan, PartitionLog, RecordMark
@@ -17,16 +18,7 @@ from groupcoord_spark.pipeline.exchange.state_rows import PartitionReport, Vanis
 from groupcoord_spark.pipeline.extents import Until
 from groupcoord_spark.pipeline.plan.earlier_runs import PartitionHistory
 from groupcoord_spark.pipeline.plan.evidence import Evidence
-from groupcoord_spark.pipeline.plan.guards import (
-    DELETE_RETENTION_MS,
-    Likeness,
-    Night,
-    Verdict,
-    belongs_to,
-    judge,
-    judge_what_was_read,
-    likeness_of,
-)
+from groupcoord_spark.pipeline.plan.guards import Likeness, Night, Verdict, belongs_to, judge, judge_what_was_read, likeness_of
 from groupcoord_spark.pipeline.run import RunRequest
 from groupcoord_spark.protocol.record_types import NO_TIMESTAMP
 from groupcoord_spark.sources.inputs import InputKind
@@ -420,7 +412,7 @@ class TestWhatWasRead:
 
 
 class TestAHole:
-    VANISHED = VanishedKeys(4, 9, ("billing", "orders"), 20, (20, 35), 3, 2)
+    VANISHED = VanishedKeys(4, 9, ("billing", "orders"), 20, 70, (20, 35), 2)
 
     def judged(self, vanished: VanishedKeys, *, log_start: int = 0, nights_apart_ms: int = 0, accept: tuple[str, ...] = ()) -> Verdict:
         night = a_night(log(0, 150, log_start, log_start), log(1, 150), accept=accept, last_as_of_ms=1)
@@ -435,14 +427,23 @@ class TestAHole:
             "'billing', 'orders') lost their record, with neither a later one nor a tombstone. The copy lacks segments, or files of it"
             " are empty or cut. Copy again, or go on with --accept hole."
         )
-        assert self.judged(self.VANISHED, nights_apart_ms=DELETE_RETENTION_MS + 1).accepted == ()
+        assert self.judged(self.VANISHED, nights_apart_ms=KAFKAS_DELETE_RETENTION.ms + 1).accepted == ()
 
     def test_at_the_front_is_refused_whatever_the_age(self) -> None:
         with pytest.raises(BadCopyError, match="of the offsets 0 to 39, which"):
-            self.judged(self.VANISHED, log_start=40, nights_apart_ms=30 * DELETE_RETENTION_MS)
+            self.judged(self.VANISHED, log_start=40, nights_apart_ms=30 * KAFKAS_DELETE_RETENTION.ms)
 
     def test_keys_of_one_group_in_a_row_are_no_hole(self) -> None:
         assert self.judged(replace(self.VANISHED, groups_in_run=1)).accepted == ()
+
+    def test_is_none_where_the_state_goes_on_with_the_keys(self) -> None:
+        assert self.judged(replace(self.VANISHED, is_kept=True)).accepted == ()
+
+    def test_in_the_midst_is_judged_by_the_retention_of_tombstones_that_the_topic_has(self) -> None:
+        night = a_night(log(0, 150, 0, 0), log(1, 150), last_as_of_ms=1)
+        retention = DeleteRetention(1_000, "by the settings file")
+        night = replace(night, request=replace(night.request, as_of_ms=1_002, delete_retention=retention))
+        assert judge_what_was_read(night, judge(night), [PartitionReport(0, vanished=self.VANISHED)]).accepted == ()
 
     def test_is_accepted(self) -> None:
         verdict = self.judged(self.VANISHED, accept=("hole",))

@@ -20,7 +20,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from groupcoord_spark.coordinator.semantics import JAVA, SCALA, Semantics
-from groupcoord_spark.log import PartitionLog, has_every_offset, plan_logs, segments_from
+from groupcoord_spark.log import PartitionLog, changed_files, has_every_offset, plan_logs, segments_from
 from groupcoord_spark.pipeline.exchange.kept_records import KEPT, as_one, empty_batch
 from groupcoord_spark.pipeline.exchange.state_rows import GROUPS_NAMED, PartitionReport
 from groupcoord_spark.pipeline.expiration import ExpirationJob
@@ -102,11 +102,13 @@ def read_night(
 ) -> Night:
     """A night over the log, which goes on from the night before where that is possible."""
     end, history_end = (0, 0) if before is None else (before.log.end_offset, before.history_end)
-    segments, carried = log.segments, None
+    segments, carried, changed = log.segments, None, {}
     if before is not None and not full and (history_end == end or not with_history):
         new = segments_from(log, end, before.log.end_file, before.log.end_position)
         if has_every_offset(new, end, log.end_offset):
             segments, carried = new, CarriedState({}, {0: end}, {})
+            files = changed_files(log, before.log.files, end, before.log.end_position)
+            changed = {} if files is None else {0: files}
     history_range = HistoryRange(0, 0, history_end)
     rebalances = RebalanceJob(str(directory / "warehouse"), "c", {0: history_range}, None)
     job = ReadJob(
@@ -123,7 +125,7 @@ def read_night(
     compared = CarriedState({}, {0: end}, {}) if full and before is not None else None
     expiration = ExpirationJob(AS_OF_MS, RETENTION_MS, semantics)
     remembered = CarriedState({}, {0: end}, {}) if carried is None and before is not None else None
-    replay_job = ReplayJob(semantics, expiration, 1, rebalances, carried=carried, compared=compared, remembered=remembered)
+    replay_job = ReplayJob(semantics, expiration, 1, rebalances, carried=carried, changed=changed, compared=compared, remembered=remembered)
     latest = empty_batch() if before is None else before.latest
     with (
         patch.object(partition, "carried_records", lambda *_: latest),
@@ -195,6 +197,7 @@ def test_nights_give_the_rows_of_one_run(semantics: Semantics, is_cleaned: bool,
         shutil.rmtree(directory)
     first = next((number for number, part in enumerate(parts) if part), 0)
     assert all(night.went_on for night in nights[first + 1 :])
+    assert all(night.report.vanished is None for night in nights)
     last = nights[-1]
     assert state_of(last) == state_of(whole)
     figures = [(night.report.live_keys, night.report.first_open_offset, night.report.groups) for night in (last, whole)]
@@ -263,9 +266,19 @@ def test_no_key_vanishes_by_a_cleaning_that_keeps_tombstones(semantics: Semantic
     assert second.report.vanished is None
 
 
+def write_files(directory: Path, log: Sequence[LogRecord], cut: int) -> PartitionLog:
+    """The plan of a log with a file for every ten offsets, and one that begins at ``cut``."""
+    shutil.rmtree(directory, ignore_errors=True)
+    for begin, end in pairwise([*range(0, cut, 10), cut, log[-1].record_offset + 1]):
+        records = [record for record in log if begin <= record.record_offset < end]
+        write_segment(directory, [batch_of(batch) for batch in batches_of(records, 4)], base_offset=begin)
+    return plan_logs([str(directory)]).partitions[0]
+
+
+@pytest.mark.parametrize("full", [False, True], ids=["new-records", "whole"])
 @examples(12)
 @given(seed=st.integers(0, 2**32))
-def test_live_keys_of_a_lost_range_vanish_and_no_others(seed: int) -> None:
+def test_live_keys_of_a_lost_range_vanish_and_no_others(full: bool, seed: int) -> None:
     rng = random.Random(seed)
     commits = [(offset_key(f"g{rng.randrange(6)}", partition=rng.randrange(3)), rng.random() < 0.2) for _ in range(60)]
     log = [LogRecord(at, key, None if is_tombstone else commit_value(at)) for at, (key, is_tombstone) in enumerate(commits)]
@@ -279,20 +292,23 @@ def test_live_keys_of_a_lost_range_vanish_and_no_others(seed: int) -> None:
     lost = [record for record in live if last_left.get(record.key, -1) < record.record_offset]
     directory = Path(tempfile.mkdtemp())
     try:
-        first = read_night(directory, write(directory, rng, [log[:cut]]), None, JAVA)
-        parts = [part for part in ([r for r in left if r.record_offset < cut], log[cut:]) if part]
-        vanished = read_night(directory, write(directory, rng, parts), first, JAVA, full=True).report.vanished
+        first = read_night(directory, write_files(directory, log[:cut], cut), None, JAVA)
+        night = read_night(directory, write_files(directory, left, cut), first, JAVA, full=full)
+        whole = read_night(directory, write_files(directory, log, cut), None, JAVA)
     finally:
         shutil.rmtree(directory)
+    assert night.went_on is not full
+    assert full or state_of(night) == state_of(whole)
+    vanished = night.report.vanished
     if not lost:
         assert vanished is None
         return
-    assert vanished is not None
-    assert (vanished.keys, vanished.live_keys, vanished.first_offset) == (len(lost), len(live), lost[0].record_offset)
+    assert vanished is not None and vanished.is_kept is not full
+    assert (vanished.keys, vanished.live_keys) == (len(lost), len(live))
+    assert (vanished.first_offset, vanished.last_offset) == (lost[0].record_offset, lost[-1].record_offset)
     groups = dict.fromkeys(decode_key(record.key).fields["group_id"] for record in lost)
     assert vanished.group_ids == tuple(groups)[:GROUPS_NAMED]
-    between = [record for record in live if vanished.run[0] <= record.record_offset <= vanished.run[1]]
-    assert set(between) <= set(lost) and len(between) == vanished.keys_in_run
+    assert {record for record in live if vanished.run[0] <= record.record_offset <= vanished.run[1]} <= set(lost)
 
 
 def test_keys_of_the_former_kind_of_a_converted_group_do_not_vanish() -> None:

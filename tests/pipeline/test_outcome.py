@@ -168,7 +168,7 @@ def test_files_of_all_reports_are_gathered_by_table() -> None:
 CARRIED_ROW = {
     "offsets_partition": 0, "incarnation": 0, "first_offset": 0, "end_offset": 100, "last_stable_offset": 90, "latest_records": 7,
     "records": 100, "decoded": 98, "quarantined": 2, "control_records": 3, "live_keys": 5, "bytes": 1000, "newest_timestamp_ms": 50,
-    "history_first_offset": 0, "history_end_offset": 100, "stale_since_ms": None, "read_from": None,
+    "history_first_offset": 0, "history_end_offset": 100, "stale_since_ms": None, "read_from": None, "segment_bytes": None,
 }
 NIGHT_BEFORE = PartitionHistory(HistoryRange(0, 0, 100), 100, 90, 50)
 

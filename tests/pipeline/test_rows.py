@@ -210,7 +210,7 @@ def without_bytes_read(tables: dict[str, list[str]]) -> dict[str, list[str]]:
     """Segments count the bytes of their files, rows those of their keys and values; only segments have files, and a health."""
     import re
 
-    of_files = r"'(bytes|end_file|end_position)': (\d+|None)"
+    of_files = r"'(bytes|end_file|end_position|segment_bytes)': (\d+|None|\[.*?\])"
     tables["offsets_partitions"] = [re.sub(of_files, "", line) for line in tables["offsets_partitions"]]
     return {name: rows for name, rows in tables.items() if name != "topic_health"}
 

@@ -140,6 +140,18 @@ def read_checkpoint_of(log_dir: Location, name: str, topic: str = OFFSETS_TOPIC)
     return Checkpoint(offsets or no_offsets, next(iter(damages), None))
 
 
+def first_epoch_offset(directory: Location) -> int | None:
+    """Where the first leader epoch of a partition begins; None where its directory does not tell.
+
+    A broker that moves the log start offset writes the first epoch anew with it (LeaderEpochFileCache.truncateFromStart); a copy that only
+    lacks the first segments has an older one. Raises InputError where the file cannot be read at all.
+    """
+    location, damages = directory.child(LEADER_EPOCHS), list[str]()
+    data = _bytes_of(location) if location.info().type == pafs.FileType.File else None
+    epochs = _parsed(location, data or b"", read_leader_epochs, damages)
+    return epochs[0][1] if epochs else None
+
+
 def read_log_directory_files(log_dir: Location) -> LogDirectoryFiles:
     """The checkpoints in a broker's log directory. Raises InputError where the directory or a file cannot be read at all."""
     names = {str(info.base_name) for info in log_dir.list() if info.type == pafs.FileType.File}

@@ -61,20 +61,22 @@ GROUPS_NAMED = 5
 
 @dataclass(frozen=True, slots=True)
 class VanishedKeys:
-    """Live keys of the last night whose record is gone, with neither a later one nor a tombstone in the log that was read as a whole.
+    """Live keys of the last night whose record is gone, with neither a later one nor a tombstone in what was read.
 
-    keys: their number. live_keys: number of all live keys of that night. group_ids: some of their groups. first_offset: the lowest record
-    offset of theirs. run: the first and the last record offset of the longest run of them, between which no live key is left.
-    keys_in_run, groups_in_run: number of keys in that run, and of their groups.
+    keys: their number. live_keys: number of all live keys of that night. group_ids: some of their groups. first_offset, last_offset: the
+    lowest and the highest record offset of theirs. run: the first and the last record offset of the longest run of them, between which no
+    live key is left. groups_in_run: number of the groups of that run. is_kept: the state goes on with them, because the run read only what
+    is new.
     """
 
     keys: int
     live_keys: int
     group_ids: tuple[str, ...]
     first_offset: int
+    last_offset: int
     run: tuple[int, int]
-    keys_in_run: int
     groups_in_run: int
+    is_kept: bool = False
 
 
 @dataclass(slots=True)
@@ -98,7 +100,7 @@ class PartitionReport:
     differences: int | None = None
     """Number of groups whose carried state differs from the state that was read; None: not compared."""
     vanished: VanishedKeys | None = None
-    """Live keys of the last night that are gone without a trace; None: there is none, or the log was not read as a whole."""
+    """Live keys of the last night that are gone without a trace; None: there is none, or no file changed and the run went on."""
     health: PartitionFacts | None = None
     """Facts about the records that the run read; None: none were gathered."""
     open_producers: frozenset[int] = frozenset()

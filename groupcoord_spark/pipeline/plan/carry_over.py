@@ -16,7 +16,7 @@ import pyarrow as pa
 from groupcoord_spark import __version__
 from groupcoord_spark.coordinator.semantics import Semantics
 from groupcoord_spark.errors import InputError, WarehouseError
-from groupcoord_spark.log import LogPlan, PartitionLog, Segment, has_every_offset, segments_from
+from groupcoord_spark.log import ChangedFiles, LogPlan, PartitionLog, Segment, changed_files, has_every_offset, segments_from
 from groupcoord_spark.log.files.storage import side_by_side
 from groupcoord_spark.pipeline.accepted import MISSING
 from groupcoord_spark.pipeline.division import in_tasks
@@ -36,6 +36,9 @@ if TYPE_CHECKING:
 RULES_SETTING: Final = "replay.rules"
 """Key in the column ``settings`` of ``runs``: the rules of the replay, as ``rules_of`` writes them."""
 
+SEGMENT_BYTES: Final = "segment_bytes"
+"""Column of offsets_partitions: base offset -> bytes of each segment file."""
+
 WALKED_BY_DRIVER_BYTES: Final = 64 << 20
 """Bytes of new batches whose headers the driver looks at itself; it takes less time than a Spark job. The workers look at more."""
 
@@ -50,16 +53,18 @@ class CarryOver:
     that the input does not have. rows: the night's rows of offsets_partitions of these, with Kafka's values (times as ``<name>_ms``).
     coverage: the night's rows of decode_coverage. counted: offsets partition that is read whole -> the first and the end record offset
     between which records are in these rows. segments: offsets partition that goes on -> the segments to read. stale_since_ms: offsets
-    partition that the input does not have -> as_of of the last run that read it. whole: offsets partition -> why it is read from its
-    beginning. compared: the latest records that a run with --full compares with what it reads. remembered: the latest records of the
-    offsets partitions that are read whole although the night has read an earlier state of the same logs. gaps: offsets partition -> the
-    first and end record offset that no night has read.
+    partition that the input does not have -> as_of of the last run that read it. changed: offsets partition that goes on -> the files that
+    the night saw and that are gone or have another size. whole: offsets partition -> why it is read from its beginning. compared: the
+    latest records that a run with --full compares with what it reads. remembered: the latest records of the offsets partitions that are
+    read whole although the night has read an earlier state of the same logs. gaps: offsets partition -> the first and end record offset
+    that no night has read.
     """
 
     night: Run | None = None
     state: CarriedState | None = None
     rows: Mapping[int, Row] = field(default_factory=dict)
     segments: Mapping[int, tuple[Segment, ...]] = field(default_factory=dict)
+    changed: Mapping[int, ChangedFiles] = field(default_factory=dict)
     stale_since_ms: Mapping[int, int] = field(default_factory=dict)
     whole: Mapping[int, str] = field(default_factory=dict)
     compared: CarriedState | None = None
@@ -171,6 +176,7 @@ def plan_carry_over(
         state=_state_of(night, ends, rows) if ends else None,
         rows={number: rows[number] for number in ends},
         segments=segments,
+        changed=_changed_files([logs[number] for number in segments], rows),
         stale_since_ms=stale,
         whole=whole,
         compared=compared,
@@ -201,6 +207,17 @@ def _new_segments(plan: LogPlan, rows: Mapping[int, Row], ends: Iterable[int]) -
 
     going_on = [log for log in plan.partitions if log.offsets_partition in set(ends)]
     return dict(zip((log.offsets_partition for log in going_on), side_by_side(of_partition, going_on, plan.files_at_once), strict=True))
+
+
+def _changed_files(going_on: Iterable[PartitionLog], rows: Mapping[int, Row]) -> dict[int, ChangedFiles]:
+    """Offsets partition -> the files that the night saw and that are not there as they were; without those that have changed none."""
+    changed = {}
+    for log in going_on:
+        row = rows[log.offsets_partition]
+        files = {int(base_offset): size for base_offset, size in row[SEGMENT_BYTES] or ()}
+        if (of_log := changed_files(log, files, row["end_offset"], row["end_position"])) is not None:
+            changed[log.offsets_partition] = of_log
+    return changed
 
 
 def _refuse_lost(missing: list[int], rows: Mapping[int, Row], reason: str | None) -> None:

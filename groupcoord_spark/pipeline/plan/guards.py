@@ -20,8 +20,8 @@ from typing import Final
 
 from groupcoord_spark.errors import BadCopyError
 from groupcoord_spark.log import LogPlan, PartitionLog, PlacedDoubt
-from groupcoord_spark.log.files.broker_files import CLEANER_CHECKPOINT
-from groupcoord_spark.log.files.storage import shown
+from groupcoord_spark.log.files.broker_files import CLEANER_CHECKPOINT, first_epoch_offset
+from groupcoord_spark.log.files.storage import Location, shown
 from groupcoord_spark.log.partition_count import certain_partition_count
 from groupcoord_spark.pipeline.accepted import ACCEPTED_WORDS, EARLIER, EMPTY, HOLE, MALFORMED, MISPLACED, MISSING, OLDER, RECREATED
 from groupcoord_spark.pipeline.exchange.state_rows import PartitionReport
@@ -44,9 +44,6 @@ _AFTER_MALFORMED: Final = "Export the topic again, or go on with --accept malfor
 
 _CLOCKS_DIFFER_MS: Final = 3_600_000
 """An hour: the clocks of brokers do not differ more."""
-
-DELETE_RETENTION_MS: Final = 86_400_000
-"""Kafka's default of ``delete.retention.ms``: so long a tombstone stays at least. Source: TopicConfig.DELETE_RETENTION_MS_CONFIG."""
 
 
 class Likeness(Enum):
@@ -484,18 +481,21 @@ def judge_what_was_read(night: Night, verdict: Verdict, reports: Sequence[Partit
 def hole(night: Night, reports: Sequence[PartitionReport]) -> Refusal | None:
     """No live record of the last night is left in a range of offsets, and no cleaning explains that.
 
-    Such a range is at the front where the log begins later than it did: a topic that is only compacted keeps its log start offset. In the
-    midst it is one with keys of several groups, while tombstones of that night's time cannot have been cleaned yet.
+    Such a range is at the front where the log begins later than it did and the broker has not moved its log start offset. In the midst it
+    is one with keys of several groups, while tombstones of that night's time cannot have been cleaned yet.
     """
     logs = {log.offsets_partition: log for log in night.plan.partitions}
-    is_young = night.last_as_of_ms is not None and night.request.as_of_ms - night.last_as_of_ms <= DELETE_RETENTION_MS
+    request, last_ms = night.request, night.last_as_of_ms
+    is_young = last_ms is not None and request.as_of_ms - last_ms <= request.delete_retention.ms
     for report in sorted(reports, key=lambda report: report.offsets_partition):
         vanished, log = report.vanished, logs.get(report.offsets_partition)
-        if vanished is None or log is None:
+        if vanished is None or vanished.is_kept or log is None:
             continue
         first = night.last_night[log.offsets_partition].first_offset
         begin = log.log_start_offset
         if begin is not None and first is not None and first <= vanished.first_offset < begin:
+            if log_start_was_moved(log):
+                continue
             missing = (first, begin - 1)
         elif is_young and vanished.groups_in_run > 1:
             missing = vanished.run
@@ -509,6 +509,14 @@ def hole(night: Night, reports: Sequence[PartitionReport]) -> Refusal | None:
             HOLE,
         )
     return None
+
+
+def log_start_was_moved(log: PartitionLog) -> bool:
+    """The broker lets the log begin there, because of retention or DeleteRecords: its checkpoint or the first leader epoch says so."""
+    first_file = min(log.files, default=None)
+    if first_file is None or log.log_start_offset is None or not log.segments:
+        return False
+    return first_file < log.log_start_offset or first_epoch_offset(Location.of(log.segments[0].uri).parent()) == log.log_start_offset
 
 
 def _remark(word: str, night: Night) -> str:

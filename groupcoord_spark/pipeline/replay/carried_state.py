@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from groupcoord_spark.coordinator.groups.classic import ClassicGroup
 from groupcoord_spark.coordinator.semantics import Semantics
 from groupcoord_spark.coordinator.state import LoadWarning
+from groupcoord_spark.log import ChangedFiles, read_segment
 from groupcoord_spark.pipeline.exchange.kept_records import batches_of_size, records_of_kept
 from groupcoord_spark.pipeline.exchange.state_rows import GROUPS_NAMED, VanishedKeys
 from groupcoord_spark.pipeline.replay.kept_records_replay import REPLAYED_AT_ONCE_BYTES, KeptRecordsReplay
@@ -78,8 +80,13 @@ class LiveKeys:
     transactions at once, so a key is live by a record that counts.
     """
 
-    def __init__(self, latest: pa.RecordBatch, semantics: Semantics) -> None:
-        """latest: the latest records of the earlier run."""
+    def __init__(self, latest: pa.RecordBatch, semantics: Semantics, changed: ChangedFiles | None = None) -> None:
+        """latest: the latest records of the earlier run.
+
+        changed: only the keys that are live by a record in these files must be there. What the files have now is read at once, and the
+        rest of the log where that does not have them all: a later record can be one that the coordinator refuses, and of which no trace
+        is among the latest records. Raises InputError where a file cannot be read, also where the cleaner has replaced it meanwhile.
+        """
         records, _ = records_of_kept(latest)
         is_data = (records.control_type == NOT_A_CONTROL_RECORD) & ~records.key.is_null
         in_transaction = records.is_transactional | (records.producer_id != NO_PRODUCER_ID)
@@ -95,15 +102,22 @@ class LiveKeys:
         self._offsets = records.record_offset[last]
         self._keys = records.key.take(last).to_arrow()
         self._unseen = np.arange(len(last))
+        self._is_kept = changed is not None
+        if changed is not None:
+            in_changed = [(self._offsets >= first) & (self._offsets < end) for first, end in changed.ranges]
+            self._unseen = np.flatnonzero(np.logical_or.reduce(in_changed))
+            for segment in (*changed.segments, *changed.log):
+                for chunk in read_segment(segment) if len(self._unseen) else ():
+                    self.see(chunk.records.key.to_arrow(), chunk.records.record_offset)
 
-    def see(self, batch: pa.RecordBatch) -> None:
-        """Take the records of a batch of KEPT, which is of the later log, as there."""
-        if len(self._unseen):
-            backwards = np.arange(batch.num_rows)[::-1]
+    def see(self, keys: pa.Array, record_offsets: npt.NDArray[np.int64]) -> None:
+        """Take records of the later log, in the order of their offsets, as there."""
+        if len(self._unseen) and len(keys):
+            backwards = np.arange(len(keys))[::-1]
             # the first place in the reverse order is the last record of a key
-            place = pc.index_in(self._keys.take(pa.array(self._unseen)), value_set=batch.column("key").take(pa.array(backwards)))
+            place = pc.index_in(self._keys.take(pa.array(self._unseen)), value_set=keys.take(pa.array(backwards)))
             place = place.fill_null(-1).to_numpy()
-            last = np.where(place < 0, -1, batch.column("record_offset").to_numpy()[backwards[place]])
+            last = np.where(place < 0, -1, record_offsets[backwards[place]])
             self._unseen = self._unseen[last < self._offsets[self._unseen]]
 
     def vanished(self, read: KeptRecordsReplay) -> VanishedKeys | None:
@@ -123,9 +137,10 @@ class LiveKeys:
             live_keys=len(self._offsets),
             group_ids=tuple(dict.fromkeys(key_of[row][1] for row in self._unseen.tolist() if key_of[row][1]))[:GROUPS_NAMED],
             first_offset=int(self._offsets[self._unseen[0]]),
+            last_offset=int(self._offsets[self._unseen[-1]]),
             run=(int(self._offsets[longest[0]]), int(self._offsets[longest[-1]])),
-            keys_in_run=len(longest),
             groups_in_run=len({key_of[row][1] for row in longest.tolist()}),
+            is_kept=self._is_kept,
         )
 
     def _key(self, row: int) -> tuple[int, str]:

@@ -19,8 +19,8 @@ import pyarrow as pa
 from groupcoord_spark.coordinator.broker_settings import KAFKAS_ASSIGNORS, DefaultAssignors
 from groupcoord_spark.coordinator.semantics import Semantics
 from groupcoord_spark.coordinator.state import LoadWarning
-from groupcoord_spark.errors import WarehouseError
-from groupcoord_spark.log import PartitionLog
+from groupcoord_spark.errors import InputError, WarehouseError
+from groupcoord_spark.log import ChangedFiles, PartitionLog
 from groupcoord_spark.pipeline.exchange import kept_records
 from groupcoord_spark.pipeline.exchange.health_facts import HealthPieces
 from groupcoord_spark.pipeline.exchange.packing import pack, unpack_batch
@@ -55,7 +55,8 @@ class ReplayJob:
 
     expiration: None: no rule is applied; the replay then gives the tables of INTERNALS, which the rules need. writers: number of tasks that
     write the state tables. read: how raw rows are read that come to the replay; None: none come. source: of such rows. carried: the latest
-    records that the run goes on from; None: it goes on from none. compared: the latest records whose state is compared with the state that
+    records that the run goes on from; None: it goes on from none. changed: by offsets partition the files in which the live keys of these
+    records must still be found. compared: the latest records whose state is compared with the state that
     the run reads; None: there is no comparison. remembered: the latest records whose live keys must have left something in the logs that
     the run reads as a whole. writes_latest: whether the run writes latest_records. health_logs: as in ReadJob.
     """
@@ -68,6 +69,7 @@ class ReplayJob:
     source: str = ""
     default_assignors: DefaultAssignors = KAFKAS_ASSIGNORS
     carried: CarriedState | None = None
+    changed: Mapping[int, ChangedFiles] = field(default_factory=dict)
     compared: CarriedState | None = None
     remembered: CarriedState | None = None
     writes_latest: bool = True
@@ -107,6 +109,7 @@ def _replayed(job: ReplayJob, offsets_partition: int, rows: Iterable[kept_record
     latest = LatestRecords()
     given: Counter[LoadWarning] = Counter()
     """Warnings that an earlier run has given."""
+    live_keys = None
     if (carried := carried_by(job.carried, offsets_partition)) is not None:
         records = carried_records(job.rebalances.warehouse_uri, job.rebalances.cluster, carried, offsets_partition)
         topic_names |= carried_topic_names(job.rebalances.warehouse_uri, job.rebalances.cluster, carried, offsets_partition)
@@ -114,11 +117,13 @@ def _replayed(job: ReplayJob, offsets_partition: int, rows: Iterable[kept_record
         for part in kept_records.batches_of_size([records], REPLAYED_AT_ONCE_BYTES):
             replay.apply(part)
         given = Counter(replay.coordinator.finish().warnings())
+        if (changed := job.changed.get(offsets_partition)) is not None:
+            with suppress(InputError):  # the state is known without these files; what replaced one is looked at in the next night
+                live_keys = LiveKeys(records, job.semantics, changed)
     comparison = None
     if (compared := carried_by(job.compared, offsets_partition)) is not None:
         records = carried_records(job.rebalances.warehouse_uri, job.rebalances.cluster, compared, offsets_partition)
         comparison = CarriedStateComparison(records, compared.end_offsets[offsets_partition], job.semantics)
-    live_keys = None
     if (remembered := carried_by(job.remembered, offsets_partition)) is not None:
         # A night that reads all of the log must not fail because of what an earlier one left.
         with suppress(WarehouseError):
@@ -137,7 +142,7 @@ def _replayed(job: ReplayJob, offsets_partition: int, rows: Iterable[kept_record
         if comparison is not None:
             comparison.apply(batch)
         if live_keys is not None:
-            live_keys.see(batch)
+            live_keys.see(batch.column("key"), batch.column("record_offset").to_numpy())
 
     for kind, payload, first_offset in rows:
         if kind == kept_records.RECORDS:

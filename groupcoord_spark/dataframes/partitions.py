@@ -15,8 +15,7 @@ from groupcoord_spark.pipeline.read.reader import ReadJob
 from groupcoord_spark.pipeline.read.rows import FrameRows, packed_rows
 from groupcoord_spark.pipeline.rebalances import RebalanceJob
 from groupcoord_spark.pipeline.replay.partition import ReplayJob
-from groupcoord_spark.sources.frames import SOURCE
-from groupcoord_spark.sources.rows import EVERY_ROW
+from groupcoord_spark.sources.rows import EVERY_ROW, SOURCE
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -29,7 +28,7 @@ MOST_TASKS: Final = 50
 def replayed_frame(records: DataFrame, semantics: Semantics, *, until: Until | None = None, with_rebalances: bool = False) -> DataFrame:
     """A frame of REPLAYED: what a night would write about these records, but for history, counts of groups and rules of expiration.
 
-    Raises UsageError as ``raw_rows`` does.
+    Raises UsageError as ``wanted_rows`` does.
     """
     rebalances = RebalanceJob("", "", {}, None)
     read = ReadJob("", None, "", "", semantics, False, {}, rebalances if with_rebalances else None, until=until)

@@ -38,11 +38,11 @@ from groupcoord_spark.pipeline.run import DEFAULT_CLUSTER, RunRequest, Summary
 from groupcoord_spark.properties import read_properties
 from groupcoord_spark.protocol import fast_path
 from groupcoord_spark.sources.end_offsets import EndOffsets, changed_at_ms, read_end_offsets
-from groupcoord_spark.sources.frames import SOURCE, frame_of_delta, readable
+from groupcoord_spark.sources.frames import frame_of_delta, readable
 from groupcoord_spark.sources.inputs import InputKind, kind_of
 from groupcoord_spark.sources.live import FALLBACK_VERSION, KAFKA_CONNECTOR, extent_of, live_topic, log_extents_of
 from groupcoord_spark.sources.parquet import is_told_by_its_files
-from groupcoord_spark.sources.rows import EVERY_ROW
+from groupcoord_spark.sources.rows import EVERY_ROW, SOURCE
 from groupcoord_spark.spark.failures import own_errors
 from groupcoord_spark.spark.session import PACKAGES, delta_settings, metastore_settings, session, session_ends_with_block
 from groupcoord_spark.spark.stage_names import describe_job

@@ -32,9 +32,9 @@ from groupcoord_spark.errors import InputError
 from groupcoord_spark.log.files.broker_files import OFFSETS_TOPIC
 from groupcoord_spark.log.files.storage import Location, first_line
 from groupcoord_spark.protocol import DecodeError, EncodeError, encode_key_json, encode_value_json
-from groupcoord_spark.protocol.record_types import NO_LEADER_EPOCH, NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_TIMESTAMP
+from groupcoord_spark.protocol.record_types import NO_TIMESTAMP
 from groupcoord_spark.sources.inputs import is_gzip, is_zstd
-from groupcoord_spark.sources.rows import LACKING, ROW_SCHEMA, UNKNOWN_PARTITION, FilePiece, RowBatch
+from groupcoord_spark.sources.rows import ABSENT, LACKING, ROW_SCHEMA, UNKNOWN_PARTITION, FilePiece, RowBatch
 
 LINES_BYTES: Final = 32 << 20
 """Bytes of a file that one task reads at least, where the file has as many."""
@@ -138,9 +138,8 @@ class _Rows:
 
     def add(self, position: int, line: bytes | None) -> None:
         """Add the row of one line. A line that is no record gives a row with a fault."""
-        row: dict[str, Any] = {"offsets_partition": UNKNOWN_PARTITION, "record_offset": None, "record_timestamp_ms": NO_TIMESTAMP}
-        row |= {"producer_id": NO_PRODUCER_ID, "producer_epoch": NO_PRODUCER_EPOCH, "is_transactional": False}
-        row |= {"leader_epoch": NO_LEADER_EPOCH, "source": self.source, "position": position}
+        row: dict[str, Any] = {**ABSENT, "offsets_partition": UNKNOWN_PARTITION, "record_offset": None}
+        row |= {"source": self.source, "position": position}
         try:
             if line is None:
                 raise _BadLineError("line_too_long", f"The line at byte {position} has more than {LONGEST_LINE} bytes.")

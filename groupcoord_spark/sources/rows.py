@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 
 from groupcoord_spark.log import Code, Kind
 from groupcoord_spark.log.files.storage import shown
-from groupcoord_spark.protocol.record_types import MarkerType
+from groupcoord_spark.protocol.record_types import NO_LEADER_EPOCH, NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_TIMESTAMP, MarkerType
 
 RAW_SCHEMA = pa.schema(
     [
@@ -41,6 +41,19 @@ control_type NULL, COMMIT, ABORT or the number of another type. leader_epoch: of
 position: where it is in its source, in a segment the byte of the record's batch, in lines of JSON the byte of the line, in a table's
 file the number of the row; NULL in a topic."""
 
+SOURCE: Final = "DataFrame"
+"""The source of rows whose frame does not name their files."""
+
+ABSENT: Final[Mapping[str, Any]] = {
+    "record_timestamp_ms": NO_TIMESTAMP,
+    "producer_id": NO_PRODUCER_ID,
+    "producer_epoch": NO_PRODUCER_EPOCH,
+    "is_transactional": False,
+    "leader_epoch": NO_LEADER_EPOCH,
+    "source": SOURCE,
+}
+"""Column -> its value where an input or a row does not have it; NULL in the other columns."""
+
 ROW_SCHEMA = pa.schema([*RAW_SCHEMA, ("fault", pa.string()), ("detail", pa.string())])
 """Raw rows on their way through a run. fault: a code of ROW_CODES where the row is no record; detail: its sentence. Such a row has what is
 known of its place (offsets_partition -1 where that is not), key and value, or the line as its value."""
@@ -57,7 +70,7 @@ ROW_CODES: dict[str, Code] = {
     code.name: code
     for code in (
         Code("row_without_place", Kind.LOST, "A row has no partition or no offset, so nobody knows which record it is."),
-        Code("row_malformed", Kind.LOST, "A line is no JSON object, or a field of it does not hold what it must."),
+        Code("row_malformed", Kind.LOST, "A line is no JSON object, or a field of the row does not hold what it must."),
         Code("line_too_long", Kind.LOST, "A line is longer than the limit."),
         Code("offset_conflict", Kind.LOST, "Another row has the same partition and offset and other bytes; that one is taken."),
         Code("row_duplicate", Kind.INFO, "Rows are there more than once, byte for byte; one of each is taken."),

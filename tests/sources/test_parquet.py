@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import json
 from pathlib import Path
 
 import pyarrow as pa
@@ -127,6 +128,31 @@ def test_columns_that_only_the_path_tells_are_read(tmp_path):
     ]
 
 
+def test_decoded_rows_are_read_by_the_place_of_their_records(tmp_path):
+    """Their columns topic and partition are those of the offset that was committed."""
+    table = table_of(2, topic=["orders", None], partition=[7, None], offset=None, offsets_partition=[1, 1], record_offset=[5, 6])
+    (batch,) = batches_of(write_parquet(tmp_path / "in", table))
+    assert (batch.other_topics, batch.rows["record_offset"].to_pylist(), batch.rows["fault"].null_count) == (0, [5, 6], 2)
+
+
+def test_numbers_may_be_texts_and_what_is_no_number_is_a_row_with_a_fault(tmp_path):
+    table = table_of(4, offset=["0", " 1 ", "x", None], producer_id=["7", "many", None, "8"], leader_epoch=["none", "3", None, "1"])
+    (batch,) = batches_of(write_parquet(tmp_path / "in", table))
+    rows = batch.rows.select(["record_offset", "producer_id", "leader_epoch", "fault", "detail"]).to_pylist()
+    assert [list(row.values())[:4] for row in rows] == [
+        [0, 7, -1, None],
+        [1, -1, 3, "row_malformed"],
+        [None, -1, -1, "row_without_place"],
+        [None, 8, 1, "row_without_place"],
+    ]
+    assert rows[1]["detail"] == "producer_id is not a BIGINT."
+
+
+def test_a_column_of_another_type_is_refused(tmp_path):
+    with pytest.raises(InputError, match=r"the column producer_epoch is struct<.*>\. It must be SMALLINT\."):
+        one_row(tmp_path, table_of(producer_epoch=[{"x": 1}]))
+
+
 def test_a_large_file_is_several_pieces(tmp_path, monkeypatch):
     pq.write_table(table_of(10), tmp_path / "in", row_group_size=4)
     monkeypatch.setattr(pipeline_rows, "PIECE_BYTES", (tmp_path / "in").stat().st_size // 3 + 1)
@@ -178,6 +204,28 @@ class TestDelta:
         monkeypatch.setattr(DeltaTable, "deletion_vectors", lambda table: pa.table({"filepath": ["x"]}))
         with pytest.raises(InputError, match=r"marks rows as deleted \(deletion vectors\).* Write it to Parquet with Spark"):
             files_of(tmp_path / "in")
+
+    def test_has_files_of_the_same_name_in_several_directories(self, tmp_path):
+        table = self.write_with_files(tmp_path / "in", {"x.parquet": (0, 9), "old/x.parquet": (0, 9), "new/x.parquet": (10, 19)})
+        pieces = files_of(table).pieces({0: ((10, 20),)})
+        assert [piece.uri.removeprefix(f"{table}/") for piece in pieces] == ["new/x.parquet"]
+
+    @pytest.mark.parametrize("path", ["file:///other/x.parquet", "/other/x.parquet", "../other/x.parquet"])
+    def test_with_files_of_another_table_is_left_to_spark(self, tmp_path, path):
+        table = self.write_with_files(tmp_path / "in", {path: (0, 9)})
+        assert not parquet.is_told_by_its_files([str(table)])
+
+    def write_with_files(self, place, files):
+        """A table of files that are not there. files: path -> lowest and highest record offset."""
+        write_deltalake(str(place), table_of().slice(0, 0))
+        add = {"partitionValues": {}, "size": 100, "modificationTime": 0, "dataChange": True}
+        lines = []
+        for path, (low, high) in files.items():
+            least, most = ({"partition": 0, "offset": offset} for offset in (low, high))
+            stats = {"numRecords": 10, "minValues": least, "maxValues": most, "nullCount": {"partition": 0, "offset": 0}}
+            lines.append(json.dumps({"add": {**add, "path": path, "stats": json.dumps(stats)}}))
+        (place / "_delta_log" / f"{1:020}.json").write_text("\n".join(lines))
+        return place
 
     def test_that_cannot_be_opened_is_told(self, tmp_path):
         (tmp_path / "in" / "_delta_log").mkdir(parents=True)

@@ -100,7 +100,7 @@ class Night:
     @property
     def source(self) -> str:
         """The inputs, for a sentence."""
-        return ", ".join(map(shown, self.request.inputs))
+        return _shown_inputs(self.request)
 
     def evidence_of(self, offsets_partition: int) -> Evidence:
         """The records that the dump shows of an offsets partition."""
@@ -226,26 +226,33 @@ def _is_odd(before: PartitionHistory, evidence: Evidence) -> bool:
     )
 
 
-def log_and_admin_api(night: Night) -> Refusal | None:
-    """Earlier nights are from the Admin API and this one from a log, or the other way round."""
-    if night.last_kind is None or (night.last_kind == InputKind.ADMIN) == (night.kind is InputKind.ADMIN):
-        return None
-    earlier, this = ("the log", "the Admin API") if night.kind is InputKind.ADMIN else ("the Admin API", "the log")
-    return Refusal(
-        f"Earlier nights of cluster {night.request.cluster!r} are from {earlier}, and {night.source} is from {this}: neither can go on from"
-        " the other. Name another cluster with --cluster NAME."
-    )
-
-
-def other_cluster_id(night: Night) -> Refusal | None:
-    """The cluster id of the input is another one than that of earlier nights under this name."""
+def other_origin(night: Night) -> Refusal | None:
+    """Earlier nights under this name are not of the same cluster, or not of a log as this one is."""
     cluster_id = cluster_id_of(night.plan, night.kind)
-    if None in (cluster_id, night.last_cluster_id) or cluster_id == night.last_cluster_id:
+    return refusal_of_origin(night.request, night.kind, cluster_id, last_kind=night.last_kind, last_cluster_id=night.last_cluster_id)
+
+
+def refusal_of_origin(
+    request: RunRequest, kind: InputKind, cluster_id: str | None, *, last_kind: str | None, last_cluster_id: str | None
+) -> Refusal | None:
+    """Why a night must not follow the nights of its cluster, from the kind of both inputs and Kafka's ids of both clusters alone."""
+    source, name = _shown_inputs(request), repr(request.cluster)
+    if last_kind is not None and (last_kind == InputKind.ADMIN) != (kind is InputKind.ADMIN):
+        earlier, this = ("the log", "the Admin API") if kind is InputKind.ADMIN else ("the Admin API", "the log")
+        return Refusal(
+            f"Earlier nights of cluster {name} are from {earlier}, and {source} is from {this}: neither can go on from the other. Name"
+            " another cluster with --cluster NAME."
+        )
+    if None in (cluster_id, last_cluster_id) or cluster_id == last_cluster_id:
         return None
     return Refusal(
-        f"{night.source} is of the cluster with cluster.id {cluster_id!r}, and earlier nights of cluster {night.request.cluster!r} were of"
-        f" {night.last_cluster_id!r}. Name this cluster with --cluster NAME."
+        f"{source} is of the cluster with cluster.id {cluster_id!r}, and earlier nights of cluster {name} were of {last_cluster_id!r}. Name"
+        " this cluster with --cluster NAME."
     )
+
+
+def _shown_inputs(request: RunRequest) -> str:
+    return ", ".join(map(shown, request.inputs))
 
 
 def nothing_to_read(night: Night) -> Refusal | None:
@@ -381,12 +388,11 @@ def earlier_as_of(night: Night) -> Refusal | None:
 
 
 GUARDS: Final[tuple[Guard, ...]] = (
-    *(log_and_admin_api, other_cluster_id, malformed_rows, nothing_to_read, other_log, older_dump, cleaned_later, misplaced_groups),
-    *(gap, earlier_as_of),
+    *(other_origin, malformed_rows, nothing_to_read, other_log, older_dump, cleaned_later, misplaced_groups, gap, earlier_as_of),
 )
 """All guards before reading. The first refusal ends the run."""
 
-GUARDS_OF_A_LOOK_BACK: Final[tuple[Guard, ...]] = (log_and_admin_api, other_cluster_id, other_log)
+GUARDS_OF_A_LOOK_BACK: Final[tuple[Guard, ...]] = (other_origin, other_log)
 """With --until the state of an earlier moment is wanted: an older or a partial dump will do, another log will not."""
 
 
@@ -447,7 +453,7 @@ def belongs_to(last_night: Mapping[int, PartitionHistory], evidence: Mapping[int
 
 def cluster_id_of(plan: LogPlan, kind: InputKind) -> str | None:
     """Kafka's id of the cluster; None where the input does not have it. Rows of files have the name of a cluster, not the id."""
-    return plan.cluster_id if kind in (InputKind.SEGMENTS, InputKind.KAFKA, InputKind.ADMIN) else None
+    return plan.cluster_id if kind in (InputKind.SEGMENTS, InputKind.KAFKA) else None
 
 
 def judge_what_was_read(night: Night, verdict: Verdict, reports: Sequence[PartitionReport]) -> Verdict:

@@ -27,12 +27,13 @@ from groupcoord_spark.pipeline.exchange.task_files import TaskRows
 from groupcoord_spark.pipeline.extents import Until
 from groupcoord_spark.pipeline.read.reader import CHUNK_BYTES, ReadJob, read_chunks
 from groupcoord_spark.protocol.record_types import NO_LEADER_EPOCH, NOT_A_CONTROL_RECORD, MarkerType
-from groupcoord_spark.sources.frames import SOURCE, lacks_of, raw_rows
+from groupcoord_spark.sources.columns import lacks_of, raw_rows
+from groupcoord_spark.sources.frames import DEFAULT_CLUSTER, wanted_rows
 from groupcoord_spark.sources.inputs import InputKind, below, data_files
 from groupcoord_spark.sources.json_lines import LINES_BYTES, read_lines
 from groupcoord_spark.sources.live import TopicExtent
 from groupcoord_spark.sources.parquet import PIECE_BYTES, constants_of, delta_pieces, read_parquet, readable_table
-from groupcoord_spark.sources.rows import EVERY_ROW, ROW_SCHEMA, FilePiece, RowBatch, Wanted, cut
+from groupcoord_spark.sources.rows import EVERY_ROW, ROW_SCHEMA, SOURCE, FilePiece, RowBatch, Wanted, cut
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -135,7 +136,7 @@ class FileRows(RowSource):
 class FrameRows(RowSource):
     """The rows of a DataFrame with the columns of Spark's Kafka source, or those of the source ``consumer_offsets``.
 
-    Raises UsageError as ``raw_rows`` does.
+    Raises UsageError as ``wanted_rows`` does.
     """
 
     frame: DataFrame
@@ -143,14 +144,20 @@ class FrameRows(RowSource):
     inputs: Sequence[str] = (SOURCE,)
 
     def mapped(self, wanted: Wanted, function: OfBatches, columns: str, *, with_bytes: bool = True) -> DataFrame:
-        rows, lacks = raw_rows(self.frame, wanted, with_bytes=with_bytes), lacks_of(self.frame)
-        return rows.mapInArrow(lambda batches: function(RowBatch(batch.cast(ROW_SCHEMA), lacks=lacks) for batch in batches), columns)
+        rows = wanted_rows(self.frame, wanted, with_bytes=with_bytes)
+        fields, lacks = rows.columns, lacks_of(rows.columns)
+
+        def converted(batches: Iterable[pa.RecordBatch]) -> Iterator[RowBatch]:
+            for batch in batches:
+                yield RowBatch(raw_rows(dict(zip(fields, batch.columns, strict=True)), batch.num_rows), lacks=lacks)
+
+        return rows.mapInArrow(lambda batches: function(converted(batches)), columns)
 
 
 def packed_rows(cluster: str | None) -> OfBatches:
     """The function for ``RowSource.mapped``: raw rows in any order -> rows of SHUFFLED of the kind ROWS.
 
-    cluster: of all rows; None: as each row says.
+    cluster: of all rows; None: as each row says, and DEFAULT_CLUSTER where a row names none.
     """
 
     def pack_rows(batches: Iterable[RowBatch]) -> Iterator[pa.RecordBatch]:
@@ -171,7 +178,7 @@ def packed_rows(cluster: str | None) -> OfBatches:
 def _packed(held: list[pa.RecordBatch], cluster: str | None) -> Iterator[pa.RecordBatch]:
     rows = as_one(held)
     offsets, numbers = _offsets(rows), rows.column("offsets_partition").to_numpy(zero_copy_only=False)
-    clusters = rows.column("cluster").dictionary_encode()
+    clusters = rows.column("cluster").fill_null(DEFAULT_CLUSTER).dictionary_encode()
     codes = np.zeros(len(numbers), np.int64) if cluster is not None else clusters.indices.to_numpy(zero_copy_only=False)
     order = np.lexsort((offsets, numbers, codes))
     if (np.diff(order) < 0).any():

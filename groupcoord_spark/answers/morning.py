@@ -13,6 +13,7 @@ from groupcoord_spark.answers.findings import KINDS, NEWS, Kind
 from groupcoord_spark.answers.night_changes import NO_LOG, NOT_KNOWN, Change, last_night_that_differs
 from groupcoord_spark.warehouse.read import Run, Warehouse
 from groupcoord_spark.warehouse.sql import NightInDuckDB
+from groupcoord_spark.wording import first_of
 
 MOST_NAMES: Final = 20
 """News have the names of up to this many groups."""
@@ -49,9 +50,7 @@ class News(NamedTuple):
     @property
     def sentence(self) -> str:
         """``3 committed offsets lower than before (seek): a, b and 1 more``."""
-        named = self.groups[:3]
-        more = [f"{self.group_count - len(named)} more"] if self.group_count > len(named) else []
-        of_groups = f": {', '.join(named)}{' and '.join(['', *more])}" if named else ""
+        of_groups = f": {first_of(self.groups, count=self.group_count)}" if self.groups else ""
         return f"{self.number:,} {self.what}{of_groups}"
 
     @property

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from typing import Any, Final, Literal, NamedTuple
 
 from groupcoord_spark.answers.removal_causes import GroupRemoval, OffsetRemoval
-from groupcoord_spark.wording import counted
+from groupcoord_spark.wording import counted, first_of
 
 EventKind = Literal[
     "commits",
@@ -239,7 +239,7 @@ class _Members:
             return f"The group's only member then committed it: {self.names[0]}."
         if owner is not None:
             return f"One of {self.count} members committed it; the partition belonged to {owner}."
-        return f"One of {self.count} members committed it: {_names(self.names)}."
+        return f"One of {self.count} members committed it: {first_of(self.names)}."
 
 
 def expiries(rows: Iterable[Expiry], as_of_ms: int) -> Iterator[Event]:
@@ -384,9 +384,9 @@ def _rebalance(row: Mapping[str, Any], last_commit_ms: int | None, evidence_befo
     if not is_assignment:
         parts.append(counted(row["member_count"], "member"))
         if row["members_joined"]:
-            parts.append(f"joined: {_names(row['members_joined'])}")
+            parts.append(f"joined: {first_of(row['members_joined'])}")
         if row["members_left"]:
-            parts.append(f"went: {_names(row['members_left'])}")
+            parts.append(f"went: {first_of(row['members_left'])}")
     moves = [f"{row[column]:,} {word}" for column, word in _MOVES if row[column]]
     if moves:
         parts.append(f"partitions: {', '.join(moves)}")
@@ -481,7 +481,7 @@ def progress_text(partitions: Iterable[PartitionStretch], most_topics: int | Non
         offsets = [value for one in stretches for value in (one.lowest, one.highest) if value is not None]
         reach = f" {min(offsets)}" if min(offsets) == max(offsets) else f" {min(offsets)} to {max(offsets)}"
         texts.append(f"{topic} {_numbers(one.partition for one in stretches)} at{reach}")
-    return _first(texts, most_topics)
+    return first_of(texts, most_topics, noun="topic")
 
 
 def places_text(places: Iterable[tuple[str, int]], most_topics: int | None = _MAX_NAMES) -> str:
@@ -489,12 +489,7 @@ def places_text(places: Iterable[tuple[str, int]], most_topics: int | None = _MA
     by_topic: dict[str, list[int]] = {}
     for topic, partition in places:
         by_topic.setdefault(topic, []).append(partition)
-    return _first([f"{topic} {_numbers(numbers)}" for topic, numbers in sorted(by_topic.items())], most_topics)
-
-
-def _first(texts: Sequence[str], most_topics: int | None) -> str:
-    rest = 0 if most_topics is None else len(texts) - most_topics
-    return ", ".join(texts[:most_topics]) + (f" and {counted(rest, 'more topic')}" if rest > 0 else "")
+    return first_of([f"{topic} {_numbers(numbers)}" for topic, numbers in sorted(by_topic.items())], most_topics, noun="topic")
 
 
 def _numbers(numbers: Iterable[int]) -> str:
@@ -506,11 +501,6 @@ def _numbers(numbers: Iterable[int]) -> str:
         else:
             ranges.append([number, number])
     return ",".join(str(first) if first == last else f"{first}-{last}" for first, last in ranges)
-
-
-def _names(names: Sequence[str]) -> str:
-    first = ", ".join(names[:_MAX_NAMES])
-    return first if len(names) <= _MAX_NAMES else f"{first} and {len(names) - _MAX_NAMES} more"
 
 
 def iso(milliseconds: int) -> str:

@@ -23,6 +23,7 @@ from groupcoord_spark.log.files.storage import Location, side_by_side
 from groupcoord_spark.log.marks import first_record, record_at
 from groupcoord_spark.log.segment import Segment
 from groupcoord_spark.protocol.record_types import NO_LEADER_EPOCH
+from groupcoord_spark.wording import first_of
 
 _DIRECTORIES_LOOKED_AT = 100
 """How many directories are listed in search of dumps further down, so that the root of a disk named by mistake is not read in full."""
@@ -405,9 +406,8 @@ def _refuse_many_dumps(location: Location, directories: Sequence[_Directory]) ->
     if not lower:
         return
     all_found = [*sorted({directory.location.parent().name for directory in directories}), *lower]
-    more = f" and {len(all_found) - _DUMPS_NAMED} more" if len(all_found) > _DUMPS_NAMED else ""
     raise BadCopyError(
-        f"{location.shown}: this is a folder of many dumps: {', '.join(all_found[:_DUMPS_NAMED])}{more}. Name one dump; only"
+        f"{location.shown}: this is a folder of many dumps: {first_of(all_found, _DUMPS_NAMED)}. Name one dump; only"
         " several brokers' copies of one cluster, made at one time, belong together."
     )
 

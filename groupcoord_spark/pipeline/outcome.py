@@ -14,7 +14,7 @@ from groupcoord_spark.log import LogPlan, PartitionLog
 from groupcoord_spark.log.files.storage import shown
 from groupcoord_spark.log.partition_count import certain_partition_count
 from groupcoord_spark.pipeline.exchange.counts import NO_KEY_TYPE, NO_VERSION, KindCount, PartitionCounts, add_kinds
-from groupcoord_spark.pipeline.exchange.state_rows import GROUPS_NAMED, PartitionReport, VanishedKeys
+from groupcoord_spark.pipeline.exchange.state_rows import PartitionReport, VanishedKeys
 from groupcoord_spark.pipeline.extents import PointInTime
 from groupcoord_spark.pipeline.plan.carry_over import RULES_SETTING, SEGMENT_BYTES, CarryOver, rules_of
 from groupcoord_spark.pipeline.plan.earlier_runs import (
@@ -121,7 +121,7 @@ def _vanished(planned: NightPlan, reports: Sequence[PartitionReport]) -> dict[in
     return {
         report.offsets_partition: f"{vanished.keys:,} of {vanished.live_keys:,} live keys of the last night, at the offsets"
         f" {vanished.first_offset} to {vanished.last_offset}, lost their record, with neither a later one nor a tombstone"
-        f"{_of_groups(vanished.group_ids)}. {_cause_of(vanished, logs.get(report.offsets_partition), planned)}"
+        f" (of {vanished.groups}). {_cause_of(vanished, logs.get(report.offsets_partition), planned)}"
         for report in sorted(reports, key=lambda report: report.offsets_partition)
         if (vanished := report.vanished) is not None
     }
@@ -148,14 +148,6 @@ def _cause_of(vanished: VanishedKeys, log: PartitionLog | None, planned: NightPl
         f"The last night is {age_ms / DAY_MS:,.1f} days old, and a tombstone may be cleaned {stays} after it is written: it was written and"
         " cleaned in between, or this copy lacks records."
     )
-
-
-def _of_groups(group_ids: Sequence[str]) -> str:
-    """The groups in brackets, for a sentence. As many as are named at most may not be all."""
-    if not group_ids:
-        return ""
-    more = ", and perhaps others" if len(group_ids) == GROUPS_NAMED else ""
-    return f" (group{'' if len(group_ids) == 1 else 's'} {', '.join(map(repr, group_ids))}{more})"
 
 
 def _missing_records(reports: Sequence[PartitionReport], points_in_time: Mapping[int, PointInTime]) -> dict[int, int]:

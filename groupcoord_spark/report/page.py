@@ -17,7 +17,7 @@ from groupcoord_spark.answers.findings import LEVELS
 from groupcoord_spark.report.gather import Finding, Report
 from groupcoord_spark.report.packing import as_json, packed, packed_tables
 from groupcoord_spark.report.tables import BY_NAME, TABLES
-from groupcoord_spark.wording import counted
+from groupcoord_spark.wording import counted, first_of
 
 CHARTS: Final = ("calendar", "group_days", "ownership", "lag", "lag_history", "commit_hours", "group_templates")
 """The specifications in the folder charts."""
@@ -139,8 +139,7 @@ def _findings(report: Report) -> Iterator[str]:
 def _groups(names: Sequence[str], number: int) -> str:
     """Links to the pages of up to three groups, and how many there are besides."""
     links = [f'<a href="#group/{quote(name, safe="")}"><bdi>{shown(_short(name))}</bdi></a>' for name in names[:3]]
-    more = [f"{number - len(links):,} more"] if number > len(links) else []
-    return f'<span class="groups">{", ".join([*links, *more])}</span>' if links else ""
+    return f'<span class="groups">{first_of(links, count=number)}</span>' if links else ""
 
 
 def _short(name: str) -> str:

@@ -412,7 +412,7 @@ class TestWhatWasRead:
 
 
 class TestAHole:
-    VANISHED = VanishedKeys(4, 9, ("billing", "orders"), 20, 70, (20, 35), 2)
+    VANISHED = VanishedKeys(4, 9, "'billing', 'orders' and 1 more", 20, 70, (20, 35), 2)
 
     def judged(self, vanished: VanishedKeys, *, log_start: int = 0, nights_apart_ms: int = 0, accept: tuple[str, ...] = ()) -> Verdict:
         night = a_night(log(0, 150, log_start, log_start), log(1, 150), accept=accept, last_as_of_ms=1)
@@ -423,8 +423,8 @@ class TestAHole:
         with pytest.raises(BadCopyError) as failure:
             self.judged(self.VANISHED)
         assert str(failure.value) == (
-            "logs-0: of the offsets 20 to 35, which the last night read, no live record is left: 4 of its 9 live keys (for example "
-            "'billing', 'orders') lost their record, with neither a later one nor a tombstone. The copy lacks segments, or files of it"
+            "logs-0: of the offsets 20 to 35, which the last night read, no live record is left: 4 of its 9 live keys (of 'billing',"
+            " 'orders' and 1 more) lost their record, with neither a later one nor a tombstone. The copy lacks segments, or files of it"
             " are empty or cut. Copy again, or go on with --accept hole."
         )
         assert self.judged(self.VANISHED, nights_apart_ms=KAFKAS_DELETE_RETENTION.ms + 1).accepted == ()

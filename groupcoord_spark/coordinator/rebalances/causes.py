@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import Final, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 from groupcoord_spark.coordinator.rebalances.group_records import NOT_KNOWN
+from groupcoord_spark.wording import first_of
 
 Cause = Literal[
     "member_joined",
@@ -23,7 +24,6 @@ Cause = Literal[
     "unknown",
 ]
 Confidence = Literal["certain", "likely", "possible"]
-_MAX_NAMES: Final = 3
 """A sentence names this many members; the row lists all members."""
 
 
@@ -47,8 +47,7 @@ def move_sentence(epoch_before: int, epoch: int) -> str:
 
 def names_of(names: Collection[str]) -> str:
     """The first names in alphabetical order, and the number of the others."""
-    first = ", ".join(sorted(names)[:_MAX_NAMES])
-    return first if len(names) <= _MAX_NAMES else f"{first} and {len(names) - _MAX_NAMES} more"
+    return first_of(sorted(names))
 
 
 def group_of_size(members: int) -> str:

@@ -55,23 +55,20 @@ WRITTEN_ROWS: Mapping[str, Sequence[str]] = {
 }
 """Table -> the columns of the rows that the replay makes for it."""
 
-GROUPS_NAMED = 5
-"""So many groups of vanished keys are named."""
-
 
 @dataclass(frozen=True, slots=True)
 class VanishedKeys:
     """Live keys of the last night whose record is gone, with neither a later one nor a tombstone in what was read.
 
-    keys: their number. live_keys: number of all live keys of that night. group_ids: some of their groups. first_offset, last_offset: the
-    lowest and the highest record offset of theirs. run: the first and the last record offset of the longest run of them, between which no
-    live key is left. groups_in_run: number of the groups of that run. is_kept: the state goes on with them, because the run read only what
-    is new.
+    keys: their number. live_keys: number of all live keys of that night. groups: the first ones by name, as text. first_offset,
+    last_offset: the lowest and the highest record offset of theirs. run: the first and the last record offset of the longest run of them,
+    between which no live key is left. groups_in_run: number of the groups of that run. is_kept: the state goes on with them, because the
+    run read only what is new.
     """
 
     keys: int
     live_keys: int
-    group_ids: tuple[str, ...]
+    groups: str
     first_offset: int
     last_offset: int
     run: tuple[int, int]

@@ -30,7 +30,7 @@ from groupcoord_spark.pipeline.plan.evidence import Evidence
 from groupcoord_spark.pipeline.run import RunRequest
 from groupcoord_spark.protocol.record_types import NO_TIMESTAMP
 from groupcoord_spark.sources.inputs import InputKind
-from groupcoord_spark.wording import counted
+from groupcoord_spark.wording import counted, first_of
 
 CLUSTER_ID_SETTING: Final = "input.cluster.id"
 PARTITION_COUNT_SETTING: Final = "input.partition.count"
@@ -303,7 +303,7 @@ def older_dump(night: Night) -> Refusal | None:
     replaced = [number for number, (_, _, likeness) in logs.items() if likeness is Likeness.SAME_BEGINNING]
     facts = []
     if ends:
-        facts.append(f"{_of(len(ends), night)} end before it, {_some(ends)}")
+        facts.append(f"{_of(len(ends), night)} end before it, {first_of(ends, _NUMBERS_NAMED)}")
     if replaced:
         facts.append(f"{_of(len(replaced), night)} ({_numbers(replaced)}) have another record where that night saw its newest one")
     return Refusal(
@@ -507,11 +507,10 @@ def hole(night: Night, reports: Sequence[PartitionReport]) -> Refusal | None:
             missing = vanished.run
         else:
             continue
-        named = f" (for example {', '.join(map(repr, vanished.group_ids))})" if vanished.group_ids else ""
         return Refusal(
             f"{log.directory}: of the offsets {missing[0]} to {missing[1]}, which the last night read, no live record is left:"
-            f" {vanished.keys:,} of its {vanished.live_keys:,} live keys{named} lost their record, with neither a later one nor a"
-            " tombstone. The copy lacks segments, or files of it are empty or cut. Copy again, or go on with --accept hole.",
+            f" {vanished.keys:,} of its {vanished.live_keys:,} live keys (of {vanished.groups}) lost their record, with neither a later one"
+            " nor a tombstone. The copy lacks segments, or files of it are empty or cut. Copy again, or go on with --accept hole.",
             HOLE,
         )
     return None
@@ -536,12 +535,7 @@ def _of(count: int, night: Night) -> str:
 
 
 def _numbers(numbers: Iterable[int]) -> str:
-    return _some(list(map(str, sorted(numbers))))
-
-
-def _some(texts: Sequence[str]) -> str:
-    more = f" and {len(texts) - _NUMBERS_NAMED} more" if len(texts) > _NUMBERS_NAMED else ""
-    return ", ".join(texts[:_NUMBERS_NAMED]) + more
+    return first_of(list(map(str, sorted(numbers))), _NUMBERS_NAMED)
 
 
 def _partitions(count: int) -> str:

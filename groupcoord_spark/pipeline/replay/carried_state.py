@@ -12,11 +12,14 @@ from groupcoord_spark.coordinator.semantics import Semantics
 from groupcoord_spark.coordinator.state import LoadWarning
 from groupcoord_spark.log import ChangedFiles, read_segment
 from groupcoord_spark.pipeline.exchange.kept_records import batches_of_size, records_of_kept
-from groupcoord_spark.pipeline.exchange.state_rows import GROUPS_NAMED, VanishedKeys
+from groupcoord_spark.pipeline.exchange.state_rows import VanishedKeys
 from groupcoord_spark.pipeline.replay.kept_records_replay import REPLAYED_AT_ONCE_BYTES, KeptRecordsReplay
 from groupcoord_spark.protocol.definition import decode_key
 from groupcoord_spark.protocol.errors import DecodeError
 from groupcoord_spark.protocol.record_types import NO_PRODUCER_ID, NOT_A_CONTROL_RECORD, KeyType
+from groupcoord_spark.wording import first_of
+
+_GROUPS_NAMED = 5
 
 PendingByGroup = dict[str, dict[tuple[str, int], object]]
 """group_id -> (topic, partition) -> the offsets that open transactions hold back, by producer id."""
@@ -132,10 +135,11 @@ class LiveKeys:
         run_begins = np.flatnonzero(np.diff(self._unseen, prepend=-2) > 1)
         runs = np.split(self._unseen, run_begins[1:])
         longest = max(runs, key=len)
+        groups = dict.fromkeys(repr(key_of[row][1]) for row in self._unseen.tolist() if key_of[row][1])
         return VanishedKeys(
             keys=len(self._unseen),
             live_keys=len(self._offsets),
-            group_ids=tuple(dict.fromkeys(key_of[row][1] for row in self._unseen.tolist() if key_of[row][1]))[:GROUPS_NAMED],
+            groups=first_of(list(groups), _GROUPS_NAMED) or "no group",
             first_offset=int(self._offsets[self._unseen[0]]),
             last_offset=int(self._offsets[self._unseen[-1]]),
             run=(int(self._offsets[longest[0]]), int(self._offsets[longest[-1]])),

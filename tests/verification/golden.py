@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from groupcoord_spark.coordinator import PartitionReplay, PartitionState, semantics_for
+from groupcoord_spark.pipeline.exchange.state_rows import WRITTEN_ROWS, state_rows
 from groupcoord_spark.verification import StateOfRun, state_of
 from groupcoord_spark.warehouse import TABLES, open_warehouse
 from tests.coordinator.records import GOLDEN, recorded
@@ -30,9 +31,10 @@ def write_warehouse(corpus: str, place: Path) -> str:
     names = {topic_id: name for state in states.values() for topic_id, name in state.topic_names.items()}
     rows: dict[str, list[dict[str, Any]]] = {table: [] for table in STATE_TABLES}
     for offsets_partition, state in states.items():
+        rows_of_state = {**state_rows(state, None), "assignments": state.assignments(names)}
         for table in STATE_TABLES:
-            found: list[Any] = state.assignments(names) if table == "assignments" else getattr(state, table)()
-            rows[table] += [_columns(table, {**row._asdict(), "offsets_partition": offsets_partition}) for row in found]
+            by_name = (dict(zip(WRITTEN_ROWS[table], row, strict=True)) for row in rows_of_state[table])
+            rows[table] += [_columns(table, {**row, "offsets_partition": offsets_partition}) for row in by_name]
     night(place, "golden", rows, semantics=facts["coordinator"], broker_version=facts["broker"])
     return str(place)
 

@@ -38,7 +38,7 @@ ORDER BY group_id, topic, partition
 
 
 @dataclass(slots=True)
-class Member:
+class ShownMember:
     """A member, as the tool shows it."""
 
     member_id: str
@@ -76,7 +76,7 @@ class SharePosition(NamedTuple):
 
 
 @dataclass(slots=True)
-class Group:
+class ShownGroup:
     """A group with the columns that the view needs."""
 
     group_id: str
@@ -88,7 +88,7 @@ class Group:
     member_count: int
     protocol_type: str | None
     topology_epoch: int | None
-    members: list[Member] = field(default_factory=list)
+    members: list[ShownMember] = field(default_factory=list)
     offsets: list[tuple[Any, ...]] = field(default_factory=list)
     """Group, topic, partition, committed offset and leader epoch."""
     share_offsets: list[SharePosition] | None = None
@@ -107,9 +107,9 @@ class View:
     """One way to look at a group."""
 
     names: str
-    rows: Callable[[Group, EndOffsets], list[tuple[Any, ...]]]
+    rows: Callable[[ShownGroup, EndOffsets], list[tuple[Any, ...]]]
     """For programs: a value for each name."""
-    lines: Callable[[Group, bool, EndOffsets], list[str]]
+    lines: Callable[[ShownGroup, bool, EndOffsets], list[str]]
     """For people: Kafka's columns, with --verbose all of them."""
 
 
@@ -188,7 +188,7 @@ def describe(
         gc.enable()
 
 
-def _print_lines(groups: Sequence[Group], view: View, verbose: bool, end_offsets: EndOffsets, *, with_remarks: bool) -> None:
+def _print_lines(groups: Sequence[ShownGroup], view: View, verbose: bool, end_offsets: EndOffsets, *, with_remarks: bool) -> None:
     remarks: list[str] = []
     waiting: list[str] = []
     in_one_place = _end_in_one_place(sys.stdout, sys.stderr)
@@ -211,7 +211,7 @@ def _print_lines(groups: Sequence[Group], view: View, verbose: bool, end_offsets
     write_lines(waiting)
 
 
-def _remark_on_owners(groups: Sequence[Group]) -> None:
+def _remark_on_owners(groups: Sequence[ShownGroup]) -> None:
     unknown = [f"'{printable(group.group_id)}'" for group in groups if group.lacks_topology]
     if unknown:
         say(
@@ -220,7 +220,7 @@ def _remark_on_owners(groups: Sequence[Group]) -> None:
         )
 
 
-def _remark_on_settings(groups: Sequence[Group], warehouse: Warehouse, run: Run) -> None:
+def _remark_on_settings(groups: Sequence[ShownGroup], warehouse: Warehouse, run: Run) -> None:
     """The settings that groups have of their own, session timeouts and heartbeats among them: they win over the broker's."""
     settings: dict[str, list[str]] = {}
     rows = warehouse.read("group_configs", columns=["group_id", "name", "value"], run=run).to_pylist()
@@ -231,7 +231,7 @@ def _remark_on_settings(groups: Sequence[Group], warehouse: Warehouse, run: Run)
             say(f"Group '{printable(group.group_id)}' has settings of its own: {', '.join(settings[group.group_id])}.")
 
 
-def _remark_on_older_ends(groups: Sequence[Group], end_offsets: EndOffsets) -> None:
+def _remark_on_older_ends(groups: Sequence[ShownGroup], end_offsets: EndOffsets) -> None:
     older = [
         f"{printable(topic)}-{partition} of group '{printable(group.group_id)}' ends at {end:,} and {committed:,} is committed"
         for group in groups
@@ -261,12 +261,12 @@ class _Reader:
         self._run = run
         self._rules = rules_of(self._run)
 
-    def groups(self, view: str) -> list[Group]:
+    def groups(self, view: str) -> list[ShownGroup]:
         """Groups in the order of their names. Raises GroupcoordError for one that does not exist."""
         columns = "group_id group_type state protocol generation assignment_epoch member_count protocol_type topology_epoch"
         if self._wanted is not None:
             self._wanted = named_groups(self._wanted, self._warehouse, self._run)
-        groups = {row[0]: Group(*row) for row in self._rows("groups", columns)}
+        groups = {row[0]: ShownGroup(*row) for row in self._rows("groups", columns)}
         if view != "state":
             self._add_members(groups)
         if view == "offsets":
@@ -278,12 +278,12 @@ class _Reader:
             self._add_partitions_of_tasks([group for group in groups.values() if any(member.active_tasks for member in group.members)])
         return [groups[name] for name in sorted(groups)]
 
-    def _add_members(self, groups: Mapping[str, Group]) -> None:
-        members: dict[tuple[str, str], Member] = {}
+    def _add_members(self, groups: Mapping[str, ShownGroup]) -> None:
+        members: dict[tuple[str, str], ShownMember] = {}
         columns = "group_id member_id client_host client_id instance_id member_epoch uses_classic_protocol"
         rows = sorted(self._rows("members", columns), key=lambda row: row[:2])
         for group_id, member_id, host, client_id, instance_id, epoch, is_classic in rows:
-            member = Member(member_id, host or "", client_id or "", instance_id, epoch, is_classic)
+            member = ShownMember(member_id, host or "", client_id or "", instance_id, epoch, is_classic)
             members[group_id, member_id] = member
             groups[group_id].members.append(member)
         columns = "group_id member_id kind topic topic_id subtopology task_type partition"
@@ -301,7 +301,7 @@ class _Reader:
                 elif task_type == "active" and partition is not None:
                     holder.active_tasks.append((subtopology, partition))
 
-    def _add_partitions_of_tasks(self, groups: Sequence[Group]) -> None:
+    def _add_partitions_of_tasks(self, groups: Sequence[ShownGroup]) -> None:
         """A streams group's member reads partition N of every source topic of a subtopology of which it has the active task N.
 
         The group's own records say nothing of how many partitions a topic has. Where a subtopology reads several topics, one may have fewer
@@ -320,7 +320,7 @@ class _Reader:
                     read = ((topic, partition) for topic in topics)
                     member.held_partitions += [place for place in read if len(topics) == 1 or place in committed]
 
-    def _add_share_offsets(self, groups: Sequence[Group]) -> None:
+    def _add_share_offsets(self, groups: Sequence[ShownGroup]) -> None:
         """The initialized partitions of share groups, of topics that exist: what kafka-share-groups lists."""
         if not groups or not self._warehouse.read("share_offsets", columns=["partition"], run=self._run).num_rows:
             return
@@ -380,7 +380,7 @@ def _values(column: pa.ChunkedArray) -> list[Any]:
     return [texts[-1 if at is None else at] for at in encoded.indices.to_pylist()]
 
 
-def _remark(group: Group, *, is_shown: bool) -> str | None:
+def _remark(group: ShownGroup, *, is_shown: bool) -> str | None:
     """What Kafka's tools say of the group's state; of a group without a line of its own, where they are silent, why it has none."""
     kind, name = KIND_OF_GROUP.get(group.group_type, "Consumer group"), printable(group.group_id)
     if group.share_offsets is not None:
@@ -405,7 +405,7 @@ def _remark(group: Group, *, is_shown: bool) -> str | None:
     return f"{kind} '{name}' has no lines: it has no committed offset, and no member of it has a partition."
 
 
-def _offset_rows(group: Group, end_offsets: EndOffsets) -> list[tuple[Any, ...]]:
+def _offset_rows(group: ShownGroup, end_offsets: EndOffsets) -> list[tuple[Any, ...]]:
     """Members' partitions, the member with most of them first, then offsets that no member reads."""
     if group.share_offsets is not None:
         return [_share_row(group, position, end_offsets) for position in group.share_offsets]
@@ -426,7 +426,7 @@ def _offset_rows(group: Group, end_offsets: EndOffsets) -> list[tuple[Any, ...]]
     return rows
 
 
-def _share_row(group: Group, position: SharePosition, end_offsets: EndOffsets) -> tuple[Any, ...]:
+def _share_row(group: ShownGroup, position: SharePosition, end_offsets: EndOffsets) -> tuple[Any, ...]:
     end, lag = end_offsets.get((position.topic, position.partition)), None
     if end is not None and position.start_offset is not None and position.delivery_complete_count is not None:
         lag = max(end - position.start_offset - position.delivery_complete_count, 0)
@@ -439,7 +439,7 @@ def _lag(end: int | None, committed: int | None) -> int | None:
     return None if end is None or committed is None or committed == -1 else max(end - committed, 0)
 
 
-def _member_rows(group: Group, end_offsets: EndOffsets) -> list[tuple[Any, ...]]:
+def _member_rows(group: ShownGroup, end_offsets: EndOffsets) -> list[tuple[Any, ...]]:
     is_consumer_group = group.group_type == "consumer"
     return [
         (
@@ -468,7 +468,7 @@ def _assignment(partitions_of: Mapping[str, Iterable[int]]) -> str | None:
     return ";".join(sorted(texts)) or None
 
 
-def _state_rows(group: Group, end_offsets: EndOffsets) -> list[tuple[Any, ...]]:
+def _state_rows(group: ShownGroup, end_offsets: EndOffsets) -> list[tuple[Any, ...]]:
     epochs = (group.generation, group.assignment_epoch) if group.has_epochs else (None, None)
     return [(group.group_id, None, group.protocol or None, group.state, *epochs, group.member_count)]
 
@@ -489,7 +489,7 @@ def _lines(
     return ["", *lines(shown_columns(titles.split("|")), cells, shown_columns(widths))] if cells else []
 
 
-def _offset_lines(group: Group, verbose: bool, end_offsets: EndOffsets) -> list[str]:
+def _offset_lines(group: ShownGroup, verbose: bool, end_offsets: EndOffsets) -> list[str]:
     rows = _offset_rows(group, end_offsets)
     if group.share_offsets is not None:  # as kafka-share-groups prints them
         titles, cells = "GROUP|TOPIC|PARTITION|LEADER-EPOCH|START-OFFSET|LAG", ((*row[:5], row[6]) for row in rows)
@@ -498,7 +498,7 @@ def _offset_lines(group: Group, verbose: bool, end_offsets: EndOffsets) -> list[
     return _lines(titles, (15, 15, 10, 15, 15, 15, 15, 15, 15, None), rows, verbose, [3])
 
 
-def _share_member_lines(group: Group, verbose: bool) -> list[str]:
+def _share_member_lines(group: ShownGroup, verbose: bool) -> list[str]:
     """As kafka-share-groups prints them: of a group without members only the remark."""
     rows = [
         (group.group_id, one.member_id, one.host, one.client_id, one.partition_count, one.epoch, _assignment(one.current) or "")
@@ -508,7 +508,7 @@ def _share_member_lines(group: Group, verbose: bool) -> list[str]:
     return _lines(titles, (15, 15, 15, 15, 12, 13, None), rows, verbose, [5])
 
 
-def _member_lines(group: Group, verbose: bool, end_offsets: EndOffsets) -> list[str]:
+def _member_lines(group: ShownGroup, verbose: bool, end_offsets: EndOffsets) -> list[str]:
     if group.group_type == "share":
         return _share_member_lines(group, verbose)
     titles = ["GROUP", "CONSUMER-ID", "GROUP-INSTANCE-ID", "HOST", "CLIENT-ID", "#PARTITIONS"]
@@ -538,7 +538,7 @@ def _member_lines(group: Group, verbose: bool, end_offsets: EndOffsets) -> list[
     return ["", *lines(titles, cells, widths)]
 
 
-def _state_lines(group: Group, verbose: bool, end_offsets: EndOffsets) -> list[str]:
+def _state_lines(group: ShownGroup, verbose: bool, end_offsets: EndOffsets) -> list[str]:
     row = _state_rows(group, end_offsets)[0]
     if group.group_type == "share":  # as kafka-share-groups prints it
         titles = "GROUP|COORDINATOR (ID)|STATE|GROUP-EPOCH|ASSIGNMENT-EPOCH|#MEMBERS"

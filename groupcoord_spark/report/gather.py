@@ -34,7 +34,7 @@ _AT_THE_END: Final = ("groups", *_AFTER_GROUPS, "owners", "owner_commits")
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class CountedFinding:
     """The rows of the report's table that are of one kind. number 0: none."""
 
     kind: Kind
@@ -54,7 +54,7 @@ class Report:
     run: Run
     tables: Mapping[str, pa.Table]
     """Name -> all rows, the worst first. A table for which the run lacks what it needs has no rows."""
-    findings: Sequence[Finding]
+    findings: Sequence[CountedFinding]
     has_history: bool
     history_is_behind: bool
     """The history ends before the log does: the run, or one before, wrote none."""
@@ -134,7 +134,7 @@ def gather(warehouse: Warehouse, run: Run, group_ids: Sequence[str] = ()) -> Rep
     )
 
 
-def _finding(connection: DuckDBPyConnection, kind: Kind, columns: Sequence[str]) -> Finding:
+def _finding(connection: DuckDBPyConnection, kind: Kind, columns: Sequence[str]) -> CountedFinding:
     number = f"COALESCE(SUM({kind.sums}), 0)" if kind.sums else "COUNT(*)"
     has_groups = "group_id" in columns
     group_ids = "COUNT(DISTINCT group_id), list_slice(list_sort(list(DISTINCT group_id)), 1, 3)" if has_groups else "0, []"
@@ -144,7 +144,7 @@ def _finding(connection: DuckDBPyConnection, kind: Kind, columns: Sequence[str])
     assert row is not None  # an aggregate has one row
     number, rows, group_count, groups = row
     of_groups = f" of {counted(group_count, 'group')}" if number != 1 and group_count and not kind.noun.startswith("group") else ""
-    return Finding(kind, number, rows, kind.what(number, of_groups), groups or [], group_count)
+    return CountedFinding(kind, number, rows, kind.what(number, of_groups), groups or [], group_count)
 
 
 def _trends(warehouse: Warehouse, run: Run, lag_history: pa.Table) -> dict[str, list[float | None]]:

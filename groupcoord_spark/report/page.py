@@ -14,7 +14,7 @@ from urllib.parse import quote
 import pyarrow.compute as pc
 
 from groupcoord_spark.answers.findings import LEVELS
-from groupcoord_spark.report.gather import Finding, Report
+from groupcoord_spark.report.gather import CountedFinding, Report
 from groupcoord_spark.report.packing import as_json, packed, packed_tables
 from groupcoord_spark.report.tables import BY_NAME, TABLES
 from groupcoord_spark.wording import counted, first_of
@@ -177,7 +177,7 @@ def _trend(values: Sequence[float | None]) -> str:
     )
 
 
-def _nothing(findings: Sequence[Finding], lacks: Mapping[str, str]) -> str:
+def _nothing(findings: Sequence[CountedFinding], lacks: Mapping[str, str]) -> str:
     """What was looked for and not found, and what could not be looked for."""
     clean = dict.fromkeys(finding.kind.what(0) for finding in findings if not finding.number and finding.kind.table not in lacks)
     blind = dict.fromkeys(BY_NAME[finding.kind.table].title for finding in findings if finding.kind.table in lacks)

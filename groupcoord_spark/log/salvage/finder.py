@@ -398,7 +398,4 @@ def _section_of(positions: Positions, headers: batches.Headers) -> FileSection:
 
 
 def _damaged_section(damaged: DamagedRange) -> FileSection:
-    nothing = np.zeros(0, np.int64)
-    return FileSection(
-        batches.Entries(nothing, nothing, nothing.astype(np.int8), nothing, nothing, nothing), np.zeros(0, batches.HEADER), damaged
-    )
+    return FileSection(batches.Entries.concat([]), np.zeros(0, batches.HEADER), damaged)

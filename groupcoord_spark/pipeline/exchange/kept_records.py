@@ -14,6 +14,7 @@ from groupcoord_spark.log import Records
 from groupcoord_spark.pipeline.exchange.counts import PartitionCounts
 from groupcoord_spark.pipeline.exchange.packing import pack
 from groupcoord_spark.protocol.slices import Mask, Slices
+from groupcoord_spark.sources.rows import RAW_SCHEMA
 from groupcoord_spark.warehouse import AddedFile
 
 SHUFFLED = "cluster STRING, offsets_partition INT, first_offset BIGINT, kind STRING, payload BINARY"
@@ -60,19 +61,8 @@ REPORT_ORDER = -1
 ROW_BYTES = 4 << 20
 """Bytes of records in one row of SHUFFLED, about: no row is too large for the JVM."""
 
-KEPT = pa.schema(
-    [
-        ("record_offset", pa.int64()),
-        ("record_timestamp_ms", pa.int64()),
-        ("key", pa.binary()),
-        ("value", pa.binary()),
-        ("producer_id", pa.int64()),
-        ("producer_epoch", pa.int16()),
-        ("is_transactional", pa.bool_()),
-        ("control_type", pa.int8()),
-        ("decodes", pa.bool_()),
-    ]
-)
+_AS_IN_RAW_ROWS = ("record_offset", "record_timestamp_ms", "key", "value", "producer_id", "producer_epoch", "is_transactional")
+KEPT = pa.schema([*map(RAW_SCHEMA.field, _AS_IN_RAW_ROWS), pa.field("control_type", pa.int8()), pa.field("decodes", pa.bool_())])
 """The columns of kept records. control_type: NOT_A_CONTROL_RECORD for data. decodes: the reader could decode the record."""
 
 

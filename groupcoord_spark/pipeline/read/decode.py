@@ -74,11 +74,11 @@ class DecodedChunk:
 def decode_chunk(records: Records, semantics: Semantics) -> DecodedChunk:
     """The decoded columns of the records, with all notes. ``semantics`` says which of the records that decode the coordinator accepts."""
     decoder = _ChunkDecoder(records, np.zeros(len(records), np.bool_), records.distinct_keys())
-    faults, findings = decoder.doubtful_values(semantics)
+    value_faults, value_findings = decoder.doubtful_values(semantics)
     key_refusals, key_findings = (RowNotes.about_codes(decoder.key_code, notes) for notes in (decoder.keys.refusals, decoder.keys.doubts))
     null_keys = RowNotes.same_for_rows(np.flatnonzero(~decoder.has_key & ~decoder.is_control), NullKey.code, NULL_KEY)
-    faults = RowNotes.concatenated((key_refusals, null_keys, faults))
-    findings = RowNotes.concatenated((key_findings, findings, decoder.transaction_notes()))
+    faults = RowNotes.concatenated((key_refusals, null_keys, *value_faults))
+    findings = RowNotes.concatenated((key_findings, *value_findings, *decoder.transaction_notes()))
     kinds = decoder.kinds(semantics)
     decodes = kinds.is_control | (decoder.value_is_good & (decoder.key_is_good | decoder.is_unknown_type()))
     refusals = RowNotes.concatenated((_as_rules(faults), *_refusals_of_what_decodes(records, kinds, decoder, semantics)))
@@ -111,7 +111,7 @@ class _ChunkDecoder:
         self.checks = check_values(self.key_type, self.key_is_good & ~self.is_control, ~self.value_is_good, records.value)
         self.value_is_good |= self.checks.surely_decodes
 
-    def doubtful_values(self, semantics: Semantics) -> tuple[RowNotes, RowNotes]:
+    def doubtful_values(self, semantics: Semantics) -> tuple[list[RowNotes], list[RowNotes]]:
         """Faults and findings of the values that are not yet known to decode. Sets ``value_is_good``, and the topic ids of these values.
 
         Equal values of one key type are decoded once.
@@ -127,7 +127,7 @@ class _ChunkDecoder:
                 self.checks.topic_high[rows], self.checks.topic_low[rows] = topic_ids[code].T
             faults.append(RowNotes.about_codes(code, faults_of).of_rows(rows))
             findings.append(RowNotes.about_codes(code, findings_of).of_rows(rows))
-        return RowNotes.concatenated(faults), RowNotes.concatenated(findings)
+        return faults, findings
 
     def is_unknown_type(self) -> Mask:
         """bool[n]: this release does not know the key type of the record."""
@@ -136,7 +136,7 @@ class _ChunkDecoder:
         is_unknown_type: Mask = _by_record(unknown, self.key_code, False)
         return is_unknown_type
 
-    def transaction_notes(self) -> RowNotes:
+    def transaction_notes(self) -> list[RowNotes]:
         """Notes about transactional records that no broker writes, and about batches with only one sign of a transaction."""
         records = self.records
         has_producer = records.producer_id != NO_PRODUCER_ID
@@ -148,7 +148,7 @@ class _ChunkDecoder:
             ("transactional_tombstone", is_offset & is_staged & self.is_tombstone, TRANSACTIONAL_TOMBSTONE),
             ("transactional_non_offset", ~is_offset & is_staged, TRANSACTIONAL_NON_OFFSET),
         )
-        return RowNotes.concatenated(RowNotes.same_for_rows(np.flatnonzero(is_data & rows), code, detail) for code, rows, detail in notes)
+        return [RowNotes.same_for_rows(np.flatnonzero(is_data & rows), code, detail) for code, rows, detail in notes]
 
     def kinds(self, semantics: Semantics) -> ChunkKinds:
         group_ids, member_ids = self.keys.group_id.dictionary_encode(), self.keys.member_id.dictionary_encode()

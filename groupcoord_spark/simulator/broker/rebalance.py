@@ -9,7 +9,7 @@ from functools import partial
 
 from groupcoord_spark.simulator.broker.broker import Broker
 from groupcoord_spark.simulator.broker.coordinator_records import group_record
-from groupcoord_spark.simulator.groups import ClassicGroup, Member, State, TimerKind
+from groupcoord_spark.simulator.groups import ClassicGroup, ClassicGroupMember, State, TimerKind
 from groupcoord_spark.simulator.messages import Error
 from groupcoord_spark.simulator.messages.answers import JoinedMember, JoinGroupAnswer, SyncGroupAnswer
 
@@ -68,9 +68,11 @@ def answer_waiting_syncs(broker: Broker, group: ClassicGroup, error: Error = Err
         restart_session(broker, group, member)
 
 
-def joined(group: ClassicGroup, member: Member, leader: str | None, *, is_leader: bool, skips_assignment: bool = False) -> JoinGroupAnswer:
+def joined(
+    group: ClassicGroup, member: ClassicGroupMember, leader: str | None, *, is_leader: bool, skips_assignment: bool = False
+) -> JoinGroupAnswer:
     """The answer to a member of the current generation. The leader gets all members, with their metadata for the elected protocol."""
-    members: Iterable[Member] = group.members if is_leader else ()
+    members: Iterable[ClassicGroupMember] = group.members if is_leader else ()
     return JoinGroupAnswer(
         Error.NONE,
         member.member_id,
@@ -86,7 +88,7 @@ def joined(group: ClassicGroup, member: Member, leader: str | None, *, is_leader
 # Sessions
 
 
-def restart_session(broker: Broker, group: ClassicGroup, member: Member, after_ms: int | None = None) -> None:
+def restart_session(broker: Broker, group: ClassicGroup, member: ClassicGroupMember, after_ms: int | None = None) -> None:
     """Restart the member's session: it ends after the session timeout, or after ``after_ms`` milliseconds."""
     member.deadline_ms = broker.now_ms + (member.session_timeout_ms if after_ms is None else after_ms)
     timer = member.session_timer
@@ -98,13 +100,13 @@ def restart_session(broker: Broker, group: ClassicGroup, member: Member, after_m
     _start_session_timer(broker, group, member)
 
 
-def _start_session_timer(broker: Broker, group: ClassicGroup, member: Member) -> None:
+def _start_session_timer(broker: Broker, group: ClassicGroup, member: ClassicGroupMember) -> None:
     delay_ms = member.deadline_ms - broker.now_ms
     fire = partial(_end_session, broker, group, member)
     member.session_timer = broker.start_timer(TimerKind.SESSION, delay_ms, group, member.member_id, fire)
 
 
-def _end_session(broker: Broker, group: ClassicGroup, member: Member) -> bool:
+def _end_session(broker: Broker, group: ClassicGroup, member: ClassicGroupMember) -> bool:
     member.session_timer = None
     if member.deadline_ms > broker.now_ms:
         _start_session_timer(broker, group, member)
@@ -117,7 +119,7 @@ def _end_session(broker: Broker, group: ClassicGroup, member: Member) -> bool:
     return True
 
 
-def remove_member(broker: Broker, group: ClassicGroup, member: Member) -> None:
+def remove_member(broker: Broker, group: ClassicGroup, member: ClassicGroupMember) -> None:
     """Remove a member. Its waiting JoinGroup is answered UNKNOWN_MEMBER_ID since 2.2; its waiting SyncGroup is never answered."""
     call = group.take_awaiting_join(member)
     if call is not None and broker.release.removal_answers_waiting_join:
@@ -218,7 +220,7 @@ def _end_sync_phase(broker: Broker, group: ClassicGroup) -> bool:
     return True
 
 
-def refuse_waiting(broker: Broker, group: ClassicGroup, member: Member, error: Error) -> None:
+def refuse_waiting(broker: Broker, group: ClassicGroup, member: ClassicGroupMember, error: Error) -> None:
     """Answer the JoinGroup and the SyncGroup of a member that wait with an error."""
     waiting = group.take_awaiting_join(member)
     if waiting is not None:

@@ -1,7 +1,7 @@
 """The state of groups in a running broker: members, epochs, assignments, timers, and the records of one group."""
 
 from groupcoord_spark.simulator.groups.classic_group import CONSUMER, ClassicGroup
-from groupcoord_spark.simulator.groups.classic_member import Member, Protocols
+from groupcoord_spark.simulator.groups.classic_member import ClassicGroupMember, Protocols
 from groupcoord_spark.simulator.groups.clock import Clock, Timer, TimerKind
 from groupcoord_spark.simulator.groups.consumer_group import ConsumerGroup
 from groupcoord_spark.simulator.groups.group import Group
@@ -13,10 +13,10 @@ from groupcoord_spark.simulator.groups.streams_group import StreamsGroup
 __all__ = [
     "CONSUMER",
     "ClassicGroup",
+    "ClassicGroupMember",
     "Clock",
     "ConsumerGroup",
     "Group",
-    "Member",
     "ModernGroup",
     "Protocols",
     "ShareGroup",

@@ -8,7 +8,7 @@ from groupcoord_spark.coordinator.expiration import GroupFacts
 from groupcoord_spark.errors import GroupcoordError
 from groupcoord_spark.protocol import SubscriptionMalformed, SubscriptionUnknown, subscribed_topics
 from groupcoord_spark.protocol.record_types import KeyType
-from groupcoord_spark.simulator.groups.classic_member import Member, Protocols
+from groupcoord_spark.simulator.groups.classic_member import ClassicGroupMember, Protocols
 from groupcoord_spark.simulator.groups.clock import Clock, Timer
 from groupcoord_spark.simulator.groups.group import CommitRules, Group
 from groupcoord_spark.simulator.groups.map_order import BrokerMap, in_vote_order
@@ -32,7 +32,7 @@ class ClassicGroup(Group):
     state_timestamp_ms: int | None
     like_java: bool
     """Whether the maps of the group iterate as those of Java, else as those of Scala."""
-    members: BrokerMap[Member] = field(init=False)
+    members: BrokerMap[ClassicGroupMember] = field(init=False)
     created_by: Call | None = None
     """The commit that has created the group."""
     state: State = State.EMPTY
@@ -140,7 +140,7 @@ class ClassicGroup(Group):
 
     # Members
 
-    def add(self, member: Member) -> None:
+    def add(self, member: ClassicGroupMember) -> None:
         """Add a member. The first member sets the protocol type; a member that is added while there is no leader becomes the leader."""
         if not self.members:
             self.protocol_type = member.protocol_type
@@ -170,7 +170,7 @@ class ClassicGroup(Group):
         if self.leader == member_id:
             self.leader = next((remaining.member_id for remaining in self.members), None)
 
-    def rename(self, member: Member, new_id: str) -> None:
+    def rename(self, member: ClassicGroupMember, new_id: str) -> None:
         """Give a static member a new member id. The leader and ``static_members`` change to it, ``pending_sync`` does not."""
         self.members.pop(member.member_id)
         if self.leader == member.member_id:
@@ -182,19 +182,19 @@ class ClassicGroup(Group):
         if member.group_instance_id is not None:
             self.static_members[member.group_instance_id] = new_id
 
-    def update_protocols(self, member: Member, protocols: Protocols) -> None:
+    def update_protocols(self, member: ClassicGroupMember, protocols: Protocols) -> None:
         """Replace the protocols that a member lists."""
         self._count(member.protocols, -1)
         member.protocols = protocols
         self._count(protocols, 1)
 
-    def wait_for_join_phase(self, member: Member, call: Call) -> None:
+    def wait_for_join_phase(self, member: ClassicGroupMember, call: Call) -> None:
         """Keep the member's JoinGroup until the join phase ends. An earlier JoinGroup of the member that waits is never answered."""
         if member.awaiting_join is None:
             self.waiting_joins += 1
         member.awaiting_join = call
 
-    def take_awaiting_join(self, member: Member) -> Call | None:
+    def take_awaiting_join(self, member: ClassicGroupMember) -> Call | None:
         """Take the member's waiting JoinGroup to answer it; None if no JoinGroup waits."""
         call = member.awaiting_join
         if call is not None:

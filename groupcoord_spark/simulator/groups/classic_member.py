@@ -10,7 +10,7 @@ Protocols = tuple[tuple[str, bytes], ...]
 
 
 @dataclass(slots=True, eq=False)
-class Member:
+class ClassicGroupMember:
     """One member: the fields of its JoinGroup, its assignment, its waiting requests and the end of its session.
 
     awaiting_join, awaiting_sync: the request that waits for the end of the join or sync phase; None: no request waits.

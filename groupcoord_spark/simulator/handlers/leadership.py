@@ -10,7 +10,7 @@ from groupcoord_spark.simulator.broker import Broker, OffsetsPartition
 from groupcoord_spark.simulator.broker.group_step import GroupStep
 from groupcoord_spark.simulator.broker.rebalance import prepare_rebalance, refuse_waiting, restart_session
 from groupcoord_spark.simulator.broker.release import SizeRule
-from groupcoord_spark.simulator.groups import ClassicGroup, Member, State
+from groupcoord_spark.simulator.groups import ClassicGroup, ClassicGroupMember, State
 from groupcoord_spark.simulator.handlers.commit import stored_offset
 from groupcoord_spark.simulator.handlers.consumer.consumer_heartbeat import ConsumerStep
 from groupcoord_spark.simulator.handlers.share.share_heartbeat import ShareStep
@@ -112,7 +112,7 @@ def _load_group(broker: Broker, row: GroupRow, members: list[MemberRow]) -> Clas
     group.leader = row.leader_id
     for stored in members:
         session_timeout_ms = stored.session_timeout_ms or 0
-        member = Member(
+        member = ClassicGroupMember(
             member_id=stored.member_id,
             group_instance_id=stored.instance_id,
             client_id=stored.client_id or "",

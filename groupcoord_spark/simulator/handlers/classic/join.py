@@ -17,8 +17,8 @@ from groupcoord_spark.simulator.broker.rebalance import (
 from groupcoord_spark.simulator.broker.release import SizeRule
 from groupcoord_spark.simulator.groups import (
     ClassicGroup,
+    ClassicGroupMember,
     ConsumerGroup,
-    Member,
     ModernGroup,
     Protocols,
     ShareGroup,
@@ -139,7 +139,7 @@ def _rebalance_timeout_of(request: JoinGroup) -> int:
 
 def _add(broker: Broker, group: ClassicGroup, call: Call, request: JoinGroup, member_id: str) -> None:
     deadline_ms = broker.release.new_member_deadline_ms
-    member = Member(
+    member = ClassicGroupMember(
         member_id=member_id,
         group_instance_id=request.group_instance_id,
         client_id=request.client_id,
@@ -162,7 +162,7 @@ def _add(broker: Broker, group: ClassicGroup, call: Call, request: JoinGroup, me
         prepare_rebalance(broker, group)
 
 
-def _rejoin(broker: Broker, group: ClassicGroup, member: Member, call: Call, request: JoinGroup) -> None:
+def _rejoin(broker: Broker, group: ClassicGroup, member: ClassicGroupMember, call: Call, request: JoinGroup) -> None:
     """A member joins again: its request waits for the end of a join phase, starts one, or is answered with the current generation."""
     is_leader = member.member_id == group.leader
     is_unchanged = member.protocols == request.protocols
@@ -175,7 +175,7 @@ def _rejoin(broker: Broker, group: ClassicGroup, member: Member, call: Call, req
         prepare_rebalance(broker, group)
 
 
-def _update(broker: Broker, group: ClassicGroup, member: Member, request: JoinGroup) -> None:
+def _update(broker: Broker, group: ClassicGroup, member: ClassicGroupMember, request: JoinGroup) -> None:
     group.update_protocols(member, request.protocols)
     if broker.release.rejoin_updates_timeouts:
         member.rebalance_timeout_ms = _rebalance_timeout_of(request)
@@ -223,7 +223,9 @@ class _Replaced(NamedTuple):
     timeouts_ms: tuple[int, int]
 
 
-def _write_restart(broker: Broker, group: ClassicGroup, call: Call, request: JoinGroup, member: Member, replaced: _Replaced) -> None:
+def _write_restart(
+    broker: Broker, group: ClassicGroup, call: Call, request: JoinGroup, member: ClassicGroupMember, replaced: _Replaced
+) -> None:
     """Write the new member id, then answer. If the append fails, the member has its old id again.
 
     While the append takes time the JoinGroup waits as in a join phase: one that begins meanwhile may answer it.
@@ -255,7 +257,9 @@ def _write_restart(broker: Broker, group: ClassicGroup, call: Call, request: Joi
         end(*broker.append(group.group_id, records))
 
 
-def _answer_restart(broker: Broker, group: ClassicGroup, call: Call, request: JoinGroup, member: Member, old_leader: str | None) -> None:
+def _answer_restart(
+    broker: Broker, group: ClassicGroup, call: Call, request: JoinGroup, member: ClassicGroupMember, old_leader: str | None
+) -> None:
     if _skips_assignment(broker, request):
         is_leader = member.member_id == group.leader
         broker.answer(call, joined(group, member, group.leader, is_leader=is_leader, skips_assignment=is_leader))

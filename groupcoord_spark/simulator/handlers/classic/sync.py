@@ -4,7 +4,7 @@ from groupcoord_spark.protocol.record_types import NO_PRODUCER_EPOCH, NO_PRODUCE
 from groupcoord_spark.simulator.broker import Broker, coordinator_error
 from groupcoord_spark.simulator.broker.coordinator_records import group_record
 from groupcoord_spark.simulator.broker.rebalance import answer_waiting_syncs, prepare_rebalance, propagate_assignment_error, restart_session
-from groupcoord_spark.simulator.groups import ClassicGroup, ConsumerGroup, Member, State
+from groupcoord_spark.simulator.groups import ClassicGroup, ClassicGroupMember, ConsumerGroup, State
 from groupcoord_spark.simulator.groups.classic_checks import first_error
 from groupcoord_spark.simulator.handlers.consumer.classic_members import sync_with_consumer_group
 from groupcoord_spark.simulator.messages import Call, Error, RefusedError, WrittenRecord, refuse_if
@@ -56,7 +56,7 @@ def _store_assignments(broker: Broker, group: ClassicGroup, assignments: dict[st
     If the append of the group record succeeds, the group becomes Stable and the waiting SyncGroups are answered. If not, the group starts
     a rebalance.
     """
-    members: list[Member] = list(group.members)
+    members: list[ClassicGroupMember] = list(group.members)
     for member in members:
         member.assignment = assignments.get(member.member_id, b"")
     records = [group_record(group, broker.release)]

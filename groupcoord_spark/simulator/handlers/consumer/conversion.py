@@ -15,7 +15,7 @@ from groupcoord_spark.protocol.errors import DecodeError
 from groupcoord_spark.simulator.broker import Broker
 from groupcoord_spark.simulator.broker.coordinator_records import group_record
 from groupcoord_spark.simulator.broker.rebalance import prepare_rebalance, restart_session
-from groupcoord_spark.simulator.groups import CONSUMER, ClassicGroup, ConsumerGroup, Member, Protocols, State
+from groupcoord_spark.simulator.groups import CONSUMER, ClassicGroup, ClassicGroupMember, ConsumerGroup, Protocols, State
 from groupcoord_spark.simulator.groups.consumer_group import CLASSIC_MEMBER, STABLE, CurrentAssignment, Partition, uses_classic_protocol
 from groupcoord_spark.simulator.messages import RecordToWrite
 from groupcoord_spark.simulator.messages.partition_lists import by_topic
@@ -92,7 +92,7 @@ def subscribed_topics_of(group: ClassicGroup) -> set[str]:
     return {topic for subscription in subscriptions if subscription is not None for topic in subscription.topics}
 
 
-def _assigned(member: Member, topic_ids: Mapping[str, str]) -> list[Partition] | None:
+def _assigned(member: ClassicGroupMember, topic_ids: Mapping[str, str]) -> list[Partition] | None:
     """The partitions of topics that exist; None: the assignment cannot be read."""
     if not member.assignment:
         return []
@@ -135,9 +135,9 @@ def downgraded(
     return classic, [*group.tombstones(), group_record(classic, broker.release)]
 
 
-def _classic_member(member_id: str, member: ConsumerMember, assignment: bytes) -> Member:
+def _classic_member(member_id: str, member: ConsumerMember, assignment: bytes) -> ClassicGroupMember:
     metadata = member.metadata or {}
-    return Member(
+    return ClassicGroupMember(
         member_id=member_id,
         group_instance_id=metadata["instance_id"],
         client_id=metadata["client_id"],

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from groupcoord_spark.log import CODES, Kind
 from groupcoord_spark.warehouse.declaration import TIMESTAMPS_OUT_OF_RANGE, Column, Table, WriteMode, reference
 from groupcoord_spark.warehouse.warning_codes import WARNING_CODES
 
@@ -64,10 +65,7 @@ MEMBER_STATES = ("STABLE", "UNREVOKED_PARTITIONS", "UNRELEASED_PARTITIONS", "UNR
 
 # Bytes and records that are lost; the codes are the ones the decoders raise and the log reader reports.
 LOST = (
-    *("batch_length_invalid", "batch_too_large", "unknown_magic", "batch_crc_mismatch", "zero_gap", "segment_truncated"),
-    *("resync_abandoned", "base_offset_invalid", "unknown_codec", "decompress_failed", "decompressed_too_large"),
-    *("record_count_impossible", "record_count_invalid", "record_malformed", "batch_trailing_bytes", "wrapper_malformed"),
-    *("legacy_length_invalid", "control_record_malformed"),
+    *(code.name for code in CODES.values() if code.kind is Kind.LOST),
     *("null_key", "key_too_short", "key_truncated", "key_malformed", "leaked_control_record"),
     *("value_too_short", "unknown_value_version", "value_truncated", "value_malformed", "value_beyond_limits"),
     *("row_without_place", "row_malformed", "line_too_long", "offset_conflict"),

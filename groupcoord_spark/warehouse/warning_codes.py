@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
+from groupcoord_spark.log import CODES, Kind
+
 _OF_THE_LOADER: Final[Mapping[str, str]] = {
     "R-1.6": "The release does not know the key type: its loader skips the record, or before 3.4 does not load the partition.",
     "R-1.7": "The key is null: a broker cannot load the partition.",
@@ -46,28 +48,7 @@ _OF_THE_LOADER: Final[Mapping[str, str]] = {
 }
 """Rules by which a broker's loader refuses or skips a record, or after which it knows something that is no state of a group."""
 
-_OF_THE_LOG: Final[Mapping[str, str]] = {
-    "tail_truncated": "The last entry of the newest file is cut: its write was not finished.",
-    "zero_tail": "The file ends in zeros: space reserved and not yet written.",
-    "batch_header_repaired": "Length or format byte of an entry was wrong; its checksum proves where it ends.",
-    "batch_duplicate": "An entry is in the file twice, byte for byte; the second is skipped.",
-    "base_offset_repaired": "The base offset of an entry was wrong; it exactly fills the place where it lies.",
-    "batch_offset_disorder": "An entry lies out of turn; its records are taken where its offsets say.",
-    "record_offset_disorder": "The offsets in a batch do not rise. Of two records with one the later is kept.",
-    "record_offset_out_of_batch": "A record's offset lies outside of the range its batch claims.",
-    "last_offset_delta_invalid": "The last offset a batch claims cannot be; it ends at its last record's.",
-    "inner_message_truncated": "The last message inside a compressed message is cut.",
-    "inner_crc_mismatch": "The checksum of a message inside a compressed message does not fit.",
-    "control_type_unknown": "A control record is neither COMMIT nor ABORT; it has no effect.",
-    "segment_name_mismatch": "No entry of the file lies in the range of its name: it was renamed.",
-    "segment_offset_overflow": "Entries lie more than 2^31 - 1 above the base of their file (KAFKA-5413).",
-    "segment_overlap": "Records are skipped because a newer file before this one covers their offsets.",
-    "unknown_file": "A file or directory beside the segments is none that Kafka makes; it is not read.",
-    "beyond_high_watermark": "Records beyond the high watermark are left out, as the run was asked to.",
-    "log_directory_file_not_used": "A file beside the offsets topic is damaged or cannot be read, and is not used.",
-    "log_start_not_used": "The checkpoint of log start offsets is damaged, or is not of this log and moment.",
-    "replica_chosen": "Several replicas of a partition were given; one of them is read.",
-}
+_OF_THE_LOG: Final[Mapping[str, str]] = {code.name: code.sentence for code in CODES.values() if code.kind is not Kind.LOST}
 
 _OF_RECORDS: Final[Mapping[str, str]] = {
     "key_trailing_bytes": "Bytes follow the last field of a key: the broker ignores them, to compaction it is another key.",

@@ -1,4 +1,4 @@
-"""Answers from the history tables by the coordinator's rules: which commits counted, who owned a partition, why an offset was removed.
+"""What follows from the rules of the coordinator: which commits counted, who owned a partition, why an offset went, who wrote the records.
 
 The room reads tables without Spark, so that the commands that ask these questions start in a second.
 """

@@ -13,10 +13,10 @@ import pyarrow.compute as pc
 
 from groupcoord_spark.answers import offset_history as history
 from groupcoord_spark.answers.night_changes import night_changes
+from groupcoord_spark.answers.partition_owners import KEY_TYPES
 from groupcoord_spark.answers.removal_causes import GroupRemoval, OffsetRemoval, Place
 from groupcoord_spark.answers.removals import removals_of
 from groupcoord_spark.answers.timeline import Event, EventKind, Expiry, LowerCommit, Piece, Transaction, expiries, iso, timeline
-from groupcoord_spark.coordinator.partition_owners import KEY_TYPES
 from groupcoord_spark.coordinator.semantics import Semantics
 from groupcoord_spark.warehouse.read import Condition, Warehouse
 

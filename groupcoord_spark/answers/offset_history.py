@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from groupcoord_spark.answers.partition_owners import PartitionOwners
 from groupcoord_spark.answers.removal_causes import OffsetRemoval, Place
 from groupcoord_spark.answers.replaced_commits import Marker, OffsetRecord, replaced_commits
 from groupcoord_spark.answers.timeline import LowerCommit, PartitionStretch, RemovedOffsets, Stretch, Transaction
-from groupcoord_spark.coordinator.partition_owners import PartitionOwners
 from groupcoord_spark.coordinator.semantics import Semantics
 from groupcoord_spark.warehouse.read import Condition, Warehouse
 

@@ -6,7 +6,6 @@ broker's loader would refuse. ``Cleanup`` computes what the coordinator's cleanu
 between broker releases: Kafka 4.x, and the Scala coordinators of 0.8.2 to 3.9. Nothing here reads bytes of batches, files or the clock.
 """
 
-from groupcoord_spark.coordinator.authors import other_coordinator
 from groupcoord_spark.coordinator.broker_settings import BrokerSettings, DefaultAssignors, read_broker_settings
 from groupcoord_spark.coordinator.expiration import Cleanup, GroupCleanup, GroupFacts
 from groupcoord_spark.coordinator.replay import PartitionReplay
@@ -28,7 +27,6 @@ __all__ = [
     "PartitionState",
     "Semantics",
     "StoredOffset",
-    "other_coordinator",
     "read_broker_settings",
     "read_duration",
     "semantics_for",

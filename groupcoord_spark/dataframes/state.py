@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 import pyarrow as pa
 from pyspark.sql.types import IntegerType, LongType, StringType, StructField, StructType
 
-from groupcoord_spark.coordinator.authors import other_coordinator
+from groupcoord_spark.answers.authors import other_coordinator
 from groupcoord_spark.coordinator.semantics import JAVA, Semantics, semantics_for
 from groupcoord_spark.dataframes.partitions import kept, replayed_frame
 from groupcoord_spark.dataframes.rows_of_tables import frame_of, plain_frame_of, schema_of

@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
+from groupcoord_spark.answers.traps import Traps, traps_of
 from groupcoord_spark.coordinator.expiration import (
     PENDING_TRANSACTION,
     TOPOLOGY_DESCRIPTION,
@@ -20,7 +21,6 @@ from groupcoord_spark.coordinator.expiration import (
 from groupcoord_spark.coordinator.semantics import Semantics
 from groupcoord_spark.coordinator.state import GroupRow, PartitionState
 from groupcoord_spark.coordinator.transactions import OffsetKey, TopicPartition
-from groupcoord_spark.coordinator.traps import Traps, traps_of
 from groupcoord_spark.protocol.record_types import KeyType
 
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from groupcoord_spark.coordinator.authors import other_coordinator
+from groupcoord_spark.answers.authors import other_coordinator
 from groupcoord_spark.coordinator.semantics import DAY_MS
 from groupcoord_spark.log import LogPlan, PartitionLog
 from groupcoord_spark.log.files.storage import shown

@@ -8,7 +8,7 @@ from typing import Any, Final, NamedTuple
 
 import pyarrow as pa
 
-from groupcoord_spark.coordinator.partition_owners import KEY_TYPES, Holding, PartitionOwners
+from groupcoord_spark.answers.partition_owners import KEY_TYPES, Holding, PartitionOwners
 from groupcoord_spark.warehouse.sql import NightInDuckDB
 
 TIMELINES: Final = 50

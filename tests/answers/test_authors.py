@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from groupcoord_spark.coordinator import JAVA, SCALA, other_coordinator, semantics_for
+from groupcoord_spark.answers.authors import other_coordinator
+from groupcoord_spark.coordinator import JAVA, SCALA, semantics_for
 
 COMMITS_OF_2_1, COMMITS_OF_4_1, COMMITS_WITH_EXPIRY = {(1, 3): 5}, {(1, 4): 5}, {(1, 1): 5}
 

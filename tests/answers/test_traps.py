@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from groupcoord_spark.answers.traps import Traps, traps_of
 from groupcoord_spark.coordinator import Cleanup, GroupFacts, Semantics, semantics_for
 from groupcoord_spark.coordinator.transactions import StoredOffset
-from groupcoord_spark.coordinator.traps import Traps, traps_of
 
 NOW_MS, DAY_MS = 1_000_000_000_000, 86_400_000
 EMPTY = GroupFacts("g", "classic", "Empty", "consumer", 3, 0, NOW_MS - 6 * DAY_MS, frozenset())

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 from typing import Any
 
-from groupcoord_spark.coordinator.partition_owners import PartitionOwners
+from groupcoord_spark.answers.partition_owners import PartitionOwners
 from groupcoord_spark.protocol.consumer_protocol import Assignment, encode_assignment
 from groupcoord_spark.protocol.record_types import KeyType
 

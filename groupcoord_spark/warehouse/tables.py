@@ -447,6 +447,8 @@ TOMBSTONES = Table(
     ),
 )
 
+MOST_BYTES_LOST = 2**31 - 1
+
 QUARANTINED_RECORDS = Table(
     "quarantined_records",
     "What could not be read or decoded; never silently dropped.",
@@ -458,7 +460,7 @@ QUARANTINED_RECORDS = Table(
         Column("record_offset", "BIGINT", "Offset of the record, or the first one of what is lost; NULL: not known."),
         Column("source", "STRING", "File or URI."),
         Column("position", "BIGINT", "Byte in the file, in Parquet the row; NULL: the input is no file.", absent=-1),
-        Column("size", "INT", "Bytes that are lost."),
+        Column("size", "INT", f"Bytes that are lost; {MOST_BYTES_LOST} also stands for more: no segment of a broker is as long."),
         Column("reason", "STRING NOT NULL", "Code of the fault.", words=LOST),
         Column("detail", "STRING NOT NULL", "The fault in a sentence."),
         Column("key", "BINARY", "The key as stored, where there is one."),

@@ -280,6 +280,16 @@ class TestBadCopies:
         details = [row["detail"] for row in rows_of(warehouse, "warnings") if row["code"] == "keys_vanished"]
         assert len(details) == 2 and details[1].endswith("The state keeps these keys; a night with --full would lose them.")
 
+    def test_with_a_hole_that_is_longer_than_any_segment(self, tmp_path: Path) -> None:
+        dump = Path(shutil.copytree(logs(1), tmp_path / "dump"))
+        segment = dump / "__consumer_offsets-1" / f"{0:020d}.log"
+        records = segment.read_bytes()
+        with segment.open("r+b") as file:
+            file.seek(3 << 30)
+            file.write(records)
+        good(tmp_path / "w", dump)
+        assert [(row["reason"], row["size"]) for row in rows_of(tmp_path / "w", "quarantined_records")] == [("zero_gap", 2**31 - 1)]
+
     def test_that_are_looked_at_after_an_unknown_word_of_accept(self, warehouse: Path) -> None:
         sentence = refused(warehouse, logs(4), "--accept", "everything")
         assert "'empty', 'missing', 'older', 'recreated', 'misplaced', 'malformed'" in sentence

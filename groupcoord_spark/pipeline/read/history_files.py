@@ -5,6 +5,7 @@ The rows never cross to the JVM: the driver only gets the names of the files.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from operator import attrgetter
 from typing import Any, TypeAlias
 
@@ -26,6 +27,7 @@ from groupcoord_spark.protocol.messages import RECORD_TYPES
 from groupcoord_spark.protocol.record_types import NOT_A_CONTROL_RECORD, KeyType, MarkerType
 from groupcoord_spark.protocol.slices import Mask, Slices
 from groupcoord_spark.warehouse import TABLES
+from groupcoord_spark.warehouse.tables import MOST_BYTES_LOST
 
 Rows = npt.NDArray[np.int64]
 Source: TypeAlias = str | pa.StringArray | None
@@ -46,8 +48,10 @@ def write_chunk(
     offsets_partition: -1 where it is not known. history_range: record offsets that the history tables have; None: no history is written.
     """
     records = chunk.records
+    # a hole of a sparse file can be longer than the column holds
+    lost = [replace(of_range, size=min(of_range.size, MOST_BYTES_LOST)) for of_range in chunk.lost]
     for table, names, rows in (
-        ("quarantined_records", _LOST_COLUMNS, list(map(_VALUES_OF_LOST, chunk.lost))),
+        ("quarantined_records", _LOST_COLUMNS, list(map(_VALUES_OF_LOST, lost))),
         ("warnings", _DOUBT_COLUMNS, list(map(attrgetter(*_DOUBT_COLUMNS), chunk.doubts))),
     ):
         if rows:

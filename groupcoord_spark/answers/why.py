@@ -111,7 +111,7 @@ def why(warehouse: Warehouse, question: Question, semantics: Semantics) -> Story
     steps: list[Step] = []
     finder: _Finder | None = None
     for place_history in read_history(warehouse, question, semantics):
-        finder = _Finder(place_history, question, semantics, _tombstones_of_members(warehouse, question, place_history))
+        finder = _Finder(place_history, semantics, _tombstones_of_members(warehouse, question, place_history))
         steps += [finder.step(event) for event in place_history.events(question, run.retention_ms)]
         steps = [*steps, *_skipped(warehouse, question, place_history)]
     unreadable = list(_unreadable(warehouse, question))
@@ -168,12 +168,9 @@ _REMOVED_GROUPS: Final[Mapping[str, tuple[Cause, str]]] = {
 class _Finder:
     """Finds the causes behind the events of one place."""
 
-    def __init__(
-        self, of_place: PlaceHistory, question: Question, semantics: Semantics, tombstones_of_members: Mapping[int | None, Sequence[int]]
-    ) -> None:
+    def __init__(self, of_place: PlaceHistory, semantics: Semantics, tombstones_of_members: Mapping[int | None, Sequence[int]]) -> None:
         self._history = of_place
         self._tombstones_of_members = tombstones_of_members
-        self._question = question
         self._semantics = semantics
         self._pieces: dict[tuple[type, int | None, int | None], Piece] = {
             (type(piece), piece.record_offset, getattr(piece, "producer_id", None)): piece for piece in of_place.pieces

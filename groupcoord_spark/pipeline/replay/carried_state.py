@@ -71,8 +71,8 @@ class CarriedStateComparison:
             if carried != is_read:
                 was, is_now = (_in_words(replay, group_id, of) for replay, of in zip(both, pending, strict=True))
                 where = "" if was != is_now else ", with other contents"
-                detail = f"The nights before carried on {was}; the log, read from its beginning, gives {is_now}{where}. The latter stands."
-                warnings.append(LoadWarning(None, group_id, "carried_state_differs", detail))
+                detail = f"The nights before carried on {was}; the log, read from its beginning, gives {is_now}{where}."
+                warnings.append(LoadWarning(None, group_id, "carried_state_differs", f"{detail} The tables have what the log gives."))
         return warnings
 
 

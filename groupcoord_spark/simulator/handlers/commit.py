@@ -7,7 +7,8 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 
 from groupcoord_spark.coordinator.transactions import OffsetKey, StoredOffset
-from groupcoord_spark.protocol.record_types import NO_LEADER_EPOCH, NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_TIMESTAMP
+from groupcoord_spark.protocol.messages.offsets import OFFSET_COMMIT_VALUE
+from groupcoord_spark.protocol.record_types import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 from groupcoord_spark.simulator.broker import Broker, OffsetsPartition, coordinator_error
 from groupcoord_spark.simulator.broker.coordinator_records import BROKER_RETENTION, offset_record
 from groupcoord_spark.simulator.broker.rebalance import restart_session
@@ -221,14 +222,9 @@ def stored_offset(record: WrittenRecord) -> StoredOffset | None:
     value = record.value
     if value is None or record.value_version is None:
         return None
-    topic_id = value.get("topic_id", NO_TOPIC_ID)
+    fields = {field.name: value.get(field.name, field.absent_value()) for field in OFFSET_COMMIT_VALUE.fields}
     return StoredOffset(
-        committed_offset=value["committed_offset"],
-        leader_epoch=value.get("leader_epoch", NO_LEADER_EPOCH),
-        metadata=value["metadata"],
-        commit_timestamp_ms=value["commit_timestamp_ms"],
-        expire_timestamp_ms=value.get("expire_timestamp_ms", NO_TIMESTAMP),
-        topic_id=None if topic_id == NO_TOPIC_ID else topic_id,
+        **{**fields, "topic_id": None if fields["topic_id"] == NO_TOPIC_ID else fields["topic_id"]},
         value_version=record.value_version,
         producer_id=record.producer_id,
         producer_epoch=record.producer_epoch,

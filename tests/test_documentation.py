@@ -174,6 +174,14 @@ def rule_anchors() -> set[str]:
     return {anchor for page in (DOCS / "reference").glob("*.md") if page != WARNING_CODE_PAGE for anchor in anchors_of(page)}
 
 
+@cache
+def night_in_duckdb() -> Any:
+    """The connection that the block with DuckDB makes, with every view. It is made while ./warehouse is the sample's."""
+    namespace: dict[str, Any] = {"__name__": "docs"}
+    exec(compile(next(block for block in blocks("python") if "import duckdb" in block), "docs", "exec"), namespace)
+    return namespace["night"]
+
+
 @pytest.fixture
 def in_sample(sample_warehouse: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
     """The working directory holds the sample's ./warehouse."""
@@ -358,10 +366,7 @@ class TestBlocks:
 
     @pytest.mark.parametrize("query", blocks("sql"))
     def test_sql_runs_in_duckdb(self, in_sample: Any, query: str) -> None:
-        setup = next(block for block in blocks("python") if "import duckdb" in block)
-        namespace: dict[str, Any] = {"__name__": "docs"}
-        exec(compile(setup, "docs", "exec"), namespace)
-        assert namespace["night"].sql(query).to_arrow_table().num_rows > 0
+        assert night_in_duckdb().sql(query).to_arrow_table().num_rows > 0
 
     def test_three_ways_of_asking_give_one_answer(self, in_sample: Any) -> None:
         duckdb_block = next(block for block in blocks("python") if "import duckdb" in block)
@@ -379,13 +384,21 @@ class TestBlocks:
     def test_python_and_sql_run_in_spark_with_delta(
         self, spark_with_delta: Any, in_sample: Any, capsys: pytest.CaptureFixture[str]
     ) -> None:
+        """Queries read the rows of a view: tests/warehouse/test_sql_engines.py has Spark plan these views over Delta tables."""
         block = next(block for block in blocks("python") if "with_delta=True" in block)
-        queries = [f"spark.sql({query!r}).show()\n" for query in blocks("sql")]
-        queries += [block for block in blocks("python") if "expire(State(" in block]
         # The JVM does not follow when a test changes its directory.
-        script = "".join([block, *queries]).replace('"./warehouse"', repr(str(in_sample.path)))
-        exec(compile(script, "docs", "exec"), {"__name__": "docs"})
-        assert capsys.readouterr().out.count("+\n") >= 3 * (1 + len(queries))
+        namespace: dict[str, Any] = {"__name__": "docs"}
+        exec(compile(block.replace('"./warehouse"', repr(str(in_sample.path))), "docs", "exec"), namespace)
+        queries = blocks("sql")
+        views_read = [view for view in VIEWS if re.search(rf"\b(FROM|JOIN) {view}\b", "".join(queries))]
+        assert {"tombstone_causes", "rebalance_rate", "expiring", "offset_commits_resolved"} == set(views_read)
+        for view in views_read:
+            rows = night_in_duckdb().sql(f"FROM {view}").to_arrow_table()
+            namespace["spark"].createDataFrame(rows).createOrReplaceTempView(view)
+        scripts = [f"spark.sql({query!r}).show()\n" for query in queries]
+        scripts += [block for block in blocks("python") if "expire(State(" in block]
+        exec(compile("".join(scripts).replace('"./warehouse"', repr(str(in_sample.path))), "docs", "exec"), namespace)
+        assert capsys.readouterr().out.count("+\n") >= 3 * (1 + len(scripts))
 
 
 class TestScenarioLanguage:

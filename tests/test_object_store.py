@@ -52,10 +52,10 @@ def spark_with_keys(spark: SparkSession, store: ObjectStore) -> Iterator[SparkSe
 def warehouses(
     spark_with_keys: SparkSession, local: LocalSession, store: ObjectStore, tmp_path_factory: pytest.TempPathFactory
 ) -> tuple[str, Path]:
-    """Two nights on the store, and the same nights on the disk. The second night goes on from the first."""
+    """Two nights on the store, and the same nights on the disk. The second one goes on from the first, and workers of Spark read it."""
     uri, place = f"s3a://{WAREHOUSES}/nights", tmp_path_factory.mktemp("nights") / "w"
-    for number, logs in enumerate(NIGHTS):
-        on_store = run(spark_with_keys, uri, store.upload(logs, f"night-{number}"))
+    for number, (logs, session) in enumerate(zip(NIGHTS, (local, spark_with_keys), strict=True)):
+        on_store = run(session, uri, store.upload(logs, f"night-{number}"))
         on_disk = run(local, place, logs)
         assert on_store.records_read == on_disk.records_read > 0
         assert on_store.reading == on_disk.reading

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 import random
+from functools import cache
 from typing import Any
 
 import pytest
@@ -17,6 +18,7 @@ from groupcoord_spark.log.files.storage import Location
 from tests.doctor.copies import CORPORA, logs, oracle
 
 
+@cache
 def facts_of(corpus: str, chunk_bytes: int) -> list[PartitionFacts]:
     ((log_dir, plan),) = plan_copies([logs(corpus)])
     checkpoints = read_log_directory_files(log_dir)

@@ -1,4 +1,7 @@
-"""``jobs/nightly.py`` through spark-submit: workers in processes of their own, the package shipped as a zip."""
+"""``jobs/nightly.py`` through spark-submit with the settings for one machine, the package shipped as a zip to the Python workers.
+
+Executors in processes of their own are those of test_standalone_cluster.py.
+"""
 
 from __future__ import annotations
 
@@ -47,8 +50,7 @@ def submit(tmp_path: Path, *args: str) -> subprocess.CompletedProcess[str]:
     variables |= {"PYSPARK_PYTHON": sys.executable, "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
     variables["SPARK_LAUNCHER_OPTS"] = FOR_A_SHORT_LIFE
     command = [
-        *(str(SPARK_SUBMIT), "--properties-file", str(ROOT / "conf" / "spark-local.conf"), "--master", "local-cluster[1,1,1024]"),
-        *("--conf", f"spark.executor.extraJavaOptions={FOR_A_SHORT_LIFE}"),
+        *(str(SPARK_SUBMIT), "--properties-file", str(ROOT / "conf" / "spark-local.conf"), "--master", "local[1]"),
         *("--py-files", str(package), str(ROOT / "jobs" / "nightly.py"), *args),
     ]
     return subprocess.run(command, cwd=elsewhere, env=variables, capture_output=True, text=True, check=False, timeout=300)

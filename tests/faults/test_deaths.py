@@ -23,6 +23,8 @@ from tests.warehouse.nights import group, night
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from tests.local_session import LocalSession
+
 pytestmark = pytest.mark.process
 
 on_linux = pytest.mark.skipif(not (PROCESSES / "self" / "environ").exists(), reason="this system does not show processes' environments")
@@ -32,7 +34,7 @@ DAYS = 86_400
 @on_linux
 @pytest.mark.parametrize("kind", ["java", "worker"])
 def test_a_process_that_is_killed_is_one_sentence_and_the_tables_are_as_they_were(
-    spark: SparkSession, tmp_path: Path, kind: str
+    local: LocalSession, tmp_path: Path, kind: str
 ) -> None:
     warehouse = tmp_path / "warehouse"
     night(warehouse, "sample", {"groups": [group("earlier")]})
@@ -50,7 +52,7 @@ def test_a_process_that_is_killed_is_one_sentence_and_the_tables_are_as_they_wer
     assert faults_of(command, warehouse, before, files) == []
     who = "Java, in which Spark runs, was killed by SIGKILL" if kind == "java" else "A Python worker of Spark died"
     assert command.errors[0].startswith(f"Error: {who} in the stage `read, replay and write`. The tables are as they were. ")
-    run(spark, warehouse, SAMPLE_LOGS)
+    run(local, warehouse, SAMPLE_LOGS)
     assert newest_run(warehouse) != before
 
 

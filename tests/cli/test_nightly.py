@@ -174,8 +174,9 @@ class TestARun:
         stages = ["plan", "start Spark", "look at the rows", "read, replay and write", "commit"]
         assert [line.split("  ")[0] for line in told.splitlines()] == stages
         assert "  unknown   transactions: no producers, no markers; commits of open and aborted ones count" in summary.splitlines()
+        tables, tables_of_segments = tables_of(tmp_path / "w"), tables_of(sample_warehouse.path)
         for table in ("groups", "members", "assignments", "committed_offsets", "offset_expirations", "tombstones"):
-            assert tables_of(tmp_path / "w")[table] == tables_of(sample_warehouse.path)[table]
+            assert tables[table] == tables_of_segments[table]
 
     def test_with_strict_and_quarantined_records_ends_with_1_and_is_written(self, tmp_path: Path) -> None:
         write_log(tmp_path / "logs", DAMAGED)

@@ -55,18 +55,15 @@ def checked_files(
     """
     damages = list(files.partition.damages)
     log_dir = files.log_dir
-    checkpoint = (log_dir.cleaner or {}).get(offsets_partition)
+    checkpoint = log_dir.offsets.get(CLEANER_CHECKPOINT, {}).get(offsets_partition)
     if checkpoint is not None and bases and (checkpoint > bases[-1] or (checkpoint > bases[0] and checkpoint not in bases)):
         damages.append(
             f"{CLEANER_CHECKPOINT} names offset {checkpoint} for partition {offsets_partition}, where no segment in {directory} begins:"
             " the file is of another moment or another directory, and is not used."
         )
         checkpoint = None
-    beyond = {
-        HIGH_WATERMARKS: (log_dir.high_watermarks or {}).get(offsets_partition),
-        RECOVERY_POINTS: (log_dir.recovery_points or {}).get(offsets_partition),
-        LOG_STARTS: (log_dir.log_starts or {}).get(offsets_partition),
-    }
+    checkpoints = (HIGH_WATERMARKS, RECOVERY_POINTS, LOG_STARTS)
+    beyond = {name: log_dir.offsets.get(name, {}).get(offsets_partition) for name in checkpoints}
     for name, offset in beyond.items():
         if offset is not None and offset > log_end:
             damages.append(

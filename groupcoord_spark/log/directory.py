@@ -14,7 +14,7 @@ import pyarrow.fs as pafs
 
 from groupcoord_spark.errors import BadCopyError, InputError
 from groupcoord_spark.log.damage import PlacedDoubt
-from groupcoord_spark.log.ends import TAIL_BYTES, Tail, checked_tail, first_entry, tail_from_last_bytes
+from groupcoord_spark.log.ends import TAIL_BYTES, Tail, checked_tail, first_entry_offset, tail_from_last_bytes
 from groupcoord_spark.log.files.broker_files import CLEANER_CHECKPOINT, LOG_STARTS, OFFSETS_TOPIC, Checkpoint, read_checkpoint_of
 from groupcoord_spark.log.files.held_files import HeldFile, HeldFiles
 from groupcoord_spark.log.files.listing import LARGEST_OFFSET, OFFSET_DIGITS, SEGMENT_NAME, listed_in_one_state
@@ -55,8 +55,6 @@ class PartitionLog:
     Attributes:
         segments: its files in the order of their offsets, without empty ones.
         first_offset: the base offset of the first entry; None where there is no entry.
-        first_timestamp_ms: the max timestamp of the first entry with records, -1 if the entry has none; None where there is no such entry.
-            Both distinguish a log that was created anew from one that grew.
         end_offset: the offset after the last record.
         bytes: of all files.
         log_start_offset: where the log begins, whether or not a record is left there: from the broker's checkpoint, else from the name of
@@ -72,7 +70,6 @@ class PartitionLog:
     directory: str
     segments: tuple[Segment, ...]
     first_offset: int | None
-    first_timestamp_ms: int | None
     end_offset: int
     bytes: int
     log_start_offset: int | None = None
@@ -537,13 +534,11 @@ def _plan_partition(listed: _Listing, checkpoint: int | None) -> tuple[_Replica,
             reached = max(reached, tail.end_offset)
             leader_epoch = tail.leader_epoch
     end_offset = max([reached, *(file.base_offset for file in files)])
-    first_offset, first_timestamp_ms = first_entry(segments)
     log = PartitionLog(
         directory.offsets_partition,
         directory.location.shown,
         tuple(segments),
-        first_offset,
-        first_timestamp_ms,
+        first_entry_offset(segments),
         end_offset,
         sum(segment.size for segment in segments),
         _log_start(directory, files, checkpoint),

@@ -6,11 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from groupcoord_spark.log.damage import CODES, Kind
-from groupcoord_spark.log.decode.batches import legacy_timestamp
 from groupcoord_spark.log.salvage.finder import ResyncAbandonedError
 from groupcoord_spark.log.salvage.order import Borders, is_in_order
 from groupcoord_spark.log.segment import DEFAULT_CHUNK_BYTES, Reading, Segment
-from groupcoord_spark.protocol.record_types import NO_LEADER_EPOCH, NO_TIMESTAMP
+from groupcoord_spark.protocol.record_types import NO_LEADER_EPOCH
 
 TAIL_BYTES = (1 << 16, 1 << 22)
 """How much of the end of a file is read before the whole file is: enough for usual batches, then enough for the largest ones."""
@@ -77,17 +76,11 @@ def _tail_from_whole_file(segment: Segment) -> Tail:
         return Tail(*reading.end())
 
 
-def first_entry(segments: Sequence[Segment]) -> tuple[int | None, int | None]:
-    """The base offset of the first entry of a log, and the max timestamp of the first entry with records; None where there is none."""
-    first_offset: int | None = None
+def first_entry_offset(segments: Sequence[Segment]) -> int | None:
+    """The base offset of the first entry of a log; None where there is none."""
     for segment in segments:
         with segment.finder(TAIL_BYTES[0]) as finder:
             for section in finder.sections():
-                entries = section.entries
-                for i, header in enumerate(section.headers):
-                    if first_offset is None:
-                        first_offset = int(entries.first_offset[i])
-                    if entries.magic[i] < 2 or header["count"] > 0:
-                        timestamps = NO_TIMESTAMP, legacy_timestamp(header), int(header["max_timestamp"])
-                        return first_offset, timestamps[entries.magic[i]]
-    return first_offset, None
+                if len(section.entries):
+                    return int(section.entries.first_offset[0])
+    return None

@@ -70,7 +70,7 @@ def test_a_file_that_a_running_broker_removes_meanwhile_is_not_there(tmp_path: P
     assert (files.snapshots, files.transaction_indexes, files.leader_epochs) == ({}, {}, None)
     assert (files.damages, files.damaged_indexes) == ((), ())
     log_dir = read_log_directory_files(Location.of(str(tmp_path / "logs")))
-    assert (log_dir.cleaner, log_dir.high_watermarks, log_dir.damages) == (None, None, ())
+    assert (log_dir.offsets, log_dir.damages) == ({}, ())
 
 
 def test_index_that_stopped_a_cleaner_is_said_and_not_used() -> None:
@@ -82,15 +82,15 @@ def test_index_that_stopped_a_cleaner_is_said_and_not_used() -> None:
 
 def test_checkpoints_of_a_log_directory_are_those_of_the_offsets_topic() -> None:
     files = read_log_directory_files(Location.of(str(HANGING)))
-    assert files.cleaner == {0: 247, 1: 247, 2: 1044, 3: 247, 4: 247}
-    assert files.high_watermarks == {0: 1031, 1: 1037, 2: 1045, 3: 1033, 4: 1033}
-    assert (files.broker_id, files.had_clean_shutdown, files.damages) == (1, False, ())
+    assert files.offsets["cleaner-offset-checkpoint"] == {0: 247, 1: 247, 2: 1044, 3: 247, 4: 247}
+    assert files.offsets["replication-offset-checkpoint"] == {0: 1031, 1: 1037, 2: 1045, 3: 1033, 4: 1033}
+    assert (files.broker_id, files.damages) == (1, ())
 
 
 def test_empty_checkpoint_of_a_running_broker_is_no_damage(tmp_path: Path) -> None:
     (tmp_path / "cleaner-offset-checkpoint").touch()
     files = read_log_directory_files(Location.of(str(tmp_path)))
-    assert (files.cleaner, files.high_watermarks, files.damages) == ({}, None, ())
+    assert (files.offsets, files.damages) == ({"cleaner-offset-checkpoint": {}}, ())
 
 
 def test_leader_epochs_are_read_in_rising_order() -> None:

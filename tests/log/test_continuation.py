@@ -121,7 +121,7 @@ def test_a_plan_opens_no_file_that_ends_below_what_was_read_but_the_first(tmp_pa
 )
 def test_the_files_that_changed(files: dict[int, int], expected: tuple[tuple[int, int], ...] | None) -> None:
     segments = tuple(Segment(str(base), size, 0, base, None) for base, size in files.items())
-    log = PartitionLog(0, "d", segments, 0, 0, 20, 0, files=files)
+    log = PartitionLog(0, "d", segments, 0, 20, 0, files=files)
     # the last file was longer than its batches: space was reserved
     changed = changed_files(log, {0: 10, 5: 20, 9: 50}, 12, 30)
     assert (None if changed is None else changed.ranges) == expected

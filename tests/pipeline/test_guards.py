@@ -43,7 +43,7 @@ GROWN = evidence(FIRST, NEWEST, RecordMark(149, 12_000, 33))
 
 
 def log(number: int, end_offset: int, first_offset: int | None = 0, log_start: int | None = 0) -> PartitionLog:
-    return PartitionLog(number, f"logs-{number}", (), first_offset, 1_000, end_offset, 0, log_start)
+    return PartitionLog(number, f"logs-{number}", (), first_offset, end_offset, 0, log_start)
 
 
 def a_night(*logs: PartitionLog, seen: dict[int, Evidence] | None = None, **fields: Any) -> Night:

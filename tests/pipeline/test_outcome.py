@@ -25,7 +25,7 @@ def plan(*logs: PartitionLog) -> LogPlan:
 
 
 def log(first: int | None, end: int, log_start: int | None, number: int = 0) -> PartitionLog:
-    return PartitionLog(number, "d", (), first, 1, end, 0, log_start)
+    return PartitionLog(number, "d", (), first, end, 0, log_start)
 
 
 def read(first: int, end: int, records: int, number: int = 0) -> PartitionReport:

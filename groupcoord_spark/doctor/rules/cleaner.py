@@ -9,6 +9,7 @@ from groupcoord_spark.doctor.facts import PartitionFacts
 from groupcoord_spark.doctor.findings import Finding, Kind, Severity
 from groupcoord_spark.doctor.patient import Patient
 from groupcoord_spark.doctor.words import bytes_of, power_of_two, size
+from groupcoord_spark.log.files.broker_files import HIGH_WATERMARKS, RECOVERY_POINTS
 from groupcoord_spark.wording import counted
 
 STOPPED: Final = Kind(
@@ -73,7 +74,7 @@ def of_idle_cleaner(patient: Patient) -> Iterator[Finding]:
     damaged = [name for name in facts.damaged_indexes if any(f"{segment.base_offset:020}." in name for segment in dirty)]
     due_ms = dirty[due].newest_timestamp_ms
     files = patient.copy.files
-    has_checkpoints = facts.has_checkpoint_file or files.high_watermarks is not None or files.recovery_points is not None
+    has_checkpoints = facts.has_checkpoint_file or HIGH_WATERMARKS in files.offsets or RECOVERY_POINTS in files.offsets
     is_off = not facts.has_checkpoint_file and has_checkpoints  # a broker makes the file when it starts its cleaner
     most = SEGMENTS_PASSED_OVER if _cleaner_was_elsewhere(patient, due_ms) else SEGMENTS_SINCE_DUE
     is_overdue = due_ms >= 0 and patient.dump_ms - due_ms > OVERDUE_MS  # records before magic 1 have no timestamp

@@ -30,7 +30,6 @@ LOG_STARTS: Final = "log-start-offset-checkpoint"
 RECOVERY_POINTS: Final = "recovery-point-offset-checkpoint"
 LEADER_EPOCHS: Final = "leader-epoch-checkpoint"
 META_PROPERTIES: Final = "meta.properties"
-CLEAN_SHUTDOWN: Final = ".kafka_cleanshutdown"
 LARGEST_EPOCH: Final = 2**31 - 1
 
 _SEGMENT = re.compile(r"([0-9]{20})\.(log|snapshot|txnindex)")
@@ -105,18 +104,14 @@ class PartitionFiles:
 
 @dataclass(frozen=True, slots=True)
 class LogDirectoryFiles:
-    """The checkpoints of a log directory, by offsets partition; None where the file is not there or damaged.
+    """The checkpoints of a log directory.
 
-    A running broker leaves some of them empty.
-    cleaner: the first offset that the cleaner has not cleaned. had_clean_shutdown: the broker was stopped in an orderly way.
-    has_cleaner_checkpoint: its file is there, sound or not; a broker makes it when it starts its cleaner. broker_id: from meta.properties.
+    offsets: name of a checkpoint -> its offset for each offsets partition, of the files that are there and sound; a running broker leaves
+    some of them empty. has_cleaner_checkpoint: its file is there, sound or not; a broker makes it when it starts its cleaner. broker_id:
+    from meta.properties.
     """
 
-    cleaner: dict[int, int] | None = None
-    high_watermarks: dict[int, int] | None = None
-    log_starts: dict[int, int] | None = None
-    recovery_points: dict[int, int] | None = None
-    had_clean_shutdown: bool = False
+    offsets: Mapping[str, Mapping[int, int]] = field(default_factory=dict)
     has_cleaner_checkpoint: bool = False
     broker_id: int | None = None
     damages: tuple[str, ...] = ()
@@ -159,22 +154,14 @@ def read_log_directory_files(log_dir: Location) -> LogDirectoryFiles:
     no_offsets: dict[int, int] = {}
     checkpoints = [name for name in (CLEANER_CHECKPOINT, HIGH_WATERMARKS, LOG_STARTS, RECOVERY_POINTS) if name in names]
     contents = side_by_side(_bytes_of, map(log_dir.child, checkpoints), at_once(log_dir.filesystem))
-    offsets = {
-        name: _parsed(log_dir.child(name), data, read_offset_checkpoint, damages, or_empty=no_offsets)
+    offsets: dict[str, dict[int, int]] = {
+        name: of_partitions
         for name, data in zip(checkpoints, contents, strict=True)
         if data is not None
+        and (of_partitions := _parsed(log_dir.child(name), data, read_offset_checkpoint, damages, or_empty=no_offsets)) is not None
     }
     broker_id = _broker_id(log_dir.child(META_PROPERTIES).read_text()) if META_PROPERTIES in names else None
-    return LogDirectoryFiles(
-        offsets.get(CLEANER_CHECKPOINT),
-        offsets.get(HIGH_WATERMARKS),
-        offsets.get(LOG_STARTS),
-        offsets.get(RECOVERY_POINTS),
-        CLEAN_SHUTDOWN in names,
-        CLEANER_CHECKPOINT in names,
-        broker_id,
-        tuple(damages),
-    )
+    return LogDirectoryFiles(offsets, CLEANER_CHECKPOINT in names, broker_id, tuple(damages))
 
 
 def _broker_id(properties: str) -> int | None:

@@ -220,7 +220,7 @@ def row_plan(source: RowSource, overview: RowOverview, *, cluster: str | None, a
     ]
     starts: Mapping[int, int] = {} if extent is None else extent.first
     logs = tuple(
-        PartitionLog(number, inputs, (), partition.first_offset, None, partition.end_offset, 0, starts.get(number))
+        PartitionLog(number, inputs, (), partition.first_offset, partition.end_offset, 0, starts.get(number))
         for number, partition in sorted(partitions.items())
     )
     hashes = [(group_hash, number) for number, partition in partitions.items() for group_hash in partition.hashes]

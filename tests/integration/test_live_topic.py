@@ -19,7 +19,7 @@ from tests.integration.kafka import Broker
 from tests.running import rows_of, run
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from tests.local_session import LocalSession
 
 pytestmark = pytest.mark.broker
 
@@ -59,8 +59,8 @@ class Nights:
 
 
 @pytest.fixture(scope="module")
-def nights(broker: Broker, groups: Groups, spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Nights:
-    """The command of its own process: the connector must be there when Java starts, and the tests' session is without it."""
+def nights(broker: Broker, groups: Groups, local: LocalSession, tmp_path_factory: pytest.TempPathFactory) -> Nights:
+    """The live night is a process of its own: the connector must be there when Java starts."""
     groups.rest()
     place = tmp_path_factory.mktemp("live")
     as_of_s = int(time.time())
@@ -70,7 +70,7 @@ def nights(broker: Broker, groups: Groups, spark: SparkSession, tmp_path_factory
     if missing := re.search(r"unresolved dependency: [^\]]*", done.stderr):
         pytest.skip(f"Spark's Kafka connector cannot be had from Maven Central ({missing[0]})")
     assert done.returncode == 0, done.stderr
-    run(spark, place / "log", copied, cluster="real", as_of_ms=as_of_s * 1000)
+    run(local, place / "log", copied, cluster="real", as_of_ms=as_of_s * 1000)
     return Nights(place / "live", place / "log", done.stderr)
 
 

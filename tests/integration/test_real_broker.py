@@ -15,7 +15,7 @@ from tests.integration.kafka import OFFSETS_PARTITIONS, Broker
 from tests.running import rows_of, run
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from tests.local_session import LocalSession
 
 pytestmark = pytest.mark.broker
 
@@ -25,11 +25,11 @@ OPEN = 3
 
 
 @pytest.fixture(scope="module")
-def warehouse(broker: Broker, groups: Groups, spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def warehouse(broker: Broker, groups: Groups, local: LocalSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """One night of the broker's log, copied while its consumers were members and did not commit; they still do not."""
     groups.rest()
     place = tmp_path_factory.mktemp("night")
-    summary = run(spark, place / "warehouse", broker.copy_offsets_log(place / "logs"), cluster="real")
+    summary = run(local, place / "warehouse", broker.copy_offsets_log(place / "logs"), cluster="real")
     assert (summary.records_quarantined, summary.offsets_partitions) == (0, OFFSETS_PARTITIONS)
     return place / "warehouse"
 

@@ -18,7 +18,7 @@ from tests.integration.kafka import Broker, run_class
 from tests.running import run
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from tests.local_session import LocalSession
 
 pytestmark = pytest.mark.broker
 
@@ -65,11 +65,11 @@ def committed(broker: Broker, groups: Groups) -> Iterator[Committed]:
 
 @pytest.fixture(scope="module")
 def warehouse(
-    broker: Broker, groups: Groups, committed: Committed, spark: SparkSession, tmp_path_factory: pytest.TempPathFactory
+    broker: Broker, groups: Groups, committed: Committed, local: LocalSession, tmp_path_factory: pytest.TempPathFactory
 ) -> Path:
     """A night of the broker's log with the groups of SAVED as they are there."""
     place = tmp_path_factory.mktemp("saved")
-    run(spark, place / "warehouse", broker.copy_offsets_log(place / "logs"), cluster="real", as_of_ms=time.time_ns() // 1_000_000)
+    run(local, place / "warehouse", broker.copy_offsets_log(place / "logs"), cluster="real", as_of_ms=time.time_ns() // 1_000_000)
     return place / "warehouse"
 
 

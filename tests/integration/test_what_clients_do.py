@@ -21,7 +21,8 @@ from tests.shown_rows import connect
 
 if TYPE_CHECKING:
     from confluent_kafka import Consumer
-    from pyspark.sql import SparkSession
+
+    from tests.local_session import LocalSession
 
 pytestmark = pytest.mark.broker
 
@@ -180,7 +181,7 @@ class Night:
 
 
 @pytest.fixture(scope="module")
-def night(broker: Broker, spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Night]:
+def night(broker: Broker, local: LocalSession, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Night]:
     from confluent_kafka.admin import AdminClient
 
     kafka = pytest.importorskip("kafka", reason="the package kafka-python is not installed")
@@ -208,7 +209,7 @@ def night(broker: Broker, spark: SparkSession, tmp_path_factory: pytest.TempPath
         ends.write_text(broker.run_tool("org.apache.kafka.tools.GetOffsetShell", "--topic", TOPIC))
         sample = {"log_ends": read_end_offsets(str(ends)), "log_ends_sampled_at_ms": time.time_ns() // 1_000_000}
         copied = broker.copy_offsets_log(place / "logs")
-        run(spark, place / "warehouse", copied, cluster="real", as_of_ms=time.time_ns() // 1_000_000, **sample)
+        run(local, place / "warehouse", copied, cluster="real", as_of_ms=time.time_ns() // 1_000_000, **sample)
         yield Night(place / "warehouse", connect(place / "warehouse", "real"), app is not None)
     finally:
         for client in list(clients.members):

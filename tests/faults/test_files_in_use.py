@@ -84,9 +84,9 @@ def replace_all(logs: Path) -> None:
 
 
 def test_a_night_that_holds_its_files_reads_them_also_when_all_are_replaced_and_removed(
-    spark: SparkSession, tmp_path: Path, logs: Path
+    spark: SparkSession, local: LocalSession, tmp_path: Path, logs: Path
 ) -> None:
-    run(spark, tmp_path / "expected", logs)
+    run(local, tmp_path / "expected", logs)
 
     def change() -> None:
         replace_all(logs)

@@ -132,12 +132,11 @@ def faults_of(warehouse: Path, actors: Sequence[str], endings: Sequence[str], fi
         expected = undisturbed_rows(numbers)
         # The newest versions are those of the newest run, while nobody has begun to repair.
         newest = {name: DeltaTable(str(warehouse / name)).version() for name in TABLES if name != RUNS.name}
-        for versions in (opened.run(cluster).table_versions, newest):
-            for name, version in versions.items():
-                columns = [column.name for column in TABLES[name].columns if column.name != "cluster"]
-                rows = sorted(map(str, rows_at(locate(str(warehouse)), TABLES[name], version, cluster, columns).to_pylist()))
-                if rows != expected.get(name, []):
-                    faults.append(f"{name} of {cluster} has {rows} at version {version}, expected {expected.get(name, [])}")
+        for name, version in {*opened.run(cluster).table_versions.items(), *newest.items()}:
+            columns = [column.name for column in TABLES[name].columns if column.name != "cluster"]
+            rows = sorted(map(str, rows_at(locate(str(warehouse)), TABLES[name], version, cluster, columns).to_pylist()))
+            if rows != expected.get(name, []):
+                faults.append(f"{name} of {cluster} has {rows} at version {version}, expected {expected.get(name, [])}")
     return faults
 
 

@@ -16,6 +16,7 @@ from groupcoord_spark.errors import WarehouseError
 from groupcoord_spark.warehouse import find_warehouse
 from groupcoord_spark.warehouse.sql import names_in
 from groupcoord_spark.warehouse.views import VIEWS
+from tests.conftest import FOR_FEW_ROWS
 
 pytestmark = pytest.mark.process
 
@@ -106,7 +107,10 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
         first.source = first.source.replace("../tests", str(NOTEBOOKS[0].parents[1] / "tests"))
         together.cells += [nbformat.v4.new_code_cell("%reset -f"), *cells, nbformat.v4.new_code_cell(facts)]
         last[name] = (len(together.cells) - len(cells) - 1, len(together.cells))
-    nbclient.NotebookClient(together, kernel_name="python3", resources={"metadata": {"path": str(directory)}}).execute()
+    with pytest.MonkeyPatch.context() as environment:
+        settings = " ".join(f"--conf {name}={value}" for name, value in FOR_FEW_ROWS.items())
+        environment.setenv("PYSPARK_SUBMIT_ARGS", f"{settings} pyspark-shell")
+        nbclient.NotebookClient(together, kernel_name="python3", resources={"metadata": {"path": str(directory)}}).execute()
     for begin, end in last.values():
         outputs = [output for cell in together.cells[begin:end] for output in cell.get("outputs", ())]
         assert any("image/png" in output.get("data", {}) for output in outputs)

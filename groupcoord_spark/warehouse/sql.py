@@ -235,7 +235,6 @@ def view_statements(
     cluster: str | None = None,
     at_ms: NightTime | None = None,
     run: Run | None = None,
-    are_temporary: bool = False,
 ) -> Iterator[str]:
     """The statements that create a view for each table, pinned to a night, and for each view over them. None ends with a semicolon.
 
@@ -247,12 +246,10 @@ def view_statements(
         cluster: its rows only; None: the rows of every cluster, each as of its own newest night.
         at_ms: the night, as for ``Warehouse.read``.
         run: as of this run, which may be a look-back, and of its cluster; ``cluster`` and ``at_ms`` then have no meaning.
-        are_temporary: the views belong to the session, of Spark or DuckDB, that runs the statements.
+
     Raises:
         WarehouseError: there is no such run.
     """
-    runs = [run] if run is not None else runs_of_night(warehouse, cluster, at_ms)
-    create = "CREATE OR REPLACE TEMPORARY VIEW" if are_temporary else "CREATE OR REPLACE VIEW"
     if engine == "trino":
         yield f"CREATE SCHEMA IF NOT EXISTS {TRINO_CATALOG}.{TRINO_TABLES}"
         yield f"CREATE SCHEMA IF NOT EXISTS {TRINO_CATALOG}.{TRINO_VIEWS}"
@@ -262,11 +259,18 @@ def view_statements(
                 f" table_location => {_text(warehouse.location.table_uri(name))})"
             )
         yield f"USE {TRINO_CATALOG}.{TRINO_VIEWS}"
+    for name, query in view_queries(engine, warehouse, cluster=cluster, at_ms=at_ms, run=run):
+        yield f"CREATE OR REPLACE VIEW {name} AS\n{query}"
+
+
+def view_queries(
+    engine: Engine, warehouse: Warehouse, *, cluster: str | None, at_ms: NightTime | None, run: Run | None
+) -> Iterator[tuple[str, str]]:
+    """Name and query of each view of ``view_statements``, in an order in which they can be made."""
+    runs = [run] if run is not None else runs_of_night(warehouse, cluster, at_ms)
     for table in TABLES.values():
-        selects = _selects(engine, warehouse.location, table, runs)
-        yield f"{create} {table.name} AS\n" + "\nUNION ALL\n".join(selects)
-    for name, query in VIEWS.items():
-        yield f"{create} {name} AS\n{query}"
+        yield table.name, "\nUNION ALL\n".join(_selects(engine, warehouse.location, table, runs))
+    yield from VIEWS.items()
 
 
 def publish(spark: SparkSession, warehouse: Warehouse, database: str) -> list[str]:

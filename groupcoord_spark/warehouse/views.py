@@ -109,8 +109,9 @@ def register(
 
     The session needs Delta on its class path (``delta_settings``). Other arguments and errors as for ``view_statements``.
     """
-    from groupcoord_spark.warehouse.sql import view_statements
+    from groupcoord_spark.warehouse.sql import view_queries
 
-    for statement in view_statements("spark", warehouse, cluster=cluster, at_ms=at_ms, run=run, are_temporary=True):
-        spark.sql(statement)
+    for name, query in view_queries("spark", warehouse, cluster=cluster, at_ms=at_ms, run=run):
+        # CREATE TEMPORARY VIEW would keep the text, and Spark would analyse it again in every view and query above it.
+        spark.sql(query).createOrReplaceTempView(name)
     return [*TABLES, *VIEWS]

@@ -8,8 +8,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from numbers import Integral
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Self, cast
 
 import pyarrow as pa
 from pyspark.sql.types import IntegerType, LongType, StringType, StructField, StructType
@@ -42,7 +43,7 @@ _KINDS: Final = StructType(
 )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class State:
     """The state of the coordinator, as frames with the columns of the tables of these names.
 
@@ -82,34 +83,63 @@ def replay(records: DataFrame, *, semantics: Semantics | str = JAVA, until: Mome
     Raises:
         UsageError: the frame is a stream, lacks a column, or has a column of another type; ``semantics`` or ``until`` is not known.
     """
-    from pyspark.sql import functions as F  # noqa: N812
-
     rules = named_semantics(semantics)
     replayed = kept(replayed_frame(records, rules, until=_end_of(until)))
-    names = (
-        plain_frame_of(replayed, TOPIC_NAMES, _TEXTS[TOPIC_NAMES], dict.items)
-        .groupBy("cluster", "topic_id")
-        .agg(F.max("name").alias("name"))
-    )
-    assignments = frame_of(replayed, "assignments")
-    named = assignments.join(names, on=["cluster", "topic_id"], how="left").select(
-        *(
-            F.coalesce(assignments["topic"], names["name"]).alias("topic", metadata=field.metadata)
-            if field.name == "topic"
-            else assignments[field.name]
-            for field in assignments.schema
+    return _ReplayedState.of(replayed, rules, tells_transactions=tells_transactions(records))
+
+
+class _ReplayedState(State):
+    """The state whose frames are made of the replayed one, each when it is first asked for: to plan all of them takes 2 s of CPU."""
+
+    _semantics: Semantics
+    _tells_transactions: bool
+
+    @classmethod
+    def of(cls, replayed: DataFrame, semantics: Semantics, *, tells_transactions: bool) -> Self:
+        state = cls.__new__(cls)
+        vars(state).update(replayed=replayed, _semantics=semantics, _tells_transactions=tells_transactions)
+        return state
+
+    def __getattr__(self, name: str) -> DataFrame:
+        """The frame of a table that is as the replay gives it, at its first use."""
+        if name not in _PLAIN_TABLES:
+            raise AttributeError(f"a state has no frame {name!r}")
+        return cast("DataFrame", vars(self).setdefault(name, frame_of(self._replayed, name)))
+
+    @property
+    def _replayed(self) -> DataFrame:
+        assert self.replayed is not None, "a replayed state is made of its frame"
+        return self.replayed
+
+    @cached_property
+    def assignments(self) -> DataFrame:
+        """With the names of topics of which a member's record has only the id, where a commit of any offsets partition names the topic."""
+        from pyspark.sql import functions as F  # noqa: N812
+
+        assignments = frame_of(self._replayed, "assignments")
+        names = plain_frame_of(self._replayed, TOPIC_NAMES, _TEXTS[TOPIC_NAMES], dict.items)
+        names = names.groupBy("cluster", "topic_id").agg(F.max("name").alias("name"))
+        return assignments.join(names, on=["cluster", "topic_id"], how="left").select(
+            *(
+                F.coalesce(assignments["topic"], names["name"]).alias("topic", metadata=field.metadata)
+                if field.name == "topic"
+                else assignments[field.name]
+                for field in assignments.schema
+            )
         )
-    )
-    return State(
-        **{table: frame_of(replayed, table) for table in _PLAIN_TABLES},
-        assignments=named,
-        warnings=frame_of(replayed, "warnings").unionByName(
-            _of_clusters(replayed, rules, tells_transactions=tells_transactions(records)), allowMissingColumns=True
-        ),
-        type_0_offsets=plain_frame_of(replayed, TYPE_0_OFFSETS, _TYPE_0, list),
-        kept_groups=plain_frame_of(replayed, KEPT_GROUPS, _TEXTS[KEPT_GROUPS], list),
-        replayed=replayed,
-    )
+
+    @cached_property
+    def warnings(self) -> DataFrame:
+        of_clusters = _of_clusters(self._replayed, self._semantics, tells_transactions=self._tells_transactions)
+        return frame_of(self._replayed, "warnings").unionByName(of_clusters, allowMissingColumns=True)
+
+    @cached_property
+    def type_0_offsets(self) -> DataFrame:
+        return plain_frame_of(self._replayed, TYPE_0_OFFSETS, _TYPE_0, list)
+
+    @cached_property
+    def kept_groups(self) -> DataFrame:
+        return plain_frame_of(self._replayed, KEPT_GROUPS, _TEXTS[KEPT_GROUPS], list)
 
 
 def rebalances(records: DataFrame, *, semantics: Semantics | str = JAVA) -> DataFrame:

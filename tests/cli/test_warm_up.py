@@ -34,6 +34,7 @@ def test_later_sessions_start_from_the_archive(tmp_path: Path) -> None:
     assert (warmed.returncode, warmed.stdout) == (0, ""), warmed.stderr
     assert warmed.stderr.splitlines()[-1] == f"Later runs start from {archive}."
     assert [each.name for each in archive.parent.iterdir()] == [archive.name]
+    assert b"parquet/VectorizedRleValuesReader" in archive.read_bytes()  # for a replay of a DataFrame over Parquet
     assert run_in(prefix, SESSION).stdout == "rows 10 from the archive True\n"
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 import datetime as dt
 import random
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -76,13 +78,30 @@ def test_records_keep_their_order_where_sorts_spill(spark: SparkSession, cluster
     assert rebalances(frame).count() == 0
 
 
-def test_a_replay_shuffles_once_and_sorts_once(bronze: DataFrame) -> None:
-    """explain() of the replayed frame: one exchange, one sort, below the function that replays."""
-    plan = replay(bronze).replayed._jdf.queryExecution().sparkPlan().toString()  # type: ignore[union-attr]
-    executed = replay(bronze).replayed._jdf.queryExecution().executedPlan().toString()  # type: ignore[union-attr]
-    assert "FlatMapGroupsInPandas" in plan
-    below = executed[executed.index("FlatMapGroupsInPandas") :]
-    assert (below.count("Exchange "), below.count("Sort [")) == (1, 1)
+def joined(frame: DataFrame) -> DataFrame:
+    return frame.join(frame.select(F.col("partition").alias("number")).distinct(), F.col("partition") == F.col("number"))
+
+
+@pytest.mark.parametrize("given", [lambda frame: frame, DataFrame.cache, joined], ids=["plain", "cached", "joined"])
+def test_a_replay_shuffles_once_and_sorts_once(bronze: DataFrame, given: Any) -> None:
+    """explain() of the replayed frame, from below: the frame, the function that packs its rows, one exchange, one sort, the replay."""
+    frame = given(bronze)
+    plan = replay(frame).replayed._jdf.queryExecution().executedPlan().toString()  # type: ignore[union-attr]
+    below = plan[plan.index("FlatMapGroupsInPandas") :]
+    of_frame = frame._jdf.queryExecution().executedPlan().toString()
+    added = [below.count(step) - of_frame.count(step) for step in ("Exchange ", "Sort [", "MapInArrow", "FlatMapGroupsInPandas")]
+    assert added == [1, 1, 1, 1] and "MapInArrow pack_rows(" in below
+    assert re.match(r"FlatMapGroupsInPandas \[cluster#\d+, offsets_partition#\d+\], replay_partition\(cluster#", below)
+    frame.unpersist()
+
+
+def test_a_frame_of_a_state_is_planned_when_it_is_asked_for(bronze: DataFrame) -> None:
+    state = replay(bronze)
+    assert not {field.name for field in dataclasses.fields(state)} & vars(state).keys() - {"replayed"}
+    assert state.groups is state.groups
+    assert not hasattr(state, "group")
+    of_one_group = dataclasses.replace(state, groups=state.groups.limit(1))
+    assert (of_one_group.groups.count(), of_one_group.members) == (1, state.members)
 
 
 def test_a_replay_without_the_columns_of_transactions_says_what_it_cannot_know(bronze: DataFrame) -> None:

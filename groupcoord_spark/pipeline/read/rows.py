@@ -11,6 +11,7 @@ from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import wraps
 from itertools import chain, groupby
 from typing import TYPE_CHECKING, Any, Final
 
@@ -147,11 +148,12 @@ class FrameRows(RowSource):
         rows = wanted_rows(self.frame, wanted, with_bytes=with_bytes)
         fields, lacks = rows.columns, lacks_of(rows.columns)
 
-        def converted(batches: Iterable[pa.RecordBatch]) -> Iterator[RowBatch]:
-            for batch in batches:
-                yield RowBatch(raw_rows(dict(zip(fields, batch.columns, strict=True)), batch.num_rows), lacks=lacks)
+        @wraps(function)  # explain() has its name
+        def of_batches(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            converted = (raw_rows(dict(zip(fields, batch.columns, strict=True)), batch.num_rows) for batch in batches)
+            return function(RowBatch(batch, lacks=lacks) for batch in converted)
 
-        return rows.mapInArrow(lambda batches: function(converted(batches)), columns)
+        return rows.mapInArrow(of_batches, columns)
 
 
 def packed_rows(cluster: str | None) -> OfBatches:

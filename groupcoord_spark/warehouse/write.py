@@ -133,11 +133,12 @@ def begin_run(warehouse: str, cluster: str, *, spares_ms: int = 0) -> RunStart:
     for _ in range(_ATTEMPTS):
         tables = _prepared_tables(location)
         runs = read.runs_of(read.read_runs(location, tables[RUNS.name]))
-        transaction = _transaction_of(tables[RUNS.name], cluster)
+        transactions = {name: _transaction_of(table, cluster) for name, table in tables.items()}
+        transaction = transactions[RUNS.name]
         of_cluster = tuple(run for run in runs if run.cluster == cluster)
         start = RunStart(location, cluster, run_id, started_at_ms, of_cluster, tables, transaction)
-        _refuse_older_runs(start)
-        unfinished = any(_transaction_of(table, cluster) != transaction for table in tables.values())
+        _refuse_older_runs(start, max(transactions.values()))
+        unfinished = {*transactions.values()} != {transaction}
         if spares_ms and _last_commit_ms(start) > started_at_ms - spares_ms:
             return start
         if unfinished or any(_strays(start, table) for name, table in tables.items() if name != RUNS.name):
@@ -434,11 +435,10 @@ def _transaction_of(opened: DeltaTable, cluster: str) -> int:
     return opened.transaction_version(f"groupcoord:{cluster}") or 0
 
 
-def _refuse_older_runs(start: RunStart) -> None:
+def _refuse_older_runs(start: RunStart, newest_transaction: int) -> None:
     """Raises WarehouseError where runs finished of which ``runs`` knows nothing: repairing would remove them from the tables."""
     # An unfinished run is one version ahead of `runs`.
-    newest = max(start.tables.values(), key=lambda opened: _transaction_of(opened, start.cluster))
-    if _transaction_of(newest, start.cluster) > start.transaction + 1:
+    if newest_transaction > start.transaction + 1:
         raise WarehouseError(
             f"Table runs of {start.location.uri} is older than the other tables: it was put back or made anew, and it lacks finished runs"
             f" of cluster {start.cluster!r}. {read.way_out(start.location, RUNS)}"
@@ -451,17 +451,14 @@ def _strays(start: RunStart, opened: DeltaTable) -> dict[str, int]:
     The same are the files of a look-back of an older release, which did not put the tables back to the last night.
     """
     files = files_of(opened, start.cluster)
-    runs = {path: run_of(path.rsplit("/", 1)[1]) for path in files}
     last = start.last_run
-    run_ids = {run.run_id for run in start.finished if last is not None and run.finished_at_ms <= last.finished_at_ms}
-    oldest = min(map(_start_of, run_ids), default="")
-    # The rows of old nights may have been dropped from `runs`, and their history stays. Releases that dropped none wrote no transaction.
-    names_judge = not _transaction_of(opened, start.cluster)
-    return {
-        path: files[path]
-        for path, run in runs.items()
-        if run is not None and run not in run_ids and (names_judge or _start_of(run) >= oldest)
-    }
+    known = {run.run_id for run in start.finished if last is not None and run.finished_at_ms <= last.finished_at_ms}
+    runs = {path: run for path in files if (run := run_of(path.rsplit("/", 1)[1])) is not None and run not in known}
+    if runs and not _transaction_of(opened, start.cluster):  # releases that wrote no transaction dropped no rows from `runs`
+        return {path: files[path] for path in runs}
+    # The rows of old nights may have been dropped from `runs`, and their history stays.
+    oldest = min(map(_start_of, known), default="")
+    return {path: files[path] for path, run in runs.items() if _start_of(run) >= oldest}
 
 
 def _start_of(run_id: str) -> str:

@@ -7,19 +7,22 @@ written by hand and stays as it is.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
+import click
+
 from groupcoord_spark.answers.quarantine_reasons import quarantine_reasons as reasons_of_the_quarantine
-from groupcoord_spark.cli.commands import COMMANDS
-from groupcoord_spark.cli.reference import command_reference, common_options_reference
+from groupcoord_spark.cli.commands import COMMANDS, main
 from groupcoord_spark.log.damage import CODES
 from groupcoord_spark.simulator.scenario import language
+from groupcoord_spark.simulator.scenario.language import Verb
+from groupcoord_spark.simulator.scenario.values import Key
 from groupcoord_spark.sources.rows import ROW_CODES
-from groupcoord_spark.warehouse.declaration import Column
-from groupcoord_spark.warehouse.tables import TABLES, reference
+from groupcoord_spark.warehouse.declaration import Column, Table
+from groupcoord_spark.warehouse.tables import TABLES
 from groupcoord_spark.warehouse.warning_codes import WARNING_CODES
 
 REFERENCE = Path(__file__).parent / "reference"
@@ -95,7 +98,7 @@ def entity_diagram() -> str:
 
 def tables() -> str:
     """Every table with its columns. Words that a page of their own explains are not listed again."""
-    text = reference(replace(table, columns=tuple(_column(table.name, c) for c in table.columns)) for table in TABLES.values())
+    text = tables_reference(replace(table, columns=tuple(_column(table.name, c) for c in table.columns)) for table in TABLES.values())
     return re.sub(r"(?<![`\w])__\w+", lambda name: f"`{name[0]}`", text)
 
 
@@ -109,6 +112,140 @@ def quarantine_reasons() -> str:
     return _codes(reasons_of_the_quarantine())
 
 
+def tables_reference(tables: Iterable[Table]) -> str:
+    """The tables as Markdown, for people: a section for each, a line for each column."""
+    sections = []
+    for table in tables:
+        key = f"Key: {', '.join(table.primary_key)}. " if table.primary_key else ""
+        lines = [f"### {table.name}", "", f"{table.comment} {key}Rows: {table.write.value}.", "", "| column | type | |", "|---|---|---|"]
+        lines += [f"| `{c.name}` | {_in_table(c.declared)} | {_in_table(c.comment)} |" for c in table.columns]
+        for column in table.columns:
+            if column.meanings:
+                lines += ["", f"| `{column.name}` | |", "|---|---|"]
+                lines += [f"| `{word}` | {_in_table(meaning)} |" for word, meaning in column.meanings.items()]
+        sections.append("\n".join(lines))
+    return "\n\n".join(sections) + "\n"
+
+
+def _in_table(text: str) -> str:
+    return text.replace("|", "\\|").replace("<", "&lt;").replace(">", "&gt;")
+
+
+def command_reference(name: str) -> str:
+    """One command as Markdown: what the command does, its usage, a row for each option of its own, and an example.
+
+    The options of `common_options_reference` are left out, except where the command gives such an option another meaning.
+    """
+    command, context = _command(name)
+    common = _common_options()
+    own = [option for option in _options(command, context) if option not in common and "--help" not in option[0]]
+    usage = " ".join(["groupcoord", name, *command.collect_usage_pieces(context)])
+    lines = [_prose(command.help or ""), "", f"    {usage}"]
+    if own:
+        lines += ["", *_table(("Option", "Meaning"), own)]
+    if command.epilog:
+        lines += ["", f"Example: `{command.epilog.removeprefix('Example: ')}`"]
+    return "\n".join(lines)
+
+
+def common_options_reference() -> str:
+    """The options that most commands share, as one Markdown table: option, meaning, and the commands for which the row is not true."""
+    rows = []
+    for names, meaning in _common_options():
+        exceptions = [name for name in COMMANDS if (names, meaning) not in _options(*_command(name))]
+        rows.append((names, meaning, ", ".join(f"`{name}`" for name in exceptions) or "-"))
+    return "\n".join(_table(("Option", "Meaning", "Not, or not in this form, for"), rows))
+
+
+def _command(name: str) -> tuple[click.Command, click.Context]:
+    assert isinstance(main, click.Group)
+    parent = click.Context(main, info_name="groupcoord")
+    command = main.get_command(parent, name)
+    assert command is not None, f"there is no command {name}"
+    return command, click.Context(command, info_name=name, parent=parent)
+
+
+def _options(command: click.Command, context: click.Context) -> list[tuple[str, str]]:
+    """Names and help text of every option. Arguments have no help text: the description of the command explains them."""
+    options = (parameter for parameter in command.get_params(context) if isinstance(parameter, click.Option))
+    records = (option.get_help_record(context) for option in options)
+    return [record for record in records if record is not None]
+
+
+def _common_options() -> list[tuple[str, str]]:
+    """The options that two commands as different as list and timeline share."""
+    of_timeline = _options(*_command("timeline"))
+    return [option for option in _options(*_command("list")) if option in of_timeline and "--help" not in option[0]]
+
+
+def _table(heading: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+    lines = [f"| {' | '.join(heading)} |", "|" + "---|" * len(heading)]
+    return lines + [f"| `{_cell(first)}` | {' | '.join(map(_escaped, rest))} |" for first, *rest in rows]
+
+
+def _prose(text: str) -> str:
+    """Help text with its paragraphs, each on one line."""
+    return "\n\n".join(_escaped(paragraph) for paragraph in re.split(r"\n\s*\n", text.replace("\b", "")))
+
+
+def _escaped(text: str) -> str:
+    """The text as a Markdown reader shows it: a name that begins with underscores is not bold, and angle brackets are no HTML."""
+    return re.sub(r"__[\w-]+", lambda name: f"`{name[0]}`", _cell(text)).replace("<", "&lt;").replace(">", "&gt;")
+
+
+def _cell(text: str) -> str:
+    return " ".join(text.split()).replace("|", "\\|")
+
+
+def scenario_reference() -> Mapping[str, Callable[[], str]]:
+    """Name of a part of the reference page -> the function that makes its Markdown."""
+    return {
+        "keys of a scenario": lambda: _keys_table(language.FILE_KEYS),
+        "keys of broker": lambda: _keys_table(language.BROKER_KEYS),
+        "settings of a member": lambda: _keys_table(language.MEMBER_SETTINGS),
+        "settings of the broker": lambda: _keys_table(language.BROKER_SETTINGS),
+        "steps of members": lambda: _verbs_table(language.MEMBER_VERBS),
+        "steps of the broker": lambda: _verbs_table(language.BROKER_VERBS),
+        "keys of append": lambda: _keys_table(language.APPEND_KEYS),
+        "requests by hand": _requests_table,
+    }
+
+
+def _keys_table(keys: Iterable[Key]) -> str:
+    rows = [f"| `{key.name}` | {key.kind.words} | {key.meaning} | {_without(key)} |" for key in keys]
+    return "\n".join(["| Key | Value | Meaning | Without the key |", "|---|---|---|---|", *rows])
+
+
+def _without(key: Key) -> str:
+    return "the key is required" if key.is_required else key.without
+
+
+def _verbs_table(verbs: Sequence[Verb]) -> str:
+    rows = []
+    for verb in verbs:
+        options = "<br>".join(f"`{key.name}`: {key.kind.words}. {key.meaning} {_default_sentence(key)}".rstrip() for key in verb.options)
+        rows.append(f"| `{verb.name}` | {verb.meaning} | {options} |")
+    return "\n".join(["| Verb | What happens | Options |", "|---|---|---|", *rows])
+
+
+def _default_sentence(key: Key) -> str:
+    if key.is_required:
+        return "Required."
+    return f"Without it: {key.without}." if key.without else ""
+
+
+def _requests_table() -> str:
+    rows = []
+    for name, form in language.REQUESTS.items():
+        of_fields = "<br>".join(
+            f"`{field.name}`: {field.kind.words}{f', {field.versions}' if field.versions else ''}"
+            f"{' (required)' if field.is_required else f'; without it {field.without}'}"
+            for field in form.fields
+        )
+        rows.append(f"| `{name}` | {of_fields} |")
+    return "\n".join(["| Request | Fields in `with` |", "|---|---|", *rows])
+
+
 def parts() -> Mapping[str, Callable[[], str]]:
     """Name of every generated part -> the function that makes its text."""
     return {
@@ -118,7 +255,7 @@ def parts() -> Mapping[str, Callable[[], str]]:
         "tables": tables,
         "warning codes": warning_codes,
         "quarantine reasons": quarantine_reasons,
-        **language.reference(),
+        **scenario_reference(),
     }
 
 

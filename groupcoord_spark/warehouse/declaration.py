@@ -287,22 +287,3 @@ def _exact_milliseconds(rows: pa.Table, column: str) -> pa.ChunkedArray:
         for times in rows[TIMESTAMPS_OUT_OF_RANGE.name].to_pylist()
     ]
     return pc.coalesce(milliseconds, pa.chunked_array([pa.array(out_of_range, pa.int64())]))
-
-
-def reference(tables: Iterable[Table]) -> str:
-    """The tables as Markdown, for people: a section for each, a line for each column."""
-    sections = []
-    for table in tables:
-        key = f"Key: {', '.join(table.primary_key)}. " if table.primary_key else ""
-        lines = [f"### {table.name}", "", f"{table.comment} {key}Rows: {table.write.value}.", "", "| column | type | |", "|---|---|---|"]
-        lines += [f"| `{c.name}` | {_cell(c.declared)} | {_cell(c.comment)} |" for c in table.columns]
-        for column in table.columns:
-            if column.meanings:
-                lines += ["", f"| `{column.name}` | |", "|---|---|"]
-                lines += [f"| `{word}` | {_cell(meaning)} |" for word, meaning in column.meanings.items()]
-        sections.append("\n".join(lines))
-    return "\n\n".join(sections) + "\n"
-
-
-def _cell(text: str) -> str:
-    return text.replace("|", "\\|").replace("<", "&lt;").replace(">", "&gt;")

@@ -9,10 +9,10 @@ from __future__ import annotations
 from typing import Final
 
 from groupcoord_spark.log import CODES, Kind
-from groupcoord_spark.warehouse.declaration import TIMESTAMPS_OUT_OF_RANGE, Column, Table, WriteMode, reference
+from groupcoord_spark.warehouse.declaration import TIMESTAMPS_OUT_OF_RANGE, Column, Table, WriteMode
 from groupcoord_spark.warehouse.warning_codes import WARNING_CODES
 
-__all__ = ["SCHEMA_VERSION", "TABLES", "Column", "Table", "WriteMode", "reference"]
+__all__ = ["SCHEMA_VERSION", "TABLES", "Column", "Table", "WriteMode"]
 
 SCHEMA_VERSION: Final = 3
 """Raised when a release changes tables so that an older one would misread them.

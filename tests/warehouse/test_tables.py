@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from groupcoord_spark.warehouse import TABLES
 from groupcoord_spark.warehouse.declaration import TIMESTAMPS_OUT_OF_RANGE, Column, WriteMode
-from groupcoord_spark.warehouse.tables import reference
 from tests.examples import examples
+from tests.test_documentation import GENERATOR
 from tests.warehouse.nights import commit, offset
 
 COMMITS = TABLES["offset_commits"]
@@ -69,7 +69,7 @@ def test_history_is_appended_and_state_is_replaced():
 
 
 def test_reference_names_every_column():
-    text = reference(TABLES.values())
+    text = GENERATOR.tables_reference(TABLES.values())
     for table in TABLES.values():
         section = text.split(f"### {table.name}\n")[1].split("\n### ")[0]
         assert table.comment in section

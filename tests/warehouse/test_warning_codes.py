@@ -11,8 +11,8 @@ from pathlib import Path
 from groupcoord_spark.log import CODES, Kind
 from groupcoord_spark.sources.rows import ROW_CODES
 from groupcoord_spark.warehouse import TABLES
-from groupcoord_spark.warehouse.tables import reference
 from groupcoord_spark.warehouse.warning_codes import WARNING_CODES
+from tests.test_documentation import GENERATOR
 
 PACKAGE = Path(__file__).parents[2] / "groupcoord_spark"
 
@@ -132,6 +132,6 @@ def test_a_new_code_in_any_of_the_forms_is_noticed() -> None:
 def test_the_column_and_its_reference_name_every_code() -> None:
     column = TABLES["warnings"].by_name["code"]
     assert column.words == tuple(WARNING_CODES)
-    text = reference([TABLES["warnings"]])
+    text = GENERATOR.tables_reference([TABLES["warnings"]])
     assert all(f"| `{code}` | {sentence} |" in text for code, sentence in WARNING_CODES.items())
     assert all(sentence.endswith(".") for sentence in WARNING_CODES.values())

@@ -5,7 +5,7 @@ The reader (``reading``), the reference page and the JSON schema all come from t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any, Final
 
@@ -344,52 +344,3 @@ def _step_schema(verb: Verb) -> dict[str, Any]:
         for name, form in REQUESTS.items()
     ]
     return {"oneOf": of_request}
-
-
-def reference() -> Mapping[str, Callable[[], str]]:
-    """Name of a part of the reference page -> the function that makes its Markdown."""
-    return {
-        "keys of a scenario": lambda: _keys_table(FILE_KEYS),
-        "keys of broker": lambda: _keys_table(BROKER_KEYS),
-        "settings of a member": lambda: _keys_table(MEMBER_SETTINGS),
-        "settings of the broker": lambda: _keys_table(BROKER_SETTINGS),
-        "steps of members": lambda: _verbs_table(MEMBER_VERBS),
-        "steps of the broker": lambda: _verbs_table(BROKER_VERBS),
-        "keys of append": lambda: _keys_table(APPEND_KEYS),
-        "requests by hand": _requests_table,
-    }
-
-
-def _keys_table(keys: Iterable[Key]) -> str:
-    rows = [f"| `{key.name}` | {key.kind.words} | {key.meaning} | {_without(key)} |" for key in keys]
-    return "\n".join(["| Key | Value | Meaning | Without the key |", "|---|---|---|---|", *rows])
-
-
-def _without(key: Key) -> str:
-    return "the key is required" if key.is_required else key.without
-
-
-def _verbs_table(verbs: Sequence[Verb]) -> str:
-    rows = []
-    for verb in verbs:
-        options = "<br>".join(f"`{key.name}`: {key.kind.words}. {key.meaning} {_default_sentence(key)}".rstrip() for key in verb.options)
-        rows.append(f"| `{verb.name}` | {verb.meaning} | {options} |")
-    return "\n".join(["| Verb | What happens | Options |", "|---|---|---|", *rows])
-
-
-def _default_sentence(key: Key) -> str:
-    if key.is_required:
-        return "Required."
-    return f"Without it: {key.without}." if key.without else ""
-
-
-def _requests_table() -> str:
-    rows = []
-    for name, form in REQUESTS.items():
-        of_fields = "<br>".join(
-            f"`{field.name}`: {field.kind.words}{f', {field.versions}' if field.versions else ''}"
-            f"{' (required)' if field.is_required else f'; without it {field.without}'}"
-            for field in form.fields
-        )
-        rows.append(f"| `{name}` | {of_fields} |")
-    return "\n".join(["| Request | Fields in `with` |", "|---|---|", *rows])

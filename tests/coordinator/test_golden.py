@@ -88,7 +88,7 @@ def check_offsets(name: str, folder: str) -> None:
     orphans = set((answer(name, "meta.json", folder) or {}).get("groups_without_state", []))
     for table, is_orphan in (("committed_offsets", False), ("orphan_offsets", True)):
         expected = expected_offsets(row for row in answered if (row["group"] in orphans) == is_orphan)
-        assert differences(expected, {place(row): row for row in rows_of(name, table)}) == []
+        assert differences(expected, {place(row): row.commit for row in rows_of(name, table)}) == []
 
 
 def check_pending(name: str, folder: str) -> None:
@@ -102,7 +102,7 @@ def check_pending(name: str, folder: str) -> None:
         told = {
             (row["group"], row["topic"], row["partition"], row["producer_id"]): {"committed_offset": row["offset"]} for row in by_producer
         }
-        assert differences(told, {(*place(row), row.producer_id): row for row in rows}) == []
+        assert differences(told, {(*place(row), row.commit.producer_id): row.commit for row in rows}) == []
 
 
 def check_groups(name: str, folder: str) -> None:

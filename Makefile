@@ -30,7 +30,8 @@ lint: $(VENV)/.tests
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 
-PYTEST := -n 2 --dist loadfile --no-loadscope-reorder --durations=25
+# Two processes for each of two cores: a test that starts Java or waits for another process leaves its core to the others.
+PYTEST := -n 4 --dist loadfile --no-loadscope-reorder --durations=25
 
 pytest: $(VENV)/.tests
 	$(BIN)/python -m pytest $(PYTEST)

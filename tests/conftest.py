@@ -22,6 +22,9 @@ if TYPE_CHECKING:
     from groupcoord_spark.pipeline.run import Summary
     from tests.local_session import LocalSession
 
+os.environ.setdefault("TOKIO_WORKER_THREADS", "1")
+"""One thread of delta-rs in each process: small tables have nothing to share out, and idle threads looked for work."""
+
 settings.register_profile("groupcoord", PROFILE)
 settings.load_profile("groupcoord")
 
@@ -53,18 +56,21 @@ def compile_loops(root: Path, with_check: Mapping[str, str]) -> None:
 
 
 SLOWEST_FILES = (
-    *("integration/test_live_topic.py", "pipeline/test_views_alike.py", "test_standalone_cluster.py", "test_documentation.py"),
-    *("pipeline/test_nights.py", "warehouse/test_sql_engines.py", "cli/test_warm_up.py", "dataframes/test_nightly_tables.py"),
-    *("test_object_store.py", "cli/test_bad_copies.py", "pipeline/test_golden.py", "warehouse/test_maintenance.py"),
-    *("warehouse/test_two_runs.py", "faults/test_deaths.py", "pipeline/test_nightly.py", "pipeline/test_incremental_rows.py"),
-    *("pipeline/test_distributed_replay.py", "cli/test_nightly.py", "dataframes/test_records.py", "test_spark_submit.py"),
-    *("pipeline/test_until.py", "faults/test_interruptions.py", "pipeline/test_causes.py", "warehouse/test_runs.py"),
-    *("warehouse/test_views.py", "dataframes/test_frames_of_users.py", "test_notebooks.py", "pipeline/test_rows.py"),
-    *("protocol/test_json_texts.py", "doctor/test_gather.py", "faults/test_two_runs.py", "cli/test_simulate.py"),
-    *("pipeline/test_run_night.py", "cli/test_maintain.py", "pipeline/test_udfs.py", "pipeline/test_upgrade.py"),
-    *("doctor/test_verdicts.py", "faults/test_files_in_use.py", "warehouse/test_reading.py", "log/test_ranges.py"),
-    *("sources/test_segments.py", "pipeline/test_timeline.py", "faults/test_full_disk.py", "pipeline/test_topic_health.py"),
-    *("cli/test_untrusted_text.py", "report/test_in_browser.py", "test_arrows.py"),
+    *("integration/test_live_topic.py", "pipeline/test_views_alike.py", "cli/test_warm_up.py", "dataframes/test_nightly_tables.py"),
+    *("test_notebooks.py", "test_documentation.py", "test_standalone_cluster.py", "warehouse/test_two_runs.py"),
+    *("warehouse/test_maintenance.py", "pipeline/test_nights.py", "pipeline/test_nightly.py", "warehouse/test_views.py"),
+    *("cli/test_bad_copies.py", "test_object_store.py", "pipeline/test_golden.py", "pipeline/test_causes.py"),
+    *("warehouse/test_sql_engines.py", "warehouse/test_runs.py", "pipeline/test_distributed_replay.py", "faults/test_deaths.py"),
+    *("pipeline/test_incremental_rows.py", "cli/test_nightly.py", "pipeline/test_until.py", "pipeline/test_run_night.py"),
+    *("test_spark_submit.py", "cli/test_simulate.py", "pipeline/test_compact.py", "pipeline/test_latest_records.py"),
+    *("faults/test_two_runs.py", "cli/test_maintain.py", "pipeline/test_admin_night.py", "faults/test_interruptions.py"),
+    *("report/test_in_browser.py", "pipeline/test_rows.py", "cli/test_untrusted_text.py", "answers/test_night_changes.py"),
+    *("cli/test_metrics.py", "cli/test_mcp.py", "faults/test_full_disk.py", "dataframes/test_frames_of_users.py"),
+    *("warehouse/test_reading.py", "cli/test_morning.py", "report/test_gather.py", "log/test_ranges.py", "answers/test_why.py"),
+    *("pipeline/test_timeline.py", "dataframes/test_records.py", "pipeline/test_decode.py", "pipeline/test_upgrade.py"),
+    *("log/test_columnar.py", "sources/test_segments.py", "answers/test_offset_history.py", "doctor/test_verdicts.py"),
+    *("pipeline/test_topic_health.py", "dump/test_loops.py", "protocol/test_definition.py", "doctor/test_gather.py"),
+    *("cli/test_commands.py", "protocol/test_json_texts.py", "faults/test_files_in_use.py"),
 )
 """Files of tests that take more than some seconds of CPU, the slowest first."""
 
@@ -75,7 +81,7 @@ MARKED_BY_FIXTURE = frozenset({"spark", "broker", "browser"})
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Slow files come first: two processes that take a file at a time then end at about the same time. Fixtures give their markers."""
+    """Slow files come first: processes that take a file at a time then end at about the same time. Fixtures give their markers."""
     for item in items:
         for fixture in MARKED_BY_FIXTURE & set(getattr(item, "fixturenames", ())):
             item.add_marker(fixture)

@@ -152,7 +152,7 @@ class Field:
     def absent_value(self) -> Any:
         """The value that Kafka gives the field of a message without it. Lists and dicts are new at each call."""
         if self.default is not REQUIRED:
-            return copy.deepcopy(self.default)
+            return copy.deepcopy(self.default) if isinstance(self.default, dict | list) else self.default
         match self.type:
             case Integer():
                 return 0

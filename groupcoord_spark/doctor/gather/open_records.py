@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
@@ -107,24 +108,27 @@ def open_transactions(
         batches, log_bytes: of the whole log.
     """
     offset_of = {number: _offset_of_key(keys[number - 1]) if number else None for number in records["key"].unique().to_pylist()}
+    records = records.sort_by([("producer_id", "ascending"), ("record_offset", "ascending")])
+    producer = records["producer_id"].to_numpy()
+    begin = np.flatnonzero(np.r_[True, producer[1:] != producer[:-1]])
     transactions = []
-    for producer_id in records["producer_id"].unique().to_pylist():
-        own = records.filter(pc.equal(records["producer_id"], producer_id)).sort_by("record_offset")
+    for row, end in pairwise([*begin.tolist(), len(records)]):
+        own = records.slice(row, end - row)
         first, times = own.slice(0, 1).to_pylist()[0], pc.min_max(own["timestamp_ms"]).as_py()
-        batch_bytes = dict(zip(own["batch"].to_pylist(), own["batch_bytes"].to_pylist(), strict=True))
-        pending = dict.fromkeys(offset_of[number] for number in own["key"].to_pylist())
+        batches_of_own = own.group_by("batch").aggregate([("batch_bytes", "min")])
+        pending = dict.fromkeys(offset_of[number] for number in own["key"].unique().to_pylist())
         transactions.append(
             OpenTransaction(
-                producer_id,
+                first["producer_id"],
                 first["producer_epoch"],
                 first["record_offset"],
                 own["record_offset"][-1].as_py(),
                 times["min"],
                 times["max"],
                 len(own),
-                len(batch_bytes),
-                sum(batch_bytes.values()),
-                marker_epochs.get(producer_id, NO_PRODUCER_EPOCH),
+                len(batches_of_own),
+                pc.sum(batches_of_own["batch_bytes_min"]).as_py(),
+                marker_epochs.get(first["producer_id"], NO_PRODUCER_EPOCH),
                 batches - 1 - first["batch"],
                 log_bytes - first["bytes_through"],
                 tuple(offset for offset in pending if offset is not None),

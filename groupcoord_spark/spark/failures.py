@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import signal
 import subprocess
+import sys
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -29,6 +30,7 @@ _UNCHANGED = "The tables are as they were."
 _EXCEPTION = re.compile(r"(?:: |Caused by: |Exception in thread \"[^\"]*\" )?((?:[\w$]+\.)*[\w$]*(?:Error|Exception)\b(?!:? occurred).*)")
 _KILLED = "Linux kills a process where memory runs out: look at `dmesg`."
 _MORE_MEMORY = "Give Java more memory, for example with SPARK_DRIVER_MEMORY=4g in the environment."
+_ANOTHER_PYTHON = f"Spark's workers run another Python: set PYSPARK_PYTHON={sys.executable} in the environment before Spark starts."
 _FEWER_WORKERS = "Fewer workers at a time need less memory, for example with SPARK_MASTER=local[1] in the environment."
 
 
@@ -87,6 +89,8 @@ def _own_error(failure: Exception, text: str, stage: str | None) -> GroupcoordEr
     if _DEAD_WORKER.search(text):
         return GroupcoordError(f"A Python worker of Spark died{when}. {_UNCHANGED} {_KILLED} {_FEWER_WORKERS}{_kept_output(directory)}")
     said = _line_with_the_error(text) or next((line.strip() for line in text.splitlines() if line.strip()), repr(failure))
+    if said.startswith("ModuleNotFoundError: "):
+        return GroupcoordError(f"A Spark job of the night failed{when}: {_as_a_sentence(said)} {_UNCHANGED} {_ANOTHER_PYTHON}")
     return GroupcoordError(
         f"A Spark job of the night failed{when}, and the tables are as they were: {_as_a_sentence(said)} Run it again with --debug to see"
         " all of it."

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import os
 import re
+import sys
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from pyspark.errors import PythonException
 
+from groupcoord_spark.errors import GroupcoordError
 from groupcoord_spark.spark import run_directory
 from groupcoord_spark.spark.failures import own_errors
 from groupcoord_spark.spark.run_directory import RunDirectory
@@ -143,6 +146,13 @@ class TestDirectoriesOfDeadRuns:
 def test_an_error_that_is_not_sparks_is_not_taken_for_one() -> None:
     with pytest.raises(ConnectionRefusedError), own_errors(lambda: "plan"):
         raise ConnectionRefusedError("an object store")
+
+
+def test_a_module_that_workers_lack_is_one_sentence_with_the_setting_that_mends_it() -> None:
+    of_worker = "Traceback (most recent call last):\nModuleNotFoundError: No module named 'pyarrow'\n"
+    sentence = rf"`read`: ModuleNotFoundError: .*'pyarrow'\. .*set PYSPARK_PYTHON={sys.executable} "
+    with pytest.raises(GroupcoordError, match=sentence), own_errors(lambda: "read"):
+        raise PythonException(f"An exception was thrown from the Python worker.\n{of_worker}")
 
 
 def test_environment_is_as_it_was_after_a_change() -> None:

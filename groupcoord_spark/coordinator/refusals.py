@@ -1,10 +1,11 @@
 """Records that a broker's loader refuses or skips for what is in the record itself, whatever records came before it."""
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 from groupcoord_spark.coordinator.groups.classic import read_classic_group
 from groupcoord_spark.coordinator.semantics import Semantics
+from groupcoord_spark.coordinator.state import Refusal
 from groupcoord_spark.protocol.definition import DecodedValue
 from groupcoord_spark.protocol.errors import BEYOND_LIMITS, ValueBeyondLimits
 from groupcoord_spark.protocol.record_types import KeyType
@@ -23,16 +24,6 @@ RULE_OF_REASON: Mapping[str, str] = {
     "value_beyond_limits": "R-1.10",
 }
 """Reason of a decoder -> rule of docs/reference/replay-rules.md."""
-
-
-class Refusal(NamedTuple):
-    """Why a record is refused, skipped or accepted with a doubt.
-
-    code: The rule, R-1.x or R-2.x of docs/reference/replay-rules.md. detail: The sentence of the warning.
-    """
-
-    code: str
-    detail: str
 
 
 def refusal_of_type_or_version(semantics: Semantics, key_type: int, value_version: int | None) -> Refusal | None:
@@ -65,5 +56,4 @@ def fault_beyond_limits(value: DecodedValue | None, semantics: Semantics) -> Val
 
 def refusals_of_group_value(value_version: int, value: Mapping[str, Any], semantics: Semantics) -> list[Refusal]:
     """Everything that a loader refuses in the decoded value of a classic group (R-2.1 to R-2.4)."""
-    _, doubts = read_classic_group(value_version, value, semantics)
-    return [Refusal(code, detail) for code, detail in doubts]
+    return read_classic_group(value_version, value, semantics)[1]

@@ -14,7 +14,7 @@ from groupcoord_spark.coordinator.groups.share import ShareGroup
 from groupcoord_spark.coordinator.groups.streams import StreamsGroup
 from groupcoord_spark.coordinator.refusals import RULE_OF_REASON, refusal_of_type_or_version
 from groupcoord_spark.coordinator.semantics import JAVA, Semantics
-from groupcoord_spark.coordinator.state import LOAD_FAILS, Doubt, Group, LoadWarning, PartitionState
+from groupcoord_spark.coordinator.state import LOAD_FAILS, Group, LoadWarning, PartitionState, Refusal
 from groupcoord_spark.coordinator.transactions import OffsetStore, StoredOffset
 from groupcoord_spark.protocol.record_types import (
     CONSUMER_GROUP_KEY_TYPES,
@@ -115,8 +115,8 @@ class PartitionReplay:
                 self._removed_at[group_id] = record_offset
         else:
             assert value_version is not None, "a value has a version"
-            group, doubts = read_classic_group(value_version, value, self.semantics)
-            self._warn_of_members(record_offset, group_id, doubts)
+            group, refusals = read_classic_group(value_version, value, self.semantics)
+            self._warn_of_members(record_offset, group_id, refusals)
             # Dropped records rely on this: pipeline/read/superseded.py (a value replaces the classic group of the value before)
             self._groups[group_id] = group
             self._removed_at.pop(group_id, None)
@@ -192,9 +192,9 @@ class PartitionReplay:
         """An empty group of this type."""
         return group_type(self.semantics)
 
-    def _warn_of_members(self, record_offset: int, group_id: str, doubts: Iterable[Doubt]) -> None:
+    def _warn_of_members(self, record_offset: int, group_id: str, refusals: Iterable[Refusal]) -> None:
         """Add the warnings about members in the value of a classic group (R-2.1 to R-2.4)."""
-        for code, detail in doubts:
+        for code, detail in refusals:
             self.refuse(record_offset, code, detail, group_id)
 
     def _check_group_type(self, group_id: str, group: Group, group_type: type[ModernGroup]) -> None:

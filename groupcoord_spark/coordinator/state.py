@@ -97,8 +97,16 @@ class AssignmentRow(NamedTuple):
 
 LOAD_FAILS = "A broker could not have loaded the partition."
 
-Doubt = tuple[str, str]
-"""(rule, sentence) about something that a broker's loader would refuse in a record that the replay accepts."""
+
+class Refusal(NamedTuple):
+    """Why a broker's loader refuses or skips a record, or would refuse one that the replay accepts.
+
+    code: the rule of docs/reference/replay-rules.md. detail: the sentence of the warning.
+    """
+
+    code: str
+    detail: str
+
 
 _MEMBER_TWICE = "R-2.2"
 _RULES_WITHOUT_REFUSAL = frozenset({"R-1.26", "R-1.28", "R-4.6"})

@@ -7,7 +7,7 @@ from typing import Any, ClassVar, NamedTuple, TypeVar
 
 from groupcoord_spark.coordinator.broker_settings import DefaultAssignors
 from groupcoord_spark.coordinator.semantics import Semantics
-from groupcoord_spark.coordinator.state import LOAD_FAILS, AssignmentRow, Doubt, Group, MemberRow
+from groupcoord_spark.coordinator.state import LOAD_FAILS, AssignmentRow, Group, MemberRow, Refusal
 from groupcoord_spark.protocol import (
     DecodeError,
     SubscriptionMalformed,
@@ -158,9 +158,9 @@ def _tasks(by_connector: Mapping[str, tuple[int, ...]]) -> frozenset[tuple[str, 
     return frozenset((connector, task) for connector, tasks in by_connector.items() for task in tasks)
 
 
-def read_classic_group(value_version: int, value: Mapping[str, Any], semantics: Semantics) -> tuple[ClassicGroup, list[Doubt]]:
-    """The group of a value of key type 2, and a doubt for each thing that a loader would refuse in the value (R-2.1 to R-2.4)."""
-    doubts: list[Doubt] = []
+def read_classic_group(value_version: int, value: Mapping[str, Any], semantics: Semantics) -> tuple[ClassicGroup, list[Refusal]]:
+    """The group of a value of key type 2, and a refusal for each thing that a loader would refuse in the value (R-2.1 to R-2.4)."""
+    refusals: list[Refusal] = []
     members: dict[str, ClassicMember] = {}
     by_instance: dict[str, str] = {}
     entries = value["members"]
@@ -169,11 +169,11 @@ def read_classic_group(value_version: int, value: Mapping[str, Any], semantics: 
         instance_id = member.group_instance_id
         if instance_id is not None and instance_id in by_instance:
             both = f"{by_instance[instance_id]!r} and {member.member_id!r}"
-            doubts.append(("R-2.1", f"Instance id {instance_id!r} belongs to members {both}: the last one is kept. {LOAD_FAILS}"))
+            refusals.append(Refusal("R-2.1", f"Instance id {instance_id!r} belongs to members {both}: the last one is kept. {LOAD_FAILS}"))
             members.pop(by_instance[instance_id], None)
         elif member.member_id in members:
             ending = "" if position + 1 == len(entries) else f" Another member follows. {LOAD_FAILS}"
-            doubts.append(("R-2.2", f"Member id {member.member_id!r} is in the record twice: the last entry is kept.{ending}"))
+            refusals.append(Refusal("R-2.2", f"Member id {member.member_id!r} is in the record twice: the last entry is kept.{ending}"))
         if instance_id is not None:
             by_instance[instance_id] = member.member_id
         members[member.member_id] = member
@@ -186,7 +186,7 @@ def read_classic_group(value_version: int, value: Mapping[str, Any], semantics: 
     state_timestamp_ms = value.get("current_state_timestamp_ms", NO_TIMESTAMP)
     if value_version == 3 and not semantics.takes_state_timestamp_of_value_3:
         state_timestamp_ms = NO_TIMESTAMP
-    topics = _topics_of_group(protocol_type, value["protocol"], members, semantics, doubts)
+    topics = _topics_of_group(protocol_type, value["protocol"], members, semantics, refusals)
     group = ClassicGroup(
         state="Stable" if members else semantics.state_without_members,
         protocol_type=protocol_type,
@@ -197,7 +197,7 @@ def read_classic_group(value_version: int, value: Mapping[str, Any], semantics: 
         members=members,
         subscribed_topics=topics,
     )
-    return group, doubts
+    return group, refusals
 
 
 def _read_member(entry: Mapping[str, Any], semantics: Semantics) -> ClassicMember:
@@ -208,7 +208,7 @@ def _read_member(entry: Mapping[str, Any], semantics: Semantics) -> ClassicMembe
 
 
 def _topics_of_group(
-    protocol_type: str | None, protocol: str | None, members: Mapping[str, ClassicMember], semantics: Semantics, doubts: list[Doubt]
+    protocol_type: str | None, protocol: str | None, members: Mapping[str, ClassicMember], semantics: Semantics, refusals: list[Refusal]
 ) -> frozenset[str] | None:
     """All topics that members subscribe to, as the broker reads the subscriptions; None: not known (docs/reference/replay-rules.md 2.3)."""
     if protocol_type != CONSUMER:
@@ -227,11 +227,6 @@ def _topics_of_group(
         except SubscriptionMalformed as error:
             is_known = False
             if semantics.fails_over_subscriptions:
-                doubts.append(
-                    (
-                        "R-2.4",
-                        f"The subscription of member {member.member_id!r} cannot be read: {error} "
-                        f"The group's topics are unknown. {LOAD_FAILS}",
-                    )
-                )
+                detail = f"The subscription of member {member.member_id!r} cannot be read: {error} The group's topics are unknown."
+                refusals.append(Refusal("R-2.4", f"{detail} {LOAD_FAILS}"))
     return frozenset(topics) if is_known else None

@@ -30,12 +30,13 @@ def cause_of_generation(old: Generation, new: Generation, moves: Moves, new_part
 
     new_partitions: texts for partitions that no member ever had before. was_converted: before ``old`` the group was of another type.
     """
-    before, after = old.value["generation"], new.value["generation"]
-    if after <= before:
+    old_id, new_id = old.value["generation"], new.value["generation"]
+    if new_id <= old_id:
         return Reason(
             "coordinator_moved",
             "likely",
-            f"The generation went from {before} to {after}, which no coordinator does: another one took over that lacked the last records.",
+            f"The generation went from {old_id} to {new_id}, which no coordinator does:"
+            " another one took over that lacked the last records.",
         )
     joined = [member for member_id, member in new.members.items() if member_id not in old.members]
     left = [member for member_id, member in old.members.items() if member_id not in new.members]
@@ -197,11 +198,11 @@ def _scheduled_by_streams(old: Generation, new: Generation) -> Reason | None:
 
 def _restored(old: Generation, new: Generation) -> str:
     """How far the members have restored tasks that they do not run as active ones, in a sentence; '': no member tells."""
-    before, now = _offset_sums(old), _offset_sums(new)
+    old_sums, new_sums = _offset_sums(old), _offset_sums(new)
     tasks = [
-        f"{task} of {member_id} {now[member_id, task]:,}"
-        + (f" ({before[member_id, task]:,} before)" if (member_id, task) in before else "")
-        for member_id, task in now
+        f"{task} of {member_id} {new_sums[member_id, task]:,}"
+        + (f" ({old_sums[member_id, task]:,} before)" if (member_id, task) in old_sums else "")
+        for member_id, task in new_sums
     ]
     return f" Offsets restored for warm-up and standby tasks: {names_of(tasks)}." if tasks else ""
 
@@ -222,18 +223,19 @@ def _members_with_other_topics(old: Generation, new: Generation) -> list[str]:
     return [
         member_id
         for member_id, member in new.members.items()
-        if (before := old.members[member_id]["subscription"]) != (after := member["subscription"]) and _has_other_topics(before, after, new)
+        if (old_subscription := old.members[member_id]["subscription"]) != (new_subscription := member["subscription"])
+        and _has_other_topics(old_subscription, new_subscription, new)
     ]
 
 
-def _has_other_topics(before: bytes, after: bytes, new: Generation) -> bool:
+def _has_other_topics(old_subscription: bytes, new_subscription: bytes, new: Generation) -> bool:
     """Whether two different subscriptions ask for different topics."""
     if new.value["protocol_type"] != CONSUMER:
         # The subscription of a Connect worker changes with the tasks that it runs, so a difference means nothing.
         return not is_connect(new.value)
     # The owned partitions and the assignor's user data in a subscription change with each generation; only the topics count.
-    topics_before, topics_after = _topics(before), _topics(after)
-    return topics_before is not None and topics_after is not None and topics_before != topics_after
+    old_topics, new_topics = _topics(old_subscription), _topics(new_subscription)
+    return old_topics is not None and new_topics is not None and old_topics != new_topics
 
 
 def _topics(subscription: bytes) -> frozenset[str] | None:

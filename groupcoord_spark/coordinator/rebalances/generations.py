@@ -46,20 +46,20 @@ def is_same_membership(old: Generation, new: Generation) -> bool:
 
 def partitions_that_changed(old: Generation, new: Generation) -> tuple[dict[str, Partitions], dict[str, Partitions]]:
     """Member id -> partitions in the old generation, and in the new one. Members whose assignment is the same are in neither."""
-    before: dict[str, Partitions] = {}
-    after: dict[str, Partitions] = {}
+    old_partitions: dict[str, Partitions] = {}
+    new_partitions: dict[str, Partitions] = {}
     # Partitions of a Connect worker depend on its subscription as well.
     assignment_has_all = not is_connect(new.value)
     for member_id, member in new.members.items():
-        earlier = old.members.get(member_id)
-        if assignment_has_all and earlier is not None and earlier["assignment"] == member["assignment"]:
+        old_member = old.members.get(member_id)
+        if assignment_has_all and old_member is not None and old_member["assignment"] == member["assignment"]:
             continue
-        if earlier is not None:
-            before[member_id] = old.partitions_of(member_id)
-        after[member_id] = new.partitions_of(member_id)
+        if old_member is not None:
+            old_partitions[member_id] = old.partitions_of(member_id)
+        new_partitions[member_id] = new.partitions_of(member_id)
     for member_id in old.members.keys() - new.members.keys():
-        before[member_id] = old.partitions_of(member_id)
-    return before, after
+        old_partitions[member_id] = old.partitions_of(member_id)
+    return old_partitions, new_partitions
 
 
 def is_connect(value: Value) -> bool:

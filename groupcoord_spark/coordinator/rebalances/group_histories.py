@@ -11,10 +11,10 @@ from groupcoord_spark.coordinator.rebalances.rows import Rebalance
 from groupcoord_spark.protocol.record_types import KeyType
 
 
-def rebalances(records: Iterable[GroupRecord], before: Iterable[GroupRecord] = ()) -> Iterator[Rebalance]:
-    """The rebalances in records of one offsets partition, in the order of their offsets. before: earlier records, for the first state."""
+def rebalances(records: Iterable[GroupRecord], earlier_records: Iterable[GroupRecord] = ()) -> Iterator[Rebalance]:
+    """The rebalances in records of one offsets partition, by record offset. earlier_records: they make the first state."""
     groups = GroupHistories()
-    groups.recall(before)
+    groups.recall(earlier_records)
     for record in records:
         row = groups.apply(record)
         if row is not None:

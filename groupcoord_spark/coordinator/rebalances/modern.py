@@ -222,9 +222,7 @@ class ModernEpochs:
                 "partitions_changed", "possible", "Members and subscriptions are the same; the hash of their topics before is not known."
             )
         if coordinator_moved(self._leader_epoch, record.leader_epoch):
-            return Reason(
-                "coordinator_moved", "possible", f"Nothing else is new. {move_sentence(self._leader_epoch, record.leader_epoch)}"
-            )
+            return Reason("coordinator_moved", "possible", f"Nothing else is new. {move_sentence(self._leader_epoch, record.leader_epoch)}")
         return Reason("unknown", None, "Members, subscriptions and topics are the same as in the epoch before.")
 
 
@@ -242,14 +240,14 @@ def _initialized(value: Value | None) -> set[tuple[str, int]]:
     return {(topic["topic_name"], number) for topic in topics for number in topic["partitions"]}
 
 
-def _partition_changes(before: Value, after: Value) -> str:
+def _partition_changes(old_value: Value, new_value: Value) -> str:
     """The text for a change of the numbers of partitions, or of their racks."""
-    counts_before = {topic["topic_name"]: topic["num_partitions"] for topic in before["topics"]}
-    counts = {topic["topic_name"]: topic["num_partitions"] for topic in after["topics"]}
+    old_counts = {topic["topic_name"]: topic["num_partitions"] for topic in old_value["topics"]}
+    new_counts = {topic["topic_name"]: topic["num_partitions"] for topic in new_value["topics"]}
     changed = [
-        f"{name} {counts_before.get(name, 'none')} to {counts.get(name, 'none')}"
-        for name in sorted(counts.keys() | counts_before.keys())
-        if counts.get(name) != counts_before.get(name)
+        f"{name} {old_counts.get(name, 'none')} to {new_counts.get(name, 'none')}"
+        for name in sorted(new_counts.keys() | old_counts.keys())
+        if new_counts.get(name) != old_counts.get(name)
     ]
     return f"Partitions of topics changed: {names_of(changed)}" if changed else "Partitions of topics moved to other racks"
 

@@ -21,25 +21,27 @@ class Moves(NamedTuple):
     """The partition has no owner any more."""
 
 
-def moves_between(before: Mapping[str, frozenset[Any]], after: Mapping[str, frozenset[Any]]) -> Moves:
+def moves_between(old_assignment: Mapping[str, frozenset[Any]], new_assignment: Mapping[str, frozenset[Any]]) -> Moves:
     """The moves between two assignments, member id -> partitions. Members whose partitions did not change may be missing from both."""
-    same = {member for member, partitions in after.items() if before.get(member) == partitions}
+    same = {member for member, partitions in new_assignment.items() if old_assignment.get(member) == partitions}
     if same:
-        before, after = (
-            {member: partitions for member, partitions in assignment.items() if member not in same} for assignment in (before, after)
+        old_assignment, new_assignment = (
+            {member: partitions for member, partitions in assignment.items() if member not in same}
+            for assignment in (old_assignment, new_assignment)
         )
-    all_before, all_after = union_of(before.values()), union_of(after.values())
-    if not all_before or not all_after:  # In most generations a leader joined again, or one member joined or left.
-        return Moves(0, len(all_after), len(all_before))
-    in_both = len(all_before & all_after)
-    if len(all_before) == sum(map(len, before.values())) and len(all_after) == sum(map(len, after.values())):
-        unmoved = sum(len(partitions & before[member]) for member, partitions in after.items() if member in before)
+    old_partitions, new_partitions = union_of(old_assignment.values()), union_of(new_assignment.values())
+    if not old_partitions or not new_partitions:  # In most generations a leader joined again, or one member joined or left.
+        return Moves(0, len(new_partitions), len(old_partitions))
+    in_both = len(old_partitions & new_partitions)
+    if len(old_partitions) == sum(map(len, old_assignment.values())) and len(new_partitions) == sum(map(len, new_assignment.values())):
+        unmoved = sum(len(partitions & old_assignment[member]) for member, partitions in new_assignment.items() if member in old_assignment)
     else:  # A partition has two owners: the last one counts.
-        owner_before, owner_after = (
-            {partition: member for member, partitions in assignment.items() for partition in partitions} for assignment in (before, after)
+        old_owners, new_owners = (
+            {partition: member for member, partitions in assignment.items() for partition in partitions}
+            for assignment in (old_assignment, new_assignment)
         )
-        unmoved = len(owner_before.items() & owner_after.items())
-    return Moves(in_both - unmoved, len(all_after) - in_both, len(all_before) - in_both)
+        unmoved = len(old_owners.items() & new_owners.items())
+    return Moves(in_both - unmoved, len(new_partitions) - in_both, len(old_partitions) - in_both)
 
 
 def union_of(sets: Iterable[frozenset[Any]]) -> frozenset[Any]:

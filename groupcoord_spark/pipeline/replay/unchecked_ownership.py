@@ -12,7 +12,7 @@ from groupcoord_spark.coordinator.groups.consumer import ConsumerGroup, Consumer
 from groupcoord_spark.coordinator.groups.modern import ModernGroup
 from groupcoord_spark.coordinator.replay import PartitionReplay
 from groupcoord_spark.coordinator.semantics import Semantics
-from groupcoord_spark.coordinator.state import Doubt
+from groupcoord_spark.coordinator.state import Refusal
 
 
 class UncheckedConsumerGroup(ConsumerGroup):
@@ -83,5 +83,5 @@ class KeptRecordsCoordinator(PartitionReplay):
             return UncheckedConsumerGroup(self.semantics, checks_owners=group_id not in self._unchecked_groups)
         return super()._new_group(group_id, group_type)
 
-    def _warn_of_members(self, record_offset: int, group_id: str, doubts: Iterable[Doubt]) -> None:
+    def _warn_of_members(self, record_offset: int, group_id: str, refusals: Iterable[Refusal]) -> None:
         """No warnings: the reader of the records has written them, even for records that it dropped."""

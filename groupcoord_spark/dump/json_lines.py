@@ -15,19 +15,16 @@ from itertools import repeat
 from typing import Any, Final
 
 import numpy as np
-import numpy.typing as npt
 
 from groupcoord_spark.dump.redaction import HIDDEN_FIELDS, KINDS_BY_NUMBER, Redaction
 from groupcoord_spark.log import Chunk, Records
 from groupcoord_spark.protocol import RECORD_TYPES, DecodeError, Slices, decode_key, decode_value, fast_path, key_json, value_json
+from groupcoord_spark.protocol.columnar import Int32s, Int64s
 from groupcoord_spark.protocol.fields import RecordType
 from groupcoord_spark.protocol.json_programs import json_programs
 from groupcoord_spark.protocol.primitives import java_text
 from groupcoord_spark.protocol.record_types import NOT_A_CONTROL_RECORD, MarkerType
 from groupcoord_spark.protocol.slices import Bytes, Mask
-
-Int32s = npt.NDArray[np.int32]
-Int64s = npt.NDArray[np.int64]
 
 BLOCK_BYTES: Final = 1 << 20
 """About so many bytes of lines are written at once. A longer line is a block of its own."""

@@ -42,10 +42,7 @@ from groupcoord_spark.pipeline.replay.kept_records_replay import KeptRecordsRepl
 from groupcoord_spark.protocol import DecodeError, decode_value
 from groupcoord_spark.protocol.columnar import KeyColumns, decode_key_columns
 from groupcoord_spark.protocol.record_types import MODERN_KEY_TYPES, NO_PRODUCER_ID, NOT_A_CONTROL_RECORD, KeyType, MarkerType
-from groupcoord_spark.protocol.slices import Slices, codes_of
-
-Ints = npt.NDArray[np.int64]
-Mask = npt.NDArray[np.bool_]
+from groupcoord_spark.protocol.slices import Ints, Mask, Slices, codes_of
 
 NONE: Final = -1
 _METADATA_OF_EPOCH: Final = {
@@ -234,9 +231,9 @@ def _exposures(records: _Kept, semantics: Semantics, offsets_partition: int, del
                 del waiting[group]
             else:
                 cleanings[group] = cleaning
-        after = _replayed(records.after(cleanings), semantics) if cleanings else uncleaned
+        cleaned = _replayed(records.after(cleanings), semantics) if cleanings else uncleaned
         for group, cleaning in cleanings.items():
-            exposure = _exposure(records, group, cleaning, uncleaned, after, semantics, offsets_partition)
+            exposure = _exposure(records, group, cleaning, uncleaned, cleaned, semantics, offsets_partition)
             if exposure is not None:
                 exposures.setdefault((exposure.group_id, exposure.answer), exposure)
     return tuple(exposure for _, exposure in sorted(exposures.items()))
@@ -283,14 +280,14 @@ def _states(state: PartitionState) -> dict[str, dict[tuple[Any, ...], Any]]:
 
 
 def _exposure(
-    records: _Kept, group: int, cleaning: Cleaning, before: _Replayed, after: _Replayed, semantics: Semantics, offsets_partition: int
+    records: _Kept, group: int, cleaning: Cleaning, uncleaned: _Replayed, cleaned: _Replayed, semantics: Semantics, offsets_partition: int
 ) -> Exposure | None:
     name = records.names[group]
-    refused_before = {warning.record_offset for warning in before.refusals.get(name, ())}
-    refusal = next((warning for warning in after.refusals.get(name, ()) if warning.record_offset not in refused_before), None)
+    refused_uncleaned = {warning.record_offset for warning in uncleaned.refusals.get(name, ())}
+    refusal = next((warning for warning in cleaned.refusals.get(name, ()) if warning.record_offset not in refused_uncleaned), None)
     differences: tuple[str, ...] = ()
-    if refusal is None and cleaning.read_before < 0 and not refused_before:
-        differences = tuple(_differences(before.states.get(name, {}), after.states.get(name, {})))
+    if refusal is None and cleaning.read_before < 0 and not refused_uncleaned:
+        differences = tuple(_differences(uncleaned.states.get(name, {}), cleaned.states.get(name, {})))
     if refusal is None and not differences:
         return None
     mended_in = None
@@ -302,18 +299,18 @@ def _exposure(
     return Exposure(offsets_partition, semantics.broker_version, name, cleaning, refusal, differences, since_ms, mended_in)
 
 
-def _differences(before: Mapping[tuple[Any, ...], Any], after: Mapping[tuple[Any, ...], Any]) -> list[str]:
+def _differences(uncleaned: Mapping[tuple[Any, ...], Any], cleaned: Mapping[tuple[Any, ...], Any]) -> list[str]:
     """Clauses about what differs, offsets first."""
-    changed = [key for key in before.keys() | after.keys() if before.get(key) != after.get(key)]
+    changed = [key for key in uncleaned.keys() | cleaned.keys() if uncleaned.get(key) != cleaned.get(key)]
     clauses = []
     for key in sorted(changed, key=lambda key: ("offset" not in key[0], tuple(map(str, key)))):
-        was, is_now = before.get(key), after.get(key)
+        uncleaned_row, cleaned_row = uncleaned.get(key), cleaned.get(key)
         what = f"{key[0]} of {key[1]}-{key[2]}" if "offset" in key[0] else " ".join(str(part) for part in key if part is not None)
         if "offset" in key[0]:
-            offsets = ["none" if row is None else str(row.committed_offset) for row in (was, is_now)]
+            offsets = ["none" if row is None else str(row.committed_offset) for row in (uncleaned_row, cleaned_row)]
             clauses.append(f"{what}: {offsets[0]} before, {offsets[1]} after")
         else:
-            clauses.append(f"{what} {'appears' if was is None else 'is gone' if is_now is None else 'differs'}")
+            clauses.append(f"{what} {'appears' if uncleaned_row is None else 'is gone' if cleaned_row is None else 'differs'}")
     if len(clauses) > MOST_DIFFERENCES:
         clauses[MOST_DIFFERENCES - 1 :] = [f"{len(clauses) - MOST_DIFFERENCES + 1} more differences"]
     return clauses

@@ -75,10 +75,10 @@ def health_rows(
         request: what the user asks of the run.
     """
     as_of_ms = request.as_of_ms
-    before = _rows_before(start)
+    rows_of_last_night = _rows_of_last_night(start)
     by_partition = {report.offsets_partition: report for report in reports}
     unread = [log for number, log in logs.items() if number not in by_partition or by_partition[number].health is None]
-    with_transaction = {row["offsets_partition"] for row in before if row["certainty"] is not None}
+    with_transaction = {row["offsets_partition"] for row in rows_of_last_night if row["certainty"] is not None}
     goes_on_closed = reads_from.keys() - with_transaction
     files = dict(zip((log.offsets_partition for log in unread), _files_beside(unread, goes_on_closed), strict=True))
     facts: dict[int, PartitionFacts] = {}
@@ -86,21 +86,21 @@ def health_rows(
         report = by_partition.get(number, PartitionReport(number))
         of_partition = PartitionGatherer(log, files[number]).facts() if report.health is None else report.health
         of_partition = replace(of_partition, newest_timestamp_ms=newest_timestamps_ms.get(number, of_partition.newest_timestamp_ms))
-        facts[number] = _with_carried(of_partition, before, report.open_producers) if number in reads_from else of_partition
+        facts[number] = _with_carried(of_partition, rows_of_last_night, report.open_producers) if number in reads_from else of_partition
     cleaned = _after_cleaning([log for number, log in logs.items() if request.full or number not in reads_from], request)
     rows = _rows(_diagnosis(facts, logs), cleaned, as_of_ms) if facts else []
     sizes = {number: of_partition.log_bytes for number, of_partition in facts.items()}
     together: list[Row] = []
     for number in sorted({*logs, *reads_from}):
-        of_night, of_before = ([row for row in part if row["offsets_partition"] == number] for part in (rows, before))
+        of_night, of_last_night = ([row for row in part if row["offsets_partition"] == number] for part in (rows, rows_of_last_night))
         if number not in logs:
-            merged: Sequence[Row] = of_before  # the input lacks the partition, which is carried over
+            merged: Sequence[Row] = of_last_night  # the input lacks the partition, which is carried over
         else:
-            merged = _merged(of_night, of_before) if number in reads_from else of_night
+            merged = _merged(of_night, of_last_night) if number in reads_from else of_night
         together += [{**row, "log_bytes": sizes.get(number, row["log_bytes"])} for row in merged]
-    of_topic, of_topic_before = ([row for row in part if row["offsets_partition"] is None] for part in (rows, before))
-    together += (of_topic_before or of_topic) if reads_from else of_topic
-    since = {_name(row): row["since_ms"] for row in before}
+    of_topic, of_topic_last_night = ([row for row in part if row["offsets_partition"] is None] for part in (rows, rows_of_last_night))
+    together += (of_topic_last_night or of_topic) if reads_from else of_topic
+    since = {_name(row): row["since_ms"] for row in rows_of_last_night}
     for row in together:
         row["since_ms"] = since.get(_name(row), as_of_ms)
         row["evidence"] = json.dumps(row["evidence"], ensure_ascii=False)
@@ -126,7 +126,7 @@ def _name(row: Mapping[str, Any]) -> tuple[Any, ...]:
     return row["offsets_partition"], row["finding"], row["subject"]
 
 
-def _rows_before(start: RunStart) -> list[Row]:
+def _rows_of_last_night(start: RunStart) -> list[Row]:
     """The rows of the night before, without the column cluster."""
     rows = TABLES[TOPIC_HEALTH].to_milliseconds(start.previous(TOPIC_HEALTH)).drop_columns(["cluster"]).to_pylist()
     return [{**row, "evidence": json.loads(row["evidence"])} for row in rows]
@@ -136,22 +136,22 @@ def _is_about_transaction(row: Mapping[str, Any]) -> bool:
     return row["certainty"] is not None or row["finding"] == _BLOCKED
 
 
-def _merged(of_night: Sequence[Row], of_before: Sequence[Row]) -> list[Row]:
+def _merged(of_night: Sequence[Row], of_last_night: Sequence[Row]) -> list[Row]:
     """The rows of a partition of which the night has read the new records only."""
-    certain = {row["subject"]: row for row in of_before if row["certainty"] == Certainty.CERTAIN}
+    certain = {row["subject"]: row for row in of_last_night if row["certainty"] == Certainty.CERTAIN}
     # What proved it certain may lie in records that this night has not read.
     transactions = [certain.get(row["subject"], row) if row["certainty"] else row for row in of_night if _is_about_transaction(row)]
-    stay = [row for row in of_before if not _is_about_transaction(row) and row["finding"] in FINDINGS]
-    healthy = [row for row in (*of_before, *of_night) if row["finding"] not in FINDINGS]
+    stay = [row for row in of_last_night if not _is_about_transaction(row) and row["finding"] in FINDINGS]
+    healthy = [row for row in (*of_last_night, *of_night) if row["finding"] not in FINDINGS]
     return [*transactions, *stay] or healthy[:1]
 
 
-def _with_carried(facts: PartitionFacts, before: Iterable[Row], open_producers: frozenset[int]) -> PartitionFacts:
+def _with_carried(facts: PartitionFacts, rows_of_last_night: Iterable[Row], open_producers: frozenset[int]) -> PartitionFacts:
     """The facts of the new records, with the transactions of the night before that are still open."""
     begun = {transaction.producer_id: transaction for transaction in facts.open_transactions}
     carried = [
         _transaction_of(row["evidence"])
-        for row in before
+        for row in rows_of_last_night
         if row["offsets_partition"] == facts.offsets_partition and row["certainty"] is not None
     ]
     still_open = {transaction.producer_id: transaction for transaction in carried if transaction.producer_id in open_producers}

@@ -164,7 +164,7 @@ def _offsets_partition_row(
     request: RunRequest,
     log: PartitionLog | None,
     report: PartitionReport,
-    before: PartitionHistory,
+    history: PartitionHistory,
     point_in_time: PointInTime | None,
     carry_over: CarryOver,
     evidence: Evidence,
@@ -173,17 +173,17 @@ def _offsets_partition_row(
     carried = carry_over.rows.get(report.offsets_partition)
     if log is None and carried is not None:
         return {**carried, "stale_since_ms": carry_over.stale_since_ms[report.offsets_partition], "read_from": carried["end_offset"]}
-    counts, history_range = report.counts, before.history_range
-    end_offset = before.end_offset if log is None else max(log.end_offset, counts.end_offset or 0)
+    counts, history_range = report.counts, history.history_range
+    end_offset = history.end_offset if log is None else max(log.end_offset, counts.end_offset or 0)
     if point_in_time is not None:
         end_offset = point_in_time.end_offset
-    stable = before.last_stable_offset if log is None else end_offset
+    stable = history.last_stable_offset if log is None else end_offset
     first, end = (history_range.first_offset, history_range.end_offset) if not history_range.is_empty else (None, None)
     if request.writes_history and counts.first_offset is not None:
         first = counts.first_offset if first is None else min(first, counts.first_offset)
         end = end_offset if end is None else max(end, end_offset)
     # A run with --until is about an earlier moment: the next night is compared with the night before that run, if there was one.
-    marks = [(before.first_record, before.newest_record), (evidence.first_record, evidence.newest_record)]
+    marks = [(history.first_record, history.newest_record), (evidence.first_record, evidence.newest_record)]
     preferred, other = marks if point_in_time is not None else reversed(marks)
     remembered = [mark or other_mark for mark, other_mark in zip(preferred, other, strict=True)]
     gap = carry_over.gaps.get(report.offsets_partition)
@@ -196,7 +196,7 @@ def _offsets_partition_row(
         "last_stable_offset": stable if report.first_open_offset is None else report.first_open_offset,
         **{name: getattr(counts, name) + (0 if carried is None else carried[name]) for name in _GO_ON},
         "live_keys": report.live_keys,
-        "newest_timestamp_ms": max(newest, before.newest_timestamp_ms),
+        "newest_timestamp_ms": max(newest, history.newest_timestamp_ms),
         "history_first_offset": first,
         "history_end_offset": end,
         **mark_fields(FIRST_RECORD, remembered[0]),

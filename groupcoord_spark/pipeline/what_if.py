@@ -131,22 +131,22 @@ def changes(state: StateTables, present: ExpirationJob, other: ExpirationJob) ->
     """The changes from ``present`` to ``other``, by day and group. An offset that both remove by the as_of of ``other`` is no change."""
     sums: dict[tuple[int, str], list[int]] = {}
 
-    def count(group_id: str, before_ms: int | None, after_ms: int | None, lost: int) -> None:
+    def count(group_id: str, present_ms: int | None, other_ms: int | None, lost: int) -> None:
         # A cleanup removes at its own time whatever was due before it.
-        before, after = (None if moment is None else max(moment, other.as_of_ms) for moment in (before_ms, after_ms))
-        if before == after:
+        present_moment, other_moment = (None if moment is None else max(moment, other.as_of_ms) for moment in (present_ms, other_ms))
+        if present_moment == other_moment:
             return
-        is_lost = before is None or (after is not None and after < before)
-        moment = after if is_lost else before
+        is_lost = present_moment is None or (other_moment is not None and other_moment < present_moment)
+        moment = other_moment if is_lost else present_moment
         assert moment is not None
         sums.setdefault((moment // _DAY_MS, group_id), [0, 0, 0, 0])[lost if is_lost else lost + 1] += 1
 
-    for (_, now), (_, then) in zip(cleanups(state, present), cleanups(state, other), strict=True):
-        group_id = now.group.group_id
-        for before, after in zip(now.cleanup.offsets, then.cleanup.offsets, strict=True):
-            if before.expires_at_ms != after.expires_at_ms:
-                count(group_id, before.expires_at_ms, after.expires_at_ms, 0)
-        count(group_id, now.cleanup.group.removed_at_ms, then.cleanup.group.removed_at_ms, 2)
+    for (_, present_group), (_, other_group) in zip(cleanups(state, present), cleanups(state, other), strict=True):
+        group_id = present_group.group.group_id
+        for present_offset, other_offset in zip(present_group.cleanup.offsets, other_group.cleanup.offsets, strict=True):
+            if present_offset.expires_at_ms != other_offset.expires_at_ms:
+                count(group_id, present_offset.expires_at_ms, other_offset.expires_at_ms, 0)
+        count(group_id, present_group.cleanup.group.removed_at_ms, other_group.cleanup.group.removed_at_ms, 2)
     return [
         Change(day, group_id, lost, gained, bool(gone), bool(kept)) for (day, group_id), (lost, gained, gone, kept) in sorted(sums.items())
     ]

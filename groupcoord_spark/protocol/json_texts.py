@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from . import definition, fast_path
-from .columnar import leading_int16
+from .columnar import Int64s, leading_int16
 from .definition import decode_key, decode_value
 from .errors import DecodeError
 from .json_programs import json_programs
@@ -27,8 +27,6 @@ from .slices import Mask, Slices
 
 PIECE_BYTES: Final = 1 << 20
 """Bytes of texts in one piece of a column, about: so few that the loop writes into the processor's cache."""
-
-Int64s = npt.NDArray[np.int64]
 
 
 def key_json_column(keys: Slices) -> pa.ChunkedArray:

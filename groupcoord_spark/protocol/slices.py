@@ -13,6 +13,7 @@ from groupcoord_spark.protocol import fast_path
 
 Bytes = npt.NDArray[np.uint8]
 Positions = npt.NDArray[np.int64]
+Ints = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
 
 _INT32_LIMIT = 2**31 - 1

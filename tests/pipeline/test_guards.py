@@ -18,7 +18,7 @@ from groupcoord_spark.pipeline.exchange.state_rows import PartitionReport, Vanis
 from groupcoord_spark.pipeline.extents import Until
 from groupcoord_spark.pipeline.plan.earlier_runs import PartitionHistory
 from groupcoord_spark.pipeline.plan.evidence import Evidence
-from groupcoord_spark.pipeline.plan.guards import Likeness, Night, Verdict, belongs_to, judge, judge_what_was_read, likeness_of
+from groupcoord_spark.pipeline.plan.guards import ComparedNight, Likeness, Verdict, belongs_to, judge, judge_what_was_read, likeness_of
 from groupcoord_spark.pipeline.run import RunRequest
 from groupcoord_spark.protocol.record_types import NO_TIMESTAMP
 from groupcoord_spark.sources.inputs import InputKind
@@ -46,7 +46,7 @@ def log(number: int, end_offset: int, first_offset: int | None = 0, log_start: i
     return PartitionLog(number, f"logs-{number}", (), first_offset, end_offset, 0, log_start)
 
 
-def a_night(*logs: PartitionLog, seen: dict[int, Evidence] | None = None, **fields: Any) -> Night:
+def a_night(*logs: PartitionLog, seen: dict[int, Evidence] | None = None, **fields: Any) -> ComparedNight:
     """Of partitions 0 and 1 that have grown since the last night, but for what is given."""
     logs = logs or (log(0, 150), log(1, 150))
     request = RunRequest(("in",), "w", "prod", 1, 1, JAVA, accepted=frozenset(fields.pop("accept", ())), until=fields.pop("until", None))
@@ -56,10 +56,10 @@ def a_night(*logs: PartitionLog, seen: dict[int, Evidence] | None = None, **fiel
         "evidence": {partition.offsets_partition: GROWN for partition in logs} | (seen or {}),
     }
     plan = LogPlan(logs, fields.pop("cluster_id", None), None, ())
-    return Night(request, plan, **{**usual, **fields})
+    return ComparedNight(request, plan, **{**usual, **fields})
 
 
-def refused(night: Night) -> str:
+def refused(night: ComparedNight) -> str:
     with pytest.raises(BadCopyError) as failure:
         judge(night)
     assert failure.value.exit_code == 2
@@ -67,7 +67,7 @@ def refused(night: Night) -> str:
 
 
 class TestACleanerThatWasAhead:
-    def ahead(self, cleaned_ends: dict[int, int], **fields: Any) -> Night:
+    def ahead(self, cleaned_ends: dict[int, int], **fields: Any) -> ComparedNight:
         night = a_night(**fields)
         return replace(night, plan=replace(night.plan, cleaned_ends=cleaned_ends))
 

@@ -14,7 +14,7 @@ from groupcoord_spark.pipeline.outcome import driver_rows, files_by_table, run_r
 from groupcoord_spark.pipeline.plan.carry_over import CarryOver
 from groupcoord_spark.pipeline.plan.earlier_runs import PartitionHistory
 from groupcoord_spark.pipeline.plan.evidence import Evidence
-from groupcoord_spark.pipeline.plan.guards import Night, Verdict
+from groupcoord_spark.pipeline.plan.guards import ComparedNight, Verdict
 from groupcoord_spark.pipeline.plan.night_plan import NightPlan, contradiction
 from groupcoord_spark.pipeline.run import RunRequest
 from groupcoord_spark.sources.inputs import InputKind
@@ -76,7 +76,7 @@ def planned(
     carry_over: CarryOver = NOTHING_CARRIED,
     evidence: dict[int, Evidence] | None = None,
 ) -> NightPlan:
-    night = Night(request, plan, InputKind.SEGMENTS, {}, evidence or {})
+    night = ComparedNight(request, plan, InputKind.SEGMENTS, {}, evidence or {})
     return NightPlan(request, night, Verdict(plan), plan, None, histories or {}, carry_over, points_in_time or {}, (), (), 50)
 
 

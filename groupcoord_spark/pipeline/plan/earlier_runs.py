@@ -64,8 +64,8 @@ def partition_histories(start: RunStart, offsets_partitions: Iterable[int] = ())
     offsets_partitions: those that the input has. They are looked up in the history tables where the table offsets_partitions was deleted.
     Raises WarehouseError where that table was deleted, and the history tables do not say how far they go.
     """
-    known = _histories_of_rows(start.previous("offsets_partitions", _COLUMNS))
-    return known if known or start.last_run is None else _histories_of_tables(start, offsets_partitions)
+    histories = _histories_of_rows(start.previous("offsets_partitions", _COLUMNS))
+    return histories if histories or start.last_run is None else _histories_of_tables(start, offsets_partitions)
 
 
 def last_setting(start: RunStart, name: str) -> str | None:
@@ -74,7 +74,7 @@ def last_setting(start: RunStart, name: str) -> str | None:
 
 
 def last_night_of(warehouse: Warehouse, cluster: str) -> dict[int, PartitionHistory]:
-    """The same of a cluster of a warehouse that is only read; {} also for a cluster that only has look-backs."""
+    """What the last night of a cluster knows of each offsets partition, where no run begins; {} for a cluster with look-backs alone."""
     if cluster not in warehouse.clusters_with_nights():
         return {}
     return _histories_of_rows(warehouse.read("offsets_partitions", cluster=cluster, columns=_COLUMNS))
@@ -92,8 +92,8 @@ def remembered_offsets(histories: Iterable[Mapping[int, PartitionHistory]]) -> d
     """Offsets partition -> record offsets of the records that the last nights of several clusters remember."""
     offsets: dict[int, set[int]] = {}
     for of_cluster in histories:
-        for number, before in of_cluster.items():
-            marks = (before.first_record, before.newest_record)
+        for number, history in of_cluster.items():
+            marks = (history.first_record, history.newest_record)
             offsets.setdefault(number, set()).update(mark.record_offset for mark in marks if mark is not None)
     return {number: frozenset(of_partition) for number, of_partition in offsets.items()}
 

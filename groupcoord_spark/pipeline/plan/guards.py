@@ -61,16 +61,16 @@ class Likeness(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Refusal:
-    """The run must not go on. sentence: why; it ends with the way out. word: of --accept; None: nothing lets the run go on."""
+class RunRefusal:
+    """Why the run must not go on. sentence: the reason and the way out. word: of --accept; None: nothing lets the run go on."""
 
     sentence: str
     word: str | None = None
 
 
 @dataclass(frozen=True)
-class Night:
-    """What guards look at.
+class ComparedNight:
+    """A night that the guards compare with earlier nights: its plan, and what earlier nights left.
 
     Attributes:
         kind: of the input.
@@ -108,7 +108,7 @@ class Night:
 
     @cached_property
     def compared(self) -> dict[int, tuple[PartitionLog, PartitionHistory, Likeness]]:
-        """Offsets partition -> its log in the dump, what the last night knows, and how like the two are; where both have the partition."""
+        """Offsets partition -> its log in the dump, what the last night knows, and their likeness, for the partitions of both."""
         logs = {log.offsets_partition: log for log in self.plan.partitions}
         likenesses = likenesses_of(self.last_night, {number: self.evidence_of(number) for number in logs})
         return {number: (log, self.last_night[number], likenesses[number]) for number, log in logs.items() if number in likenesses}
@@ -116,7 +116,7 @@ class Night:
     @cached_property
     def read_last_night(self) -> list[int]:
         """The offsets partitions that the last night had, or carried over."""
-        return sorted(number for number, before in self.last_night.items() if before.first_offset is not None)
+        return sorted(number for number, history in self.last_night.items() if history.first_offset is not None)
 
     @cached_property
     def has_no_record(self) -> bool:
@@ -140,11 +140,11 @@ class Night:
         """The offsets partitions of the same log that end before the last night's end, or end with other records."""
         return [
             number
-            for number, (log, before, likeness) in self.compared.items()
+            for number, (log, history, likeness) in self.compared.items()
             if number not in self._emptied
             and (
                 likeness is Likeness.SAME_BEGINNING
-                or (likeness is not Likeness.OTHER_LOG and log.end_offset < before.end_offset and self._ends_too_early(number, before))
+                or (likeness is not Likeness.OTHER_LOG and log.end_offset < history.end_offset and self._ends_too_early(number, history))
             )
         ]
 
@@ -152,10 +152,12 @@ class Night:
     def _emptied(self) -> list[int]:
         """The offsets partitions with nothing to read that had records in the last night."""
         return [
-            number for number, (log, before, _) in self.compared.items() if log.first_offset is None and log.end_offset < before.end_offset
+            number
+            for number, (log, history, _) in self.compared.items()
+            if log.first_offset is None and log.end_offset < history.end_offset
         ]
 
-    def _ends_too_early(self, number: int, before: PartitionHistory) -> bool:
+    def _ends_too_early(self, number: int, history: PartitionHistory) -> bool:
         """The end offset of the partition, which is lower than the last night's, means that records are missing there.
 
         Rows of files do not tell the end of the log, only the last record. Markers may not be among the rows, and compaction may have
@@ -163,7 +165,7 @@ class Night:
         """
         if self.kind in (InputKind.SEGMENTS, InputKind.KAFKA):
             return True
-        newest = before.newest_record
+        newest = history.newest_record
         if newest is not None and self.evidence_of(number).record_at(newest.record_offset) is not None:
             return False
         newest_of_last_night = max(history.newest_timestamp_ms for history in self.last_night.values())
@@ -174,20 +176,20 @@ class Night:
 Doubts = Sequence[PlacedDoubt]
 """The run goes on, with these rows of ``warnings``."""
 
-Guard = Callable[[Night], Refusal | Doubts | None]
+Guard = Callable[[ComparedNight], RunRefusal | Doubts | None]
 
 
 def likenesses_of(last_night: Mapping[int, PartitionHistory], evidence: Mapping[int, Evidence]) -> dict[int, Likeness]:
     """Offsets partition -> likeness, for those of both nights. ODD becomes OTHER_LOG, or UNKNOWN if a partition is of the same log."""
-    likenesses = {number: likeness_of(before, evidence[number]) for number, before in last_night.items() if number in evidence}
+    likenesses = {number: likeness_of(history, evidence[number]) for number, history in last_night.items() if number in evidence}
     is_known = not {Likeness.SAME_LOG, Likeness.SAME_BEGINNING}.isdisjoint(likenesses.values())
     odd = Likeness.UNKNOWN if is_known else Likeness.OTHER_LOG
     return {number: odd if likeness is Likeness.ODD else likeness for number, likeness in likenesses.items()}
 
 
-def likeness_of(before: PartitionHistory, evidence: Evidence) -> Likeness:
+def likeness_of(history: PartitionHistory, evidence: Evidence) -> Likeness:
     """How like one offsets partition is to the last night's: by the remembered records, else by the time of the first record."""
-    newest, first = before.newest_record, before.first_record
+    newest, first = history.newest_record, history.first_record
     at_newest = evidence.record_at(newest.record_offset) if newest is not None else None
     at_first = evidence.record_at(first.record_offset) if first is not None else None
     if newest is not None and at_newest is not None and at_newest.is_same(newest):
@@ -200,33 +202,33 @@ def likeness_of(before: PartitionHistory, evidence: Evidence) -> Likeness:
     first_of_dump = evidence.first_record
     is_begun_anew = (
         first_of_dump is not None
-        and first_of_dump.record_offset < before.end_offset
-        and first_of_dump.timestamp_ms > before.newest_timestamp_ms > NO_TIMESTAMP
+        and first_of_dump.record_offset < history.end_offset
+        and first_of_dump.timestamp_ms > history.newest_timestamp_ms > NO_TIMESTAMP
     )
     if is_begun_anew:
         return Likeness.OTHER_LOG
-    return Likeness.ODD if _is_odd(before, evidence) else Likeness.UNKNOWN
+    return Likeness.ODD if _is_odd(history, evidence) else Likeness.UNKNOWN
 
 
-def _is_odd(before: PartitionHistory, evidence: Evidence) -> bool:
+def _is_odd(history: PartitionHistory, evidence: Evidence) -> bool:
     """The first record lies below last night's, or the first or the newest record is much older than last night's at a lower offset.
 
     A cleaning never adds records, and the coordinator writes records in the order of time, as far as the clocks of the brokers agree.
     """
-    first, newest = (before.first_record, evidence.first_record), (before.newest_record, evidence.newest_record)
-    known_first, first_seen = first
-    if known_first is not None and first_seen is not None and first_seen.record_offset < known_first.record_offset:
+    first, newest = (history.first_record, evidence.first_record), (history.newest_record, evidence.newest_record)
+    remembered_first, first_record = first
+    if remembered_first is not None and first_record is not None and first_record.record_offset < remembered_first.record_offset:
         return True
     return any(
-        known is not None
-        and seen is not None
-        and seen.record_offset > known.record_offset
-        and known.timestamp_ms - _CLOCKS_DIFFER_MS > seen.timestamp_ms > NO_TIMESTAMP
-        for known, seen in (first, newest)
+        remembered is not None
+        and record is not None
+        and record.record_offset > remembered.record_offset
+        and remembered.timestamp_ms - _CLOCKS_DIFFER_MS > record.timestamp_ms > NO_TIMESTAMP
+        for remembered, record in (first, newest)
     )
 
 
-def other_origin(night: Night) -> Refusal | None:
+def other_origin(night: ComparedNight) -> RunRefusal | None:
     """Earlier nights under this name are not of the same cluster, or not of a log as this one is."""
     cluster_id = cluster_id_of(night.plan, night.kind)
     return refusal_of_origin(night.request, night.kind, cluster_id, last_kind=night.last_kind, last_cluster_id=night.last_cluster_id)
@@ -234,18 +236,18 @@ def other_origin(night: Night) -> Refusal | None:
 
 def refusal_of_origin(
     request: RunRequest, kind: InputKind, cluster_id: str | None, *, last_kind: str | None, last_cluster_id: str | None
-) -> Refusal | None:
+) -> RunRefusal | None:
     """Why a night must not follow the nights of its cluster, from the kind of both inputs and Kafka's ids of both clusters alone."""
     source, name = _shown_inputs(request), repr(request.cluster)
     if last_kind is not None and (last_kind == InputKind.ADMIN) != (kind is InputKind.ADMIN):
         earlier, this = ("the log", "the Admin API") if kind is InputKind.ADMIN else ("the Admin API", "the log")
-        return Refusal(
+        return RunRefusal(
             f"Earlier nights of cluster {name} are from {earlier}, and {source} is from {this}: neither can go on from the other. Name"
             " another cluster with --cluster NAME."
         )
     if None in (cluster_id, last_cluster_id) or cluster_id == last_cluster_id:
         return None
-    return Refusal(
+    return RunRefusal(
         f"{source} is of the cluster with cluster.id {cluster_id!r}, and earlier nights of cluster {name} were of {last_cluster_id!r}. Name"
         " this cluster with --cluster NAME."
     )
@@ -255,11 +257,11 @@ def _shown_inputs(request: RunRequest) -> str:
     return ", ".join(map(shown, request.inputs))
 
 
-def nothing_to_read(night: Night) -> Refusal | None:
+def nothing_to_read(night: ComparedNight) -> RunRefusal | None:
     """The dump has no record, and the last night had some."""
     if not night.has_no_record or not night.read_last_night:
         return None
-    return Refusal(
+    return RunRefusal(
         f"{night.source}: there is no record in {_partitions(len(night.plan.partitions))}, and the last night had records in"
         f" {_partitions(len(night.read_last_night))} ({_numbers(night.read_last_night)}). Copy the dump again, or go on with"
         " --accept empty.",
@@ -267,14 +269,14 @@ def nothing_to_read(night: Night) -> Refusal | None:
     )
 
 
-def other_log(night: Night) -> Refusal | None:
+def other_log(night: ComparedNight) -> RunRefusal | None:
     """Another cluster's dump, or a topic begun anew: the dump has other records at the offsets of last night's records."""
     different = [number for number in night.other_logs if night.compared[number][2] is Likeness.OTHER_LOG]
     if not different:
         return None
-    log, before, _ = night.compared[different[0]]
-    first, newest_ms = night.evidence_of(different[0]).first_record, before.newest_timestamp_ms
-    example = f"partition {different[0]} ends at offset {log.end_offset} (last night {before.end_offset})"
+    log, history, _ = night.compared[different[0]]
+    first, newest_ms = night.evidence_of(different[0]).first_record, history.newest_timestamp_ms
+    example = f"partition {different[0]} ends at offset {log.end_offset} (last night {history.end_offset})"
     if first is not None:
         example += (
             f" and begins with offset {first.record_offset} of {_moment(first.timestamp_ms)} (newest of last night {_moment(newest_ms)})"
@@ -283,21 +285,21 @@ def other_log(night: Night) -> Refusal | None:
     begun_anew = "if the topic was deleted and created again, go on with --accept recreated"
     is_newer = first is not None and first.timestamp_ms > newest_ms > NO_TIMESTAMP
     ways_out = (begun_anew, another_cluster) if is_newer else (another_cluster, begun_anew)
-    return Refusal(
+    return RunRefusal(
         f"{night.source} has other records than the last night of cluster {night.request.cluster!r} in"
         f" {_of(len(different), night)} ({_numbers(different)}): {example}. {_capital('; '.join(ways_out))}.",
         RECREATED,
     )
 
 
-def older_dump(night: Night) -> Refusal | None:
+def older_dump(night: ComparedNight) -> RunRefusal | None:
     """The dump is of the same log, and ends before the last night's end, or with other records."""
     if not night.older:
         return None
     logs = {number: night.compared[number] for number in night.older}
     ends = [
-        f"{number} at {log.end_offset} (last night {before.end_offset})"
-        for number, (log, before, likeness) in logs.items()
+        f"{number} at {log.end_offset} (last night {history.end_offset})"
+        for number, (log, history, likeness) in logs.items()
         if likeness is not Likeness.SAME_BEGINNING
     ]
     replaced = [number for number, (_, _, likeness) in logs.items() if likeness is Likeness.SAME_BEGINNING]
@@ -306,14 +308,14 @@ def older_dump(night: Night) -> Refusal | None:
         facts.append(f"{_of(len(ends), night)} end before it, {first_of(ends, _NUMBERS_NAMED)}")
     if replaced:
         facts.append(f"{_of(len(replaced), night)} ({_numbers(replaced)}) have another record where that night saw its newest one")
-    return Refusal(
+    return RunRefusal(
         f"{night.source} is older than the last night of cluster {night.request.cluster!r}, or its end was replaced: {'; '.join(facts)}."
         " Give the newest dump, or go on with --accept older: the state goes back, the history stays.",
         OLDER,
     )
 
 
-def misplaced_groups(night: Night) -> Refusal | Doubts | None:
+def misplaced_groups(night: ComparedNight) -> RunRefusal | Doubts | None:
     """The groups of the dump fit another partition count of the offsets topic than last night's."""
     expected = night.last_partition_count
     placed = [(group_hash, number) for group_hash, number in night.placed_groups if number not in night.other_logs]
@@ -329,57 +331,57 @@ def misplaced_groups(night: Night) -> Refusal | Doubts | None:
         f" {expected} partitions of the topic give them{fit}."
     )
     if 2 * misplaced > len(placed):
-        return Refusal(
+        return RunRefusal(
             f"{sentence} Make sure that the dump is of this cluster and that no directory was renamed, or go on with --accept misplaced.",
             MISPLACED,
         )
     return [PlacedDoubt("partition_count_changed", sentence, night.source, None, 0, 0, None)] if tonight is not None else None
 
 
-def gap(night: Night) -> Doubts:
+def gap(night: ComparedNight) -> Doubts:
     """The log begins after the last night's end: records between were never seen."""
     doubts = []
-    for number, (log, before, likeness) in night.compared.items():
+    for number, (log, history, likeness) in night.compared.items():
         first = log.log_start_offset if log.log_start_offset is not None else log.first_offset
-        if first is None or first <= before.end_offset or likeness is Likeness.OTHER_LOG or not before.end_offset:
+        if first is None or first <= history.end_offset or likeness is Likeness.OTHER_LOG or not history.end_offset:
             continue
         detail = (
-            f"Offsets {before.end_offset} to {first - 1} lie between the last night's end and the first record of this dump."
+            f"Offsets {history.end_offset} to {first - 1} lie between the last night's end and the first record of this dump."
             " Compaction or DeleteRecords may have removed them, or the copy lacks segments: the history has nothing of them."
         )
-        doubts.append(PlacedDoubt("gap_since_last_night", detail, log.directory, number, 0, 0, before.end_offset))
+        doubts.append(PlacedDoubt("gap_since_last_night", detail, log.directory, number, 0, 0, history.end_offset))
     return doubts
 
 
-def cleaned_later(night: Night) -> Refusal | None:
+def cleaned_later(night: ComparedNight) -> RunRefusal | None:
     """The broker's cleaner has been beyond the end of a log: it has removed records whose later ones this copy does not have."""
     later = [log for log in night.plan.partitions if night.plan.cleaned_ends.get(log.offsets_partition, 0) > log.end_offset]
     if not later:
         return None
     log = later[0]
     others = f"; so it is with {_partitions(len(later) - 1)} more" if len(later) > 1 else ""
-    return Refusal(
+    return RunRefusal(
         f"{log.directory}: the log ends at offset {log.end_offset}, and {CLEANER_CHECKPOINT} says that the log cleaner has been up to"
         f" {night.plan.cleaned_ends[log.offsets_partition]}{others}. The broker was at work while the log was copied,"
         f" and records may be missing: copy again, or remove that file to read the copy as it is."
     )
 
 
-def malformed_rows(night: Night) -> Refusal | None:
+def malformed_rows(night: ComparedNight) -> RunRefusal | None:
     """More than half of the rows are no records."""
     if 2 * night.faults <= night.rows:
         return None
-    return Refusal(
+    return RunRefusal(
         f"{night.source}: {night.faults:,} of {night.rows:,} rows are malformed, more than half. {_AFTER_MALFORMED}", MALFORMED
     )
 
 
-def earlier_as_of(night: Night) -> Refusal | None:
+def earlier_as_of(night: ComparedNight) -> RunRefusal | None:
     """The night is as of a moment before the last night's, and would stand behind it."""
     last_ms, as_of_ms = night.last_as_of_ms, night.request.as_of_ms
     if last_ms is None or as_of_ms >= last_ms:
         return None
-    return Refusal(
+    return RunRefusal(
         f"This night is as of {_moment(as_of_ms)}, and the last night of cluster {night.request.cluster!r} as of {_moment(last_ms)}: `diff`"
         " and the views over nights would run backwards. Give --as-of that moment or a later one, look back with"
         f" --until {_moment(as_of_ms)}, or go on with --accept earlier.",
@@ -417,14 +419,14 @@ class Verdict:
     remarks: tuple[str, ...] = ()
 
 
-def judge(night: Night) -> Verdict:
+def judge(night: ComparedNight) -> Verdict:
     """What the run may do. Raises BadCopyError, one sentence, where a guard refuses the dump and the user has not accepted that."""
     is_look_back = night.request.until is not None
     accepted: list[str] = []
     doubts: list[PlacedDoubt] = []
     for guard in GUARDS_OF_A_LOOK_BACK if is_look_back else GUARDS:
         finding = guard(night)
-        if not isinstance(finding, Refusal):
+        if not isinstance(finding, RunRefusal):
             doubts += finding or ()
             continue
         if finding.word not in night.request.accepted:
@@ -456,7 +458,7 @@ def cluster_id_of(plan: LogPlan, kind: InputKind) -> str | None:
     return plan.cluster_id if kind in (InputKind.SEGMENTS, InputKind.KAFKA) else None
 
 
-def judge_what_was_read(night: Night, verdict: Verdict, reports: Sequence[PartitionReport]) -> Verdict:
+def judge_what_was_read(night: ComparedNight, verdict: Verdict, reports: Sequence[PartitionReport]) -> Verdict:
     """The verdict after reading: a refusal where the log has a hole, or where more than half of the rows or lines are quarantined.
 
     Segments are never refused for that: their damage is counted by ranges of bytes, not by records, and a dump of segments of which little
@@ -484,7 +486,7 @@ def judge_what_was_read(night: Night, verdict: Verdict, reports: Sequence[Partit
     return replace(verdict, accepted=(*verdict.accepted, MALFORMED), remarks=(*verdict.remarks, _remark(MALFORMED, night)))
 
 
-def hole(night: Night, reports: Sequence[PartitionReport]) -> Refusal | None:
+def hole(night: ComparedNight, reports: Sequence[PartitionReport]) -> RunRefusal | None:
     """No live record of the last night is left in a range of offsets, and no cleaning explains that.
 
     Such a range is at the front where the log begins later than it did and the broker has not moved its log start offset. In the midst it
@@ -507,7 +509,7 @@ def hole(night: Night, reports: Sequence[PartitionReport]) -> Refusal | None:
             missing = vanished.run
         else:
             continue
-        return Refusal(
+        return RunRefusal(
             f"{log.directory}: of the offsets {missing[0]} to {missing[1]}, which the last night read, no live record is left:"
             f" {vanished.keys:,} of its {vanished.live_keys:,} live keys (of {vanished.groups}) lost their record, with neither a later one"
             " nor a tombstone. The copy lacks segments, or files of it are empty or cut. Copy again, or go on with --accept hole.",
@@ -524,13 +526,13 @@ def log_start_was_moved(log: PartitionLog) -> bool:
     return first_file < log.log_start_offset or first_epoch_offset(Location.of(log.segments[0].uri).parent()) == log.log_start_offset
 
 
-def _remark(word: str, night: Night) -> str:
+def _remark(word: str, night: ComparedNight) -> str:
     numbers = {MISSING: night.missing, OLDER: night.older, RECREATED: night.other_logs}.get(word)
     which = f" ({_partitions(len(numbers))}: {_numbers(numbers)})" if numbers else ""
     return f"{word}{which}: {ACCEPTED_WORDS[word][0].lower()}{ACCEPTED_WORDS[word][1:]}"
 
 
-def _of(count: int, night: Night) -> str:
+def _of(count: int, night: ComparedNight) -> str:
     return f"{count} of {_partitions(len(night.compared))}"
 
 

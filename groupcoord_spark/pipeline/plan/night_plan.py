@@ -21,7 +21,7 @@ from groupcoord_spark.pipeline.plan.earlier_runs import (
     with_new_incarnation,
 )
 from groupcoord_spark.pipeline.plan.evidence import evidence_of_segments
-from groupcoord_spark.pipeline.plan.guards import CLUSTER_ID_SETTING, PARTITION_COUNT_SETTING, Night, Verdict, judge
+from groupcoord_spark.pipeline.plan.guards import CLUSTER_ID_SETTING, PARTITION_COUNT_SETTING, ComparedNight, Verdict, judge
 from groupcoord_spark.pipeline.plan.input_rows import RowPlan
 from groupcoord_spark.pipeline.plan.partition_count import likely_partition_count, placed_groups_of
 from groupcoord_spark.pipeline.plan.point_in_time import find_points_in_time, history_pieces
@@ -49,7 +49,7 @@ class NightPlan:
     """
 
     request: RunRequest
-    night: Night
+    night: ComparedNight
     verdict: Verdict
     log: LogPlan
     rows: RowPlan | None
@@ -122,11 +122,11 @@ def contradiction(request: RunRequest, plan: LogPlan) -> str | None:
     )
 
 
-def _night(request: RunRequest, plan: LogPlan, rows: RowPlan | None, start: RunStart) -> Night:
+def _night(request: RunRequest, plan: LogPlan, rows: RowPlan | None, start: RunStart) -> ComparedNight:
     """What the guards look at."""
     last_night = partition_histories(start, [partition.offsets_partition for partition in plan.partitions])
     count = last_setting(start, PARTITION_COUNT_SETTING)
-    return Night(
+    return ComparedNight(
         request,
         plan,
         InputKind.SEGMENTS if rows is None else rows.source.kind,
@@ -156,13 +156,13 @@ def _surveyed(plan: LogPlan, carry_over: CarryOver, request: RunRequest) -> LogP
     return replace(plan, partitions=tuple(logs))
 
 
-def _partition_count(request: RunRequest, plan: LogPlan, rows: RowPlan | None, night: Night) -> int:
+def _partition_count(request: RunRequest, plan: LogPlan, rows: RowPlan | None, night: ComparedNight) -> int:
     """Number of partitions of ``__consumer_offsets``: the setting, unless the log has more; else the number that fits the groups."""
     if request.offsets_partitions is not None and contradiction(request, plan) is None:
         return request.offsets_partitions
     if rows is None:
         return likely_partition_count(plan, night.placed_groups)
     # A few new rows may fit many numbers.
-    known = night.last_partition_count
-    fits = known is not None and all(group_hash % known == number for group_hash, number in night.placed_groups)
-    return known if known is not None and fits else rows.partition_count
+    last_count = night.last_partition_count
+    fits = last_count is not None and all(group_hash % last_count == number for group_hash, number in night.placed_groups)
+    return last_count if last_count is not None and fits else rows.partition_count

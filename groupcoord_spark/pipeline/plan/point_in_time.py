@@ -177,6 +177,6 @@ def _ends_of_complete_runs(start: RunStart) -> dict[tuple[int, int], list[_Compl
                 of_partition.append(_CompleteRun(row["end_offset"], run.run_id, row["end_offset"]))
             else:
                 # Of the runs before, the one that ended where this run began.
-                before = [known for known in of_partition if known.end_offset == row["read_from"]]
-                of_partition += [known._replace(end_offset=row["end_offset"]) for known in before[-1:]]
+                predecessors = [complete_run for complete_run in of_partition if complete_run.end_offset == row["read_from"]]
+                of_partition += [complete_run._replace(end_offset=row["end_offset"]) for complete_run in predecessors[-1:]]
     return ends

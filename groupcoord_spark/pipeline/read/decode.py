@@ -18,16 +18,13 @@ from groupcoord_spark.pipeline.read.notes import RowNotes
 from groupcoord_spark.pipeline.read.superseded import ChunkKinds, CodeNames
 from groupcoord_spark.protocol import ZERO_UUID, DecodeError, decode_value
 from groupcoord_spark.protocol.classic_group_checks import surely_loadable
-from groupcoord_spark.protocol.columnar import KeyColumns, decode_key_columns
+from groupcoord_spark.protocol.columnar import Int16s, KeyColumns, decode_key_columns
 from groupcoord_spark.protocol.errors import Doubt, NullKey, UnknownKeyType, UnknownValueVersion
 from groupcoord_spark.protocol.primitives import uuid_bytes
 from groupcoord_spark.protocol.programs import VERSIONS
 from groupcoord_spark.protocol.record_types import CLASSIC_KEY_TYPES, NO_PRODUCER_ID, NOT_A_CONTROL_RECORD, OFFSET_KEY_TYPES, KeyType
-from groupcoord_spark.protocol.slices import Mask, Slices, codes_of
+from groupcoord_spark.protocol.slices import Ints, Mask, Slices, codes_of
 from groupcoord_spark.protocol.value_checks import check_values
-
-Ints = npt.NDArray[np.int64]
-Int16s = npt.NDArray[np.int16]
 
 UNKNOWN_KEY_TYPE = UnknownKeyType.code
 UNKNOWN_VALUE_VERSION = UnknownValueVersion.code

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-Ints = npt.NDArray[np.int64]
+from groupcoord_spark.protocol.slices import Ints
 
 
 class Note(Protocol):

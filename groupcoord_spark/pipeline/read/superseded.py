@@ -18,10 +18,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from groupcoord_spark.protocol.record_types import GROUP_KEY_TYPES, NO_PRODUCER_ID, KeyType, MarkerType
-from groupcoord_spark.protocol.slices import codes_of
-
-Mask = npt.NDArray[np.bool_]
-Ints = npt.NDArray[np.int64]
+from groupcoord_spark.protocol.slices import Ints, Mask, codes_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -246,9 +243,9 @@ def _commits_before_group_records(kinds: ChunkKinds, is_commit: Mask, is_group_r
     commits = commits[commits < last_may_find_no_group[kinds.group_code[commits]]]
     of_group = len(kinds.group_code)
     places, wanted = (kinds.group_code[rows] * of_group + rows for rows in (may_find_no_group, commits))
-    before = np.full(len(may_find_no_group), -1, np.int64)
-    before[np.searchsorted(places, wanted)] = commits  # in the order of the log: the last commit wins
-    last_commits: Ints = before[before >= 0]
+    commit_of_record = np.full(len(may_find_no_group), -1, np.int64)
+    commit_of_record[np.searchsorted(places, wanted)] = commits  # in the order of the log: the last commit wins
+    last_commits: Ints = commit_of_record[commit_of_record >= 0]
     return last_commits
 
 

@@ -20,9 +20,7 @@ from groupcoord_spark.protocol.columnar import decode_offset_value_columns, lead
 from groupcoord_spark.protocol.definition import decode_key, decode_value
 from groupcoord_spark.protocol.messages import RECORD_TYPES
 from groupcoord_spark.protocol.record_types import NOT_A_CONTROL_RECORD, KeyType
-from groupcoord_spark.protocol.slices import Mask
-
-Ints = npt.NDArray[np.int64]
+from groupcoord_spark.protocol.slices import Ints, Mask
 
 REPLAYED_AT_ONCE_BYTES = 4 << 20
 """Bytes of records that are replayed together. Small batches are joined, because each batch costs one pass over the state of its groups."""

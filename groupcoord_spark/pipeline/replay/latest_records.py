@@ -12,7 +12,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from groupcoord_spark.coordinator.groups.classic import ClassicGroup
@@ -24,9 +23,7 @@ from groupcoord_spark.pipeline.replay.carried_state import pending_by_group, sta
 from groupcoord_spark.pipeline.replay.kept_records_replay import REPLAYED_AT_ONCE_BYTES, KeptRecordsReplay
 from groupcoord_spark.protocol.columnar import KeyColumns
 from groupcoord_spark.protocol.record_types import NO_PRODUCER_ID, KeyType, MarkerType
-from groupcoord_spark.protocol.slices import Mask, codes_of
-
-Ints = npt.NDArray[np.int64]
+from groupcoord_spark.protocol.slices import Ints, Mask, codes_of
 
 HELD_BYTES = 128 << 20
 """Bytes of records that are held before they are reduced in the midst of a replay. A replay of fewer bytes reduces once, at its end."""

@@ -25,9 +25,7 @@ from groupcoord_spark.protocol import fast_path
 from groupcoord_spark.protocol.primitives import uuid_bytes
 from groupcoord_spark.protocol.programs import programs_of_values
 from groupcoord_spark.protocol.record_types import CONSUMER_GROUP_KEY_TYPES, KeyType
-from groupcoord_spark.protocol.slices import Mask, Slices
-
-Ints = npt.NDArray[np.int64]
+from groupcoord_spark.protocol.slices import Ints, Mask, Slices
 
 WHOLE_GROUP_KEY_TYPES = (KeyType.CONSUMER_GROUP_METADATA, KeyType.CONSUMER_GROUP_TARGET_ASSIGNMENT_METADATA)
 SETTING_KEY_TYPES = (

@@ -131,14 +131,14 @@ def share_events(warehouse: Warehouse, question: Question) -> Iterator[Event]:
 
     The history tables have no records of ``__share_group_state``, so an event has the time of the first night that shows it.
     """
-    after = warehouse.run(question.cluster)
-    if not warehouse.read("share_offsets", columns=["partition"], run=after).num_rows:
+    last_night = warehouse.run(question.cluster)
+    if not warehouse.read("share_offsets", columns=["partition"], run=last_night).num_rows:
         return
-    for before, night in pairwise(warehouse.kept_nights(after)):
-        for change in night_changes(warehouse, before, night, question.group_id):
+    for earlier_night, night in pairwise(warehouse.kept_nights(last_night)):
+        for change in night_changes(warehouse, earlier_night, night, question.group_id):
             if change.change not in _OF_SHARE or not question.asks_about(change.topic or "", change.partition or 0):
                 continue
-            between = f"between the nights of {iso(before.as_of_ms)} and {iso(night.as_of_ms)}"
+            between = f"between the nights of {iso(earlier_night.as_of_ms)} and {iso(night.as_of_ms)}"
             if change.change == "share_reset":
                 what = f"went back from {change.before} to {change.after} {between}: the start offset was reset or altered"
             else:

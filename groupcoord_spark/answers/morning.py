@@ -89,13 +89,13 @@ def morning(warehouse: Warehouse, run: Run, horizon_ms: int, views: Mapping[str,
     """
     since, changes = last_night_that_differs(warehouse, run) or (None, [])
     night = _Rows(NightInDuckDB(warehouse, run=run), horizon_ms, dict(views or {}))
-    before = None if since is None else _Rows(NightInDuckDB(warehouse, run=since), horizon_ms, {})
+    earlier_night = None if since is None else _Rows(NightInDuckDB(warehouse, run=since), horizon_ms, {})
     news = list(_departures(changes))
     for name, kind in NEWS.items():
         # Most kinds have no rows in most nights, and the views over the history take most of the time: the night before comes second.
         if (kind.query or kind.subject) and (rows := night.of(kind)).num_rows:
             night.connection.register("rows_now", rows)
-            night.connection.register("rows_before", rows.slice(0, 0) if before is None else before.of(kind))
+            night.connection.register("rows_before", rows.slice(0, 0) if earlier_night is None else earlier_night.of(kind))
             new = night.connection.sql(_NEW_ROWS).to_arrow_table()
             news += [News(kind.level, name, *row) for row in zip(*(column.to_pylist() for column in new.columns), strict=True)]
     if not any(one.kind in ("two_writers", "rewound") for one in news):  # a night without history has no row of the view rewinds

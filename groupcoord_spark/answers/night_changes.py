@@ -90,26 +90,26 @@ class Change(NamedTuple):
     """A key of REASONS for what is gone, else None."""
 
 
-def last_night_that_differs(warehouse: Warehouse, after: Run) -> tuple[Run, list[Change]] | None:
+def last_night_that_differs(warehouse: Warehouse, night: Run) -> tuple[Run, list[Change]] | None:
     """The newest night before a run from which something changed, and the changes; None: there is no earlier night with tables.
 
     A second run over the same copy, or a night in which nothing happened, is passed over. Where no earlier night differs, the night before.
     """
-    earlier = [run for run in warehouse.kept_nights(after) if run.finished_at_ms < after.finished_at_ms]
+    earlier_nights = [run for run in warehouse.kept_nights(night) if run.finished_at_ms < night.finished_at_ms]
 
     def read(run: Run) -> tuple[object, ...]:
         return _logs(warehouse, run), run.semantics, run.row["groups"][0].as_py()  # --accept missing drops groups of a log that is the same
 
-    of_after = read(after)
-    for before in reversed(earlier):
-        read_the_same = bool(of_after[0]) and of_after == read(before)
-        if not read_the_same and (changes := night_changes(warehouse, before, after)):
-            return before, changes
-    return (earlier[-1], []) if earlier else None
+    read_by_night = read(night)
+    for earlier in reversed(earlier_nights):
+        read_the_same = bool(read_by_night[0]) and read_by_night == read(earlier)
+        if not read_the_same and (changes := night_changes(warehouse, earlier, night)):
+            return earlier, changes
+    return (earlier_nights[-1], []) if earlier_nights else None
 
 
 def departure_of(
-    warehouse: Warehouse, after: Run, group_id: str, topic: str | None = None, partition: int | None = None
+    warehouse: Warehouse, night: Run, group_id: str, topic: str | None = None, partition: int | None = None
 ) -> tuple[Run, Run, list[Change]]:
     """The last night with a group, the night by which it was gone, and the change; with ``topic`` the same of its committed offsets.
 
@@ -117,35 +117,36 @@ def departure_of(
     """
     where: list[Condition] = [("group_id", "=", group_id)]
     where += [(name, "=", value) for name, value in (("topic", topic), ("partition", partition)) if value is not None]
-    table, first_without = "groups" if topic is None else "committed_offsets", after
-    for run in reversed(warehouse.kept_nights(after)):
+    table, first_without = "groups" if topic is None else "committed_offsets", night
+    for run in reversed(warehouse.kept_nights(night)):
         if warehouse.read(table, columns=["group_id"], where=where, run=run).num_rows:
             kind = "group_gone" if topic is None else "offset_gone"
             changes = [change for change in night_changes(warehouse, run, first_without, group_id) if change.change == kind]
-            return run, first_without, [one for one in changes if topic in (None, one.topic) and partition in (None, one.partition)]
+            changes = [change for change in changes if topic in (None, change.topic) and partition in (None, change.partition)]
+            return run, first_without, changes
         first_without = run
-    return after, after, []
+    return night, night, []
 
 
-def night_changes(warehouse: Warehouse, before: Run, after: Run, group_id: str | None = None) -> list[Change]:
+def night_changes(warehouse: Warehouse, earlier: Run, later: Run, group_id: str | None = None) -> list[Change]:
     """The changes from one run of a cluster to a later one, in the order of CHANGES, then by group, topic and partition.
 
     group_id: of this group alone; None: of all groups. Raises WarehouseError where the tables of a run cannot be read.
     """
     where: list[Condition] = [] if group_id is None else [("group_id", "=", group_id)]
     columns: tuple[str, ...] = (*_GROUP_VALUES, "offsets_partition")
-    groups = _differing(warehouse, "groups", before, after, ("group_id",), columns, tuple(_GROUP_VALUES), where)
+    groups = _differing(warehouse, "groups", earlier, later, ("group_id",), columns, tuple(_GROUP_VALUES), where)
     columns = ("committed_offset", "offsets_partition", "record_offset")
-    offsets = _differing(warehouse, "committed_offsets", before, after, _OFFSET_KEY, columns, ("committed_offset",), where)
+    offsets = _differing(warehouse, "committed_offsets", earlier, later, _OFFSET_KEY, columns, ("committed_offset",), where)
     gone_groups = {row["group_id"]: row["offsets_partition_before"] for row in groups if not row["is_after"]}
     gone_offsets = [row for row in offsets if not row["is_after"]]
-    of_groups, of_offsets = _reasons(warehouse, before, after, gone_groups, gone_offsets)
+    of_groups, of_offsets = _reasons(warehouse, earlier, later, gone_groups, gone_offsets)
     changes = [
         *(_group_change(row, of_groups) for row in groups),
         *(_offset_change(row, of_offsets) for row in offsets),
-        *_pending_changes(warehouse, before, after, where),
-        *_share_changes(warehouse, before, after, group_id, gone_groups),
-        *(_topic_changes(warehouse, before, after) if group_id is None else ()),
+        *_pending_changes(warehouse, earlier, later, where),
+        *_share_changes(warehouse, earlier, later, group_id, gone_groups),
+        *(_topic_changes(warehouse, earlier, later) if group_id is None else ()),
     ]
     order = {change: number for number, change in enumerate(CHANGES)}
     return sorted(changes, key=lambda one: (order[one.change], one.group_id, one.topic or "", one.partition or 0))
@@ -154,8 +155,8 @@ def night_changes(warehouse: Warehouse, before: Run, after: Run, group_id: str |
 def _differing(
     warehouse: Warehouse,
     table: str,
-    before: Run,
-    after: Run,
+    earlier: Run,
+    later: Run,
     key: Sequence[str],
     columns: Sequence[str],
     compared: Sequence[str],
@@ -166,7 +167,7 @@ def _differing(
     The row has the key, ``<column>_before`` and ``<column>_after``, and whether each run has the key: ``is_before`` and ``is_after``.
     """
     sides = []
-    for run, side in ((before, "before"), (after, "after")):
+    for run, side in ((earlier, "before"), (later, "after")):
         rows = warehouse.read(table, columns=[*key, *columns], where=where, run=run)
         rows = rows.rename_columns([*key, *(f"{name}_{side}" for name in columns)])
         sides.append(rows.append_column(f"is_{side}", pc.is_valid(rows[key[0]])))
@@ -183,61 +184,61 @@ def _differing(
 
 
 def _group_change(row: _Row, reasons: Mapping[str, str]) -> Change:
-    before, after = (
+    old_group, new_group = (
         {word: row[f"{column}_{side}"] for column, word in _GROUP_VALUES.items()} if row[f"is_{side}"] else None
         for side in ("before", "after")
     )
     why = None
-    if before is None:
+    if old_group is None:
         change = "group_born"
-    elif after is None:
+    elif new_group is None:
         change, why = "group_gone", reasons[row["group_id"]]
     else:
-        is_rebalance = {word for word in before if before[word] != after[word]} == {"generation"}
+        is_rebalance = {word for word in old_group if old_group[word] != new_group[word]} == {"generation"}
         change = "group_rebalanced" if is_rebalance else "group_changed"
-    return Change(change, row["group_id"], None, None, before, after, why)
+    return Change(change, row["group_id"], None, None, old_group, new_group, why)
 
 
 def _offset_change(row: _Row, reasons: Mapping[_OffsetKey, str]) -> Change:
-    before, after, why = row["committed_offset_before"], row["committed_offset_after"], None
+    old_offset, new_offset, why = row["committed_offset_before"], row["committed_offset_after"], None
     if not row["is_after"]:
         change, why = "offset_gone", reasons[_key(row)]
     elif not row["is_before"]:
         change = "offset_new"
     else:
-        change = "offset_forward" if after > before else "offset_rewound"
-    return Change(change, *_key(row), before, after, why)
+        change = "offset_forward" if new_offset > old_offset else "offset_rewound"
+    return Change(change, *_key(row), old_offset, new_offset, why)
 
 
-def _topic_changes(warehouse: Warehouse, before: Run, after: Run) -> Iterator[Change]:
+def _topic_changes(warehouse: Warehouse, earlier: Run, later: Run) -> Iterator[Change]:
     """Topics that the cluster's metadata had in one run and has no longer in the other, which must know every topic."""
     columns = ("topic", "topic_id", "is_deleted", "all_topics_known")
-    then, now = (warehouse.read("topics", columns=columns, run=run).to_pylist() for run in (before, after))
-    living = {row["topic_id"] for row in now if not row["is_deleted"]}
-    deleted = {row["topic_id"] for row in now if row["is_deleted"]}
-    for row in then:
-        is_known = row["topic_id"] in deleted or (now and now[0]["all_topics_known"])
+    earlier_rows, later_rows = (warehouse.read("topics", columns=columns, run=run).to_pylist() for run in (earlier, later))
+    living = {row["topic_id"] for row in later_rows if not row["is_deleted"]}
+    deleted = {row["topic_id"] for row in later_rows if row["is_deleted"]}
+    for row in earlier_rows:
+        is_known = row["topic_id"] in deleted or (later_rows and later_rows[0]["all_topics_known"])
         if not row["is_deleted"] and row["topic_id"] not in living and is_known:
             yield Change("topic_gone", "", row["topic"], None, None, None, None)
 
 
-def _share_changes(warehouse: Warehouse, before: Run, after: Run, group_id: str | None, gone_groups: Container[str]) -> Iterator[Change]:
+def _share_changes(warehouse: Warehouse, earlier: Run, later: Run, group_id: str | None, gone_groups: Container[str]) -> Iterator[Change]:
     """Positions of share groups that are gone or lower, or that stand still while the lag grows; none where a run had no copy of them."""
-    if not all(warehouse.read("share_offsets", columns=["partition"], run=run).num_rows for run in (before, after)):
+    if not all(warehouse.read("share_offsets", columns=["partition"], run=run).num_rows for run in (earlier, later)):
         return
     from groupcoord_spark.warehouse.sql import NightInDuckDB
 
     sides: list[dict[tuple[str, str, int], _Row]] = []
     gone_topics: set[str] = set()
-    for run in (before, after):
+    for run in (earlier, later):
         rows = NightInDuckDB(warehouse, run=run).rows(_SHARE_POSITIONS).to_pylist()
         positions = {(row["group_id"], row["topic_id"], row["partition"]): row for row in rows}
         sides.append({key: row for key, row in positions.items() if group_id in (None, key[0]) and row["remark"] != "topic_gone"})
         gone_topics = {key[1] for key, row in positions.items() if row["remark"] == "topic_gone"}
-    gone_topics |= {row["topic_id"] for row in warehouse.read("topics", where=[("is_deleted", "=", True)], run=after).to_pylist()}
-    then, now = sides
-    for key, row in then.items():
-        place, current = (key[0], row["name"], key[2]), now.get(key)
+    gone_topics |= {row["topic_id"] for row in warehouse.read("topics", where=[("is_deleted", "=", True)], run=later).to_pylist()}
+    earlier_rows, later_rows = sides
+    for key, row in earlier_rows.items():
+        place, current = (key[0], row["name"], key[2]), later_rows.get(key)
         if current is None:
             why = "group_deleted" if key[0] in gone_groups else "topic_deleted" if key[1] in gone_topics else NOT_KNOWN
             yield Change("share_gone", *place, row["start_offset"], None, why)
@@ -247,56 +248,56 @@ def _share_changes(warehouse: Warehouse, before: Run, after: Run, group_id: str 
             yield Change("share_stopped", *place, row["lag"], current["lag"], None)
 
 
-def _pending_changes(warehouse: Warehouse, before: Run, after: Run, where: Sequence[Condition]) -> Iterator[Change]:
+def _pending_changes(warehouse: Warehouse, earlier: Run, later: Run, where: Sequence[Condition]) -> Iterator[Change]:
     """Offsets that are pending in one of the runs only, whichever transactions they wait in."""
     columns = (*_OFFSET_KEY, "committed_offset", "producer_id", "offsets_partition", "record_offset")
     sides: list[dict[_OffsetKey, _Row]] = []
-    for run in (before, after):
+    for run in (earlier, later):
         rows = warehouse.read("pending_offsets", columns=columns, where=where, run=run).to_pylist()
         # Where several transactions wait with one offset, the newest one stands for all.
         sides.append({_key(row): row for row in sorted(rows, key=lambda row: row["record_offset"])})
-    then, now = sides
-    for key in now.keys() - then.keys():
-        yield Change("pending_new", *key, None, now[key]["committed_offset"], None)
-    gone = {key: row for key, row in then.items() if key not in now}
-    ends = _transaction_ends(warehouse, after, gone) if gone else {}
+    earlier_rows, later_rows = sides
+    for key in later_rows.keys() - earlier_rows.keys():
+        yield Change("pending_new", *key, None, later_rows[key]["committed_offset"], None)
+    gone = {key: row for key, row in earlier_rows.items() if key not in later_rows}
+    ends = _transaction_ends(warehouse, later, gone) if gone else {}
     for key, row in gone.items():
         yield Change("pending_gone", *key, row["committed_offset"], None, ends.get(key, NOT_KNOWN))
 
 
-def _transaction_ends(warehouse: Warehouse, after: Run, pending: Mapping[_OffsetKey, _Row]) -> dict[_OffsetKey, str]:
+def _transaction_ends(warehouse: Warehouse, later: Run, pending: Mapping[_OffsetKey, _Row]) -> dict[_OffsetKey, str]:
     """Offset -> how the transaction ended in which it was pending; without the offsets that have no marker in the history."""
     producers = sorted({row["producer_id"] for row in pending.values()})
     columns = ("offsets_partition", "incarnation", "record_offset", "producer_id", "result")
     markers: dict[tuple[int, Place], list[tuple[int, str]]] = {}
-    for marker in warehouse.read("transactions", columns=columns, where=[("producer_id", "in", producers)], run=after).to_pylist():
+    for marker in warehouse.read("transactions", columns=columns, where=[("producer_id", "in", producers)], run=later).to_pylist():
         place = Place(marker["incarnation"], marker["offsets_partition"])
         markers.setdefault((marker["producer_id"], place), []).append((marker["record_offset"], marker["result"]))
-    logs = _logs(warehouse, after)
+    logs = _logs(warehouse, later)
     ends = {}
     for key, row in pending.items():
         place = Place(logs[row["offsets_partition"]].incarnation, row["offsets_partition"])
-        if later := [marker for marker in markers.get((row["producer_id"], place), ()) if marker[0] > row["record_offset"]]:
-            ends[key] = min(later)[1]
+        if later_markers := [marker for marker in markers.get((row["producer_id"], place), ()) if marker[0] > row["record_offset"]]:
+            ends[key] = min(later_markers)[1]
     return ends
 
 
 def _reasons(
-    warehouse: Warehouse, before: Run, after: Run, gone_groups: Mapping[str, int], gone_offsets: Sequence[_Row]
+    warehouse: Warehouse, earlier: Run, later: Run, gone_groups: Mapping[str, int], gone_offsets: Sequence[_Row]
 ) -> tuple[dict[str, str], dict[_OffsetKey, str]]:
     """Why each of these groups, and each of these offsets, is gone. ``gone_groups``: group -> offsets partition."""
-    if after.input_kind == InputKind.ADMIN:
+    if later.input_kind == InputKind.ADMIN:
         return dict.fromkeys(gone_groups, NO_LOG), {_key(row): NO_LOG for row in gone_offsets}
     group_ids = sorted({*gone_groups, *(row["group_id"] for row in gone_offsets)})
     if not group_ids:
         return {}, {}
     of_group: list[Condition] = [("group_id", "in", group_ids)]
-    commits = warehouse.read("offset_commits", cluster=after.cluster, columns=COMMIT_COLUMNS, where=of_group)
-    removals = removals_of(warehouse, after.cluster, group_ids, commits, read_markers(warehouse, after.cluster, commits))
-    logs, older_logs = _logs(warehouse, after), _logs(warehouse, before)
-    orphans = {_key(row) for row in warehouse.read("orphan_offsets", columns=_OFFSET_KEY, where=of_group, run=after).to_pylist()}
+    commits = warehouse.read("offset_commits", cluster=later.cluster, columns=COMMIT_COLUMNS, where=of_group)
+    removals = removals_of(warehouse, later.cluster, group_ids, commits, read_markers(warehouse, later.cluster, commits))
+    logs, older_logs = _logs(warehouse, later), _logs(warehouse, earlier)
+    orphans = {_key(row) for row in warehouse.read("orphan_offsets", columns=_OFFSET_KEY, where=of_group, run=later).to_pylist()}
     tombstones = _newest_tombstones(removals, logs)
-    due, vanished = _due(warehouse, before, after, of_group), _vanished(warehouse, before, after)
+    due, vanished = _due(warehouse, earlier, later, of_group), _vanished(warehouse, earlier, later)
     of_offsets = {}
     for row in gone_offsets:
         number, key = row["offsets_partition_before"], _key(row)
@@ -313,20 +314,20 @@ def _reasons(
     return of_groups, of_offsets
 
 
-def _due(warehouse: Warehouse, before: Run, after: Run, of_group: Sequence[Condition]) -> set[tuple[str, str | None, int | None]]:
+def _due(warehouse: Warehouse, earlier: Run, later: Run, of_group: Sequence[Condition]) -> set[tuple[str, str | None, int | None]]:
     """What a cleanup was to remove by the later night: group, topic and partition of an offset, and of a group (group, None, None)."""
-    moment = datetime.fromtimestamp(after.as_of_ms / 1000, UTC)
-    offsets = warehouse.read("offset_expirations", columns=_OFFSET_KEY, where=[*of_group, ("expires_at", "<=", moment)], run=before)
-    groups = warehouse.read("group_expirations", columns=["group_id"], where=[*of_group, ("removed_at", "<=", moment)], run=before)
+    moment = datetime.fromtimestamp(later.as_of_ms / 1000, UTC)
+    offsets = warehouse.read("offset_expirations", columns=_OFFSET_KEY, where=[*of_group, ("expires_at", "<=", moment)], run=earlier)
+    groups = warehouse.read("group_expirations", columns=["group_id"], where=[*of_group, ("removed_at", "<=", moment)], run=earlier)
     return {*map(_key, offsets.to_pylist()), *((group_id, None, None) for group_id in groups["group_id"].to_pylist())}
 
 
-def _vanished(warehouse: Warehouse, before: Run, after: Run) -> set[int]:
+def _vanished(warehouse: Warehouse, earlier: Run, later: Run) -> set[int]:
     """Offsets partitions of which a night after the first one, up to the second, says that live keys lost their records."""
-    runs = warehouse.finished_runs(after.cluster)
-    between = [run.run_id for run in runs if before.finished_at_ms < run.finished_at_ms <= after.finished_at_ms]
+    runs = warehouse.finished_runs(later.cluster)
+    between = [run.run_id for run in runs if earlier.finished_at_ms < run.finished_at_ms <= later.finished_at_ms]
     where: list[Condition] = [("code", "=", "keys_vanished"), ("run_id", "in", between)]
-    return set(warehouse.read("warnings", columns=["offsets_partition"], where=where, run=after)["offsets_partition"].to_pylist())
+    return set(warehouse.read("warnings", columns=["offsets_partition"], where=where, run=later)["offsets_partition"].to_pylist())
 
 
 def _without_tombstone(is_due: bool, has_vanished: bool) -> str:

@@ -435,9 +435,9 @@ def _why_removed(removal: OffsetRemoval, age: str, retention_ms: int | None) -> 
             return f"expired, {age} after the moment that its last commit asked for"
         since = "the last commit" if removal.due_by == "commit" else "the group became Empty"
         return f"expired, {age} after {since}" + ("" if retention_ms is None else f" (offsets are kept for {duration(retention_ms)})")
-    after = f", {age} after the last commit" if age else ""
+    clause_of_age = f", {age} after the last commit" if age else ""
     if removal.cause == "delete_groups":
-        return f"deleted with the whole group by a request (DeleteGroups){after}"
+        return f"deleted with the whole group by a request (DeleteGroups){clause_of_age}"
     if removal.cause == "topic_deletion":
         evidence = "a request (OffsetDelete) would look the same, as no other group had offsets of the topic"
         if removal.metadata_shows is not None:
@@ -446,10 +446,10 @@ def _why_removed(removal: OffsetRemoval, age: str, retention_ms: int | None) -> 
             evidence = "a member subscribed to the topic, so neither a cleanup nor a request could take the offset"
         elif removal.groups_at_once is not None and removal.groups_at_once > 1:
             evidence = f"{removal.groups_at_once} groups lost their offsets of the topic at the same time"
-        return f"removed because the topic was deleted{after}: {evidence}"
+        return f"removed because the topic was deleted{clause_of_age}: {evidence}"
     if removal.cause == "offset_delete":
-        return f"deleted by a request (OffsetDelete){after}"
-    return f"removed, and why is not known{after}: the history does not go back far enough, or its records have no times"
+        return f"deleted by a request (OffsetDelete){clause_of_age}"
+    return f"removed, and why is not known{clause_of_age}: the history does not go back far enough, or its records have no times"
 
 
 def _group_removed(end: GroupRemoval) -> Event:

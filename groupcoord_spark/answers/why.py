@@ -315,13 +315,15 @@ class _Finder:
         sentence = f"was removed{gone} by the cleanup that found it without members and offsets"
         return Outcome(None, None, loss.cause, None, rule, records, sentence)
 
-    def _last_loss(self, before: int) -> Outcome | None:
+    def _last_loss(self, tombstone_offset: int) -> Outcome | None:
         """What took the last offset away from the group before its tombstone."""
-        losses: list[tuple[int, Outcome]] = [(at, self._removed(removal)) for at, removal in self._history.removals.items() if at < before]
+        losses: list[tuple[int, Outcome]] = [
+            (at, self._removed(removal)) for at, removal in self._history.removals.items() if at < tombstone_offset
+        ]
         for piece in self._history.pieces:
-            if isinstance(piece, Transaction) and piece.result == "aborted" and piece.at < before:
+            if isinstance(piece, Transaction) and piece.result == "aborted" and piece.at < tombstone_offset:
                 losses += [(piece.at, outcome) for outcome in self._transaction(piece)]
-        since = max((end.record_offset for end in self._history.ends if end.record_offset < before), default=-1)
+        since = max((end.record_offset for end in self._history.ends if end.record_offset < tombstone_offset), default=-1)
         losses = [loss for loss in losses if loss[0] > since]
         return max(losses, key=lambda loss: loss[0])[1] if losses else None
 

@@ -66,15 +66,15 @@ class Comparison:
         for change in (*self.moved, *self.assigned, *self.released):
             partitions.setdefault((change.before, change.after), []).append(change.partition)
         pairs = sorted(partitions, key=lambda pair: (pair[0] or "", pair[1] or ""))
-        return tuple(Move(before, after, tuple(partitions[before, after])) for before, after in pairs)
+        return tuple(Move(*owners, tuple(partitions[owners])) for owners in pairs)
 
 
 def compare_assignments(before: Assignment, after: Assignment) -> Comparison:
     """The differences between two assignments. A member that joins or leaves is in only one of them."""
-    owners_before, owners_after = _owners(before), _owners(after)
+    old_owners, new_owners = _owners(before), _owners(after)
     changes = [
-        OwnerChange(partition, owners_before.get(partition), owners_after.get(partition))
-        for partition in sorted(owners_before.keys() | owners_after.keys(), key=lambda p: (java_order(p.topic), p.partition))
+        OwnerChange(partition, old_owners.get(partition), new_owners.get(partition))
+        for partition in sorted(old_owners.keys() | new_owners.keys(), key=lambda p: (java_order(p.topic), p.partition))
     ]
     return Comparison(
         before=balance_of(before),
@@ -94,12 +94,12 @@ def _owners(assignment: Assignment) -> dict[TopicPartition, str]:
     return {partition: member_id for member_id, partitions in assignment.items() for partition in partitions}
 
 
-def _member_change(member_id: str, before: Sequence[TopicPartition] | None, after: Sequence[TopicPartition] | None) -> MemberChange:
-    partitions_before, partitions_after = set(before or ()), set(after or ())
+def _member_change(member_id: str, old: Sequence[TopicPartition] | None, new: Sequence[TopicPartition] | None) -> MemberChange:
+    old_partitions, new_partitions = set(old or ()), set(new or ())
     return MemberChange(
         member_id,
-        before=None if before is None else len(partitions_before),
-        after=None if after is None else len(partitions_after),
-        gained=len(partitions_after - partitions_before),
-        lost=len(partitions_before - partitions_after),
+        before=None if old is None else len(old_partitions),
+        after=None if new is None else len(new_partitions),
+        gained=len(new_partitions - old_partitions),
+        lost=len(old_partitions - new_partitions),
     )

@@ -124,13 +124,13 @@ def with_changed_member_count(group: AssignableGroup, change: int) -> Assignable
     return replace(group, members=staying, assumptions=(*group.assumptions, sentence))
 
 
-def proposals(before: Assignment, group: AssignableGroup, chosen: Mapping[str, Assignor]) -> list[Proposal]:
+def proposals(current: Assignment, group: AssignableGroup, chosen: Mapping[str, Assignor]) -> list[Proposal]:
     """The proposal of each assignor, compared with the assignment before."""
     made = []
     for name, assignor in chosen.items():
         sequence = rebalances_until_stable(assignor, group.members, group.topics)
         last = sequence.assignments[-1]
-        made.append(Proposal(name, last, compare_assignments(before, last), len(sequence.assignments), sequence.converges))
+        made.append(Proposal(name, last, compare_assignments(current, last), len(sequence.assignments), sequence.converges))
     return made
 
 

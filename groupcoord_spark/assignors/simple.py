@@ -22,7 +22,7 @@ _UINT32: Final = 0xFFFFFFFF
 
 def simple_assignment(
     subscriptions: Mapping[str, Collection[str]],
-    before: Mapping[str, Mapping[str, Sequence[int]]],
+    current: Mapping[str, Mapping[str, Sequence[int]]],
     assignable: Mapping[str, Sequence[int]],
     *,
     is_homogeneous: bool,
@@ -35,25 +35,27 @@ def simple_assignment(
     Args:
         subscriptions: member id -> ids of the topics that exist and that the member subscribes to, the topics in the order of a HashSet
             of their names.
-        before: member id -> its target assignment until now.
+        current: member id -> its target assignment until now.
         assignable: topic id -> partitions whose share state is there, for all subscribed topics.
         is_homogeneous: whether all members name the same topics, those that do not exist included.
     """
     members = in_hash_order(subscriptions, hash_of_text)
-    after: Targets = {member: {topic: in_order_of_copy(numbers) for topic, numbers in before.get(member, {}).items()} for member in members}
+    targets: Targets = {
+        member: {topic: in_order_of_copy(numbers) for topic, numbers in current.get(member, {}).items()} for member in members
+    }
     topics = list(dict.fromkeys(topic for member in members for topic in subscriptions[member]))
     if not topics:
         return {member: {} for member in members}
     if is_homogeneous:
-        for owned in after.values():
+        for owned in targets.values():
             for topic in set(owned) - set(topics):
                 del owned[topic]
-        _share(members, dict(enumerate(members)), after, [(topic, number) for topic in topics for number in assignable.get(topic, ())])
-        return _sorted(after)
+        _share(members, dict(enumerate(members)), targets, [(topic, number) for topic in topics for number in assignable.get(topic, ())])
+        return _sorted(targets)
     for topic in in_hash_order(topics, _hash_of_topic):
         subscribers = {index: member for index, member in enumerate(members) if topic in subscriptions[member]}
-        _share(members, subscribers, after, [(topic, number) for number in assignable.get(topic, ())], only=topic)
-    return _sorted(after)
+        _share(members, subscribers, targets, [(topic, number) for number in assignable.get(topic, ())], only=topic)
+    return _sorted(targets)
 
 
 def _sorted(targets: Targets) -> Targets:
@@ -61,7 +63,7 @@ def _sorted(targets: Targets) -> Targets:
 
 
 def _share(
-    members: Sequence[str], subscribers: Mapping[int, str], after: Targets, partitions: Sequence[Partition], only: str | None = None
+    members: Sequence[str], subscribers: Mapping[int, str], targets: Targets, partitions: Sequence[Partition], only: str | None = None
 ) -> None:
     """Share partitions among the subscribers. only: the topic that alone is looked at; None: all topics."""
     sharing = -(-len(subscribers) // len(partitions)) if partitions else 0
@@ -71,14 +73,14 @@ def _share(
     owned: dict[int, list[Partition]] = {}
     owners: dict[Partition, list[int]] = {}
     for index, member in enumerate(members):
-        topics = in_hash_order(after[member], _hash_of_topic) if only is None else [only] if only in after[member] else []
-        owned[index] = [(topic, number) for topic in topics for number in after[member][topic]]
+        topics = in_hash_order(targets[member], _hash_of_topic) if only is None else [only] if only in targets[member] else []
+        owned[index] = [(topic, number) for topic in topics for number in targets[member][topic]]
         for partition in owned[index]:
             owners.setdefault(partition, []).append(index)
 
     def give_up(index: int, partition: Partition) -> None:
         topic, number = partition
-        after[members[index]][topic].remove(number)
+        targets[members[index]][topic].remove(number)
         owned[index].remove(partition)
 
     owners = {partition: in_hash_order(indexes, int) for partition, indexes in owners.items()}
@@ -97,7 +99,7 @@ def _share(
     unfilled = [index for index in subscribers if len(owned[index]) < desired[index]]
     _give_missing([(partition, owners[partition]) for partition in ordered], unfilled, owned, desired, sharing)
     for index in subscribers:
-        of_member = after[members[index]]
+        of_member = targets[members[index]]
         for topic, number in owned[index]:
             if number not in of_member.setdefault(topic, []):
                 of_member[topic].append(number)

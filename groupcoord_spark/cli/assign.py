@@ -139,15 +139,15 @@ def _rows(group_id: str | None, group: AssignableGroup, made: Sequence[Proposal]
         balance = dict(proposal.change.after.partitions_by_member)
         assignment = {member_id: _by_topic(partitions) for member_id, partitions in proposal.assignment.items()}
         counts = (group_id, proposal.assignor, len(group.members), *_summary_cells(proposal), proposal.converges)
-        moves = [{"from": before, "to": after, "partitions": _by_topic(moved)} for before, after, moved in proposal.change.moves]
+        moves = [{"from": old, "to": new, "partitions": _by_topic(moved)} for old, new, moved in proposal.change.moves]
         yield (*counts, balance, topics, assignment, moves)
 
 
 def _summary_cells(proposal: Proposal) -> tuple[int, ...]:
-    change, after = proposal.change, proposal.change.after
-    total = sum(after.partitions_by_member.values())
+    change, balance = proposal.change, proposal.change.after
+    total = sum(balance.partitions_by_member.values())
     moves = (len(change.moved), len(change.assigned), len(change.released), change.kept)
-    return (total, after.least, after.most, after.spread, *moves, proposal.rebalances)
+    return (total, balance.least, balance.most, balance.spread, *moves, proposal.rebalances)
 
 
 def _table(current: Assignment, group: AssignableGroup, made: Sequence[Proposal], protocol: str | None) -> list[str]:
@@ -176,7 +176,7 @@ def _table(current: Assignment, group: AssignableGroup, made: Sequence[Proposal]
         ],
         [18, 15, None],
     )
-    moves = [(proposal.assignor, before, after, _named(moved)) for proposal in made for before, after, moved in proposal.change.moves]
+    moves = [(proposal.assignor, old, new, _named(moved)) for proposal in made for old, new, moved in proposal.change.moves]
     of_moves = ["", *lines(["ASSIGNOR", "FROM", "TO", "PARTITIONS"], moves, [18, 15, 15, None])] if moves else []
     return [line.rstrip() for line in (*summary, "", *of_members, "", *of_partitions, *of_moves)]
 

@@ -74,19 +74,19 @@ def diff(
     from groupcoord_spark.warehouse.read import open_warehouse
 
     warehouse = open_warehouse(common.warehouse)
-    before, after, changes = compared_nights(warehouse, options.cluster_to_read(warehouse, common.cluster), from_night, to_night)
+    earlier, later, changes = compared_nights(warehouse, options.cluster_to_read(warehouse, common.cluster), from_night, to_night)
     if groups:
-        chosen = frozenset(named_groups(groups, warehouse, before, after))
+        chosen = frozenset(named_groups(groups, warehouse, earlier, later))
         changes = [change for change in changes if change.group_id in chosen]
     shown_kinds = {kind for word in only for kind in OF_WORDS[word]} if only else None
     rows = [tuple(change) for change in changes if shown_kinds is None or change.change in shown_kinds]
     cells = ((*row[:4], _short(row[4]), _short(row[5]), row[6]) for row in rows)
     common.show(NAMES, rows, cells=cells, least_widths=[14, 15, 15, 9, 10, 10, None])
     counts = Counter(change.change for change in changes)
-    same = nights_without_change(warehouse, before, after) if from_night is None and changes else ""
-    common.say(f"From the night of {_name(before)} to that of {_name(after)}: {_counted(counts) or 'no change'}.{same}")
+    same = nights_without_change(warehouse, earlier, later) if from_night is None and changes else ""
+    common.say(f"From the night of {_name(earlier)} to that of {_name(later)}: {_counted(counts) or 'no change'}.{same}")
     failing = Counter({kind: counts[kind] for word in sorted(fail_on or ()) for kind in OF_WORDS[word] if counts[kind]})
-    return options.alert(f"{_counted(failing)} since the night of {_name(before)}" if failing else "")
+    return options.alert(f"{_counted(failing)} since the night of {_name(earlier)}" if failing else "")
 
 
 def compared_nights(
@@ -98,24 +98,24 @@ def compared_nights(
     """
     from groupcoord_spark.answers.night_changes import last_night_that_differs, night_changes
 
-    after = warehouse.run(cluster, at_ms=to_night)
+    later = warehouse.run(cluster, at_ms=to_night)
     if from_night is not None:
-        before = warehouse.run(cluster, at_ms=from_night)
-        if before.finished_at_ms > after.finished_at_ms:
-            raise UsageError(f"--from is the night of {_name(before)}, which is later than that of --to, {_name(after)}.")
-        return before, after, night_changes(warehouse, before, after)
-    earlier = last_night_that_differs(warehouse, after)
-    if earlier is None:
+        earlier = warehouse.run(cluster, at_ms=from_night)
+        if earlier.finished_at_ms > later.finished_at_ms:
+            raise UsageError(f"--from is the night of {_name(earlier)}, which is later than that of --to, {_name(later)}.")
+        return earlier, later, night_changes(warehouse, earlier, later)
+    differing = last_night_that_differs(warehouse, later)
+    if differing is None:
         raise GroupcoordError(
-            f"{warehouse.location.uri} has no night of cluster {cluster!r} before that of {_name(after)} to compare it with."
+            f"{warehouse.location.uri} has no night of cluster {cluster!r} before that of {_name(later)} to compare it with."
         )
-    return earlier[0], after, earlier[1]
+    return differing[0], later, differing[1]
 
 
-def nights_without_change(warehouse: Warehouse, before: Run, after: Run) -> str:
+def nights_without_change(warehouse: Warehouse, earlier: Run, later: Run) -> str:
     """A sentence on the nights between the two, which show the same as the second; empty where there are none."""
-    finished = warehouse.finished_runs(after.cluster)
-    between = [run for run in finished if run.kind == "night" and before.finished_at_ms < run.finished_at_ms < after.finished_at_ms]
+    finished = warehouse.finished_runs(later.cluster)
+    between = [run for run in finished if run.kind == "night" and earlier.finished_at_ms < run.finished_at_ms < later.finished_at_ms]
     return f" Nothing has changed since the night of {_name(between[0])}, so the night before that one is compared." if between else ""
 
 

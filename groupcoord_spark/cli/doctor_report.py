@@ -173,10 +173,10 @@ def _partitions(verdicts: Sequence[PartitionVerdict], copies: int, history: Heal
 
 def _nights(history: HealthHistory) -> Iterator[str]:
     """A table of the bytes of all partitions, night by night, and the mean growth."""
-    before = [None, *(night.total for night in history.nights)]
+    earlier_totals = [None, *(night.total for night in history.nights)]
     rows = [
-        [moment(night.as_of_ms), _number(night.total), _signed(None if earlier is None else night.total - earlier)]
-        for night, earlier in zip(history.nights, before, strict=False)
+        [moment(night.as_of_ms), _number(night.total), _signed(None if earlier_total is None else night.total - earlier_total)]
+        for night, earlier_total in zip(history.nights, earlier_totals, strict=False)
     ]
     yield from lines(["NIGHT", "BYTES", "GROWTH"], rows)
     if (growth := history.total_per_night) is not None:

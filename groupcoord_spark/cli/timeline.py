@@ -92,9 +92,9 @@ def explain_missing_history(warehouse: Warehouse, cluster: str, group_id: str) -
     if warehouse.read("groups", cluster=cluster, columns=["group_id"], where=[("group_id", "=", group_id)]).num_rows:
         how = "are from the Admin API, and only the log has a history" if is_of_admin_api else "were run with --no-history"
         raise GroupcoordError(f"The history tables have no record of group {group_id!r} in {where}: its nights {how}.")
-    before, after, departure = departure_of(warehouse, warehouse.run(cluster), group_id)
+    last_night, night_without, departure = departure_of(warehouse, warehouse.run(cluster), group_id)
     if departure:
-        nights = f"in the night of {second(before.as_of_ms)} and is gone in that of {second(after.as_of_ms)}"
+        nights = f"in the night of {second(last_night.as_of_ms)} and is gone in that of {second(night_without.as_of_ms)}"
         raise GroupcoordError(f"Group {group_id!r} was in {where} {nights}. {REASONS[str(departure[0].why)]}")
     group_ids = warehouse.read("groups", cluster=cluster, columns=["group_id"])["group_id"].to_pylist()
     others = [name for name in warehouse.clusters_with_nights() if name != cluster and _knows(warehouse, name, group_id)]

@@ -134,9 +134,9 @@ def _why_snapshot_does_not_fit(
 
 def _with_snapshots(transaction: OpenTransaction, snapshots: Mapping[int, Sequence[ProducerState]]) -> OpenTransaction:
     """The transaction with what the sound snapshots say of it."""
-    after = {end: states for end, states in snapshots.items() if end > transaction.last_offset}
+    later_snapshots = {end: states for end, states in snapshots.items() if end > transaction.last_offset}
     in_no_snapshot = coordinator_epoch = None
-    for end_offset, states in sorted(after.items()):
+    for end_offset, states in sorted(later_snapshots.items()):
         state = next((state for state in states if state.producer_id == transaction.producer_id), None)
         if state is None or state.transaction_first_offset < 0:
             in_no_snapshot = end_offset

@@ -85,7 +85,7 @@ def check_range(part: Segment, *, ends_file: bool) -> RangeOffsets | None:
 def ranges_to_read(segment: Segment, parts: Sequence[Segment], offsets: Sequence[RangeOffsets | None]) -> list[Segment]:
     """The ranges to read in place of ``segment``: ``parts``, or the segment alone where one of them is in doubt."""
     known_offsets = [of_range for of_range in offsets if of_range is not None]
-    if len(known_offsets) < len(parts) or any(before.last_offset >= after.first_offset for before, after in pairwise(known_offsets)):
+    if len(known_offsets) < len(parts) or any(earlier.last_offset >= later.first_offset for earlier, later in pairwise(known_offsets)):
         return [segment]
     ends = [*(of_range.first_offset for of_range in known_offsets[1:]), segment.next_base_offset]
     return [

@@ -229,8 +229,8 @@ class FieldReader:
         return primitives.read_integer(self.buf, at, kind)
 
     def _read_truth_value(self, _: TruthValue, at: int, __: str) -> tuple[bool, int]:
-        number, after = primitives.read_integer(self.buf, at, Int8)
-        return number != 0, after
+        number, next_at = primitives.read_integer(self.buf, at, Int8)
+        return number != 0, next_at
 
     def _read_float(self, _: FloatingPoint, at: int, __: str) -> tuple[float, int]:
         return primitives.read_float(self.buf, at)
@@ -239,29 +239,29 @@ class FieldReader:
         return primitives.read_uuid(self.buf, at)
 
     def _read_text(self, kind: Text, at: int, name: str) -> tuple[str | None, int]:
-        raw, after = primitives.read_string(self.buf, at, primitives.COMPACT if self.flexible else 2)
+        raw, next_at = primitives.read_string(self.buf, at, primitives.COMPACT if self.flexible else 2)
         if raw is None:
             _refuse_null(kind, at)
-            return None, after
+            return None, next_at
         text, is_utf8 = primitives.java_text(raw)
         if not is_utf8:
             self.doubt("invalid_utf8", f"{self.message.name}: {name!r} is not UTF-8 ({raw.hex()}): replaced as Java does.")
-        return text, after
+        return text, next_at
 
     def _read_blob(self, kind: Blob, at: int, _: str) -> tuple[bytes | None, int]:
-        raw, after = primitives.read_bytes(self.buf, at, primitives.COMPACT if self.flexible else 4)
+        raw, next_at = primitives.read_bytes(self.buf, at, primitives.COMPACT if self.flexible else 4)
         if raw is None:
             _refuse_null(kind, at)
-        return raw, after
+        return raw, next_at
 
     def _read_array(self, kind: Array, at: int, name: str) -> tuple[list[Any] | None, int]:
-        count, after = primitives.read_count(self.buf, at, primitives.COMPACT if self.flexible else 4)
+        count, next_at = primitives.read_count(self.buf, at, primitives.COMPACT if self.flexible else 4)
         if count is None:
             _refuse_null(kind, at)
-            return None, after
+            return None, next_at
         if count > primitives.MOST_ELEMENTS:
             self.doubt(errors.BEYOND_LIMITS, f"{self.message.name}: {name!r} has {count} elements. {_REFUSED_BY_SOME}")
-        return self.read_elements(kind.element, count, after, name)
+        return self.read_elements(kind.element, count, next_at, name)
 
     def _read_nested_struct(self, kind: Struct, at: int, _: str) -> tuple[dict[str, Any] | None, int]:
         if kind.nullable:

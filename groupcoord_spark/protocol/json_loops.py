@@ -383,13 +383,13 @@ def _write_message(data, at, end, steps, step, literals, stack, hidden, hidden_c
             size, at = unsigned_varint(data, at, end)
             if at < 0 or size > end - at:
                 return NOT_USUAL, hidden_count
-            known = step
-            while known < step + a and steps[known, 1] != tag:
-                known += 1
-            if known < step + a:
+            tag_step = step
+            while tag_step < step + a and steps[tag_step, 1] != tag:
+                tag_step += 1
+            if tag_step < step + a:
                 stack[depth], stack[depth + 1] = at + size, to
                 depth += 2
-                step = steps[known, 3]
+                step = steps[tag_step, 3]
             elif b:
                 return NOT_USUAL, hidden_count
             else:
@@ -429,11 +429,11 @@ def write_messages(data, start, end, program, literals, steps, stack, hidden, ro
     while row < len(start):
         is_written[row] = False
         if program[row] >= 0 and start[row] + 2 <= end[row] and lies_in(data, start[row], end[row]):
-            after, _ = _write_message(data, start[row] + 2, end[row], steps, program[row], literals, stack, hidden, 0, out, to)
-            if after == NO_ROOM:
+            end_of_text, _ = _write_message(data, start[row] + 2, end[row], steps, program[row], literals, stack, hidden, 0, out, to)
+            if end_of_text == NO_ROOM:
                 return row, to
-            if after >= 0:
-                to = after
+            if end_of_text >= 0:
+                to = end_of_text
                 is_written[row] = True
         text_end[row] = to
         row += 1

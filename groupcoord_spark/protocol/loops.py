@@ -202,13 +202,13 @@ def walk_value(data, at, end, steps, step, stack, positions):
             size, at = unsigned_varint(data, at, end)
             if at < 0 or size > end - at:
                 return -1, position_count
-            known = step
-            while known < step + a and steps[known, 1] != tag:
-                known += 1
-            if known < step + a:
+            tag_step = step
+            while tag_step < step + a and steps[tag_step, 1] != tag:
+                tag_step += 1
+            if tag_step < step + a:
                 stack[depth] = at + size
                 depth += 1
-                step = steps[known, 3]
+                step = steps[tag_step, 3]
             else:
                 at += size
                 step -= 1

@@ -105,10 +105,10 @@ def read_string(buf: bytes, at: int, size: int = 2) -> tuple[bytes | None, int]:
 
     Raises TextTooLong where a compact length is above 32767, even if so many bytes follow.
     """
-    length, after = read_length(buf, at, size)
+    length, next_at = read_length(buf, at, size)
     if length is not None and length > LONGEST_COMPACT_TEXT:
         raise TextTooLong(f"declares {length} bytes of text at position {at}, more than Kafka reads ({LONGEST_COMPACT_TEXT})")
-    return _take(buf, after, length)
+    return _take(buf, next_at, length)
 
 
 def read_bytes(buf: bytes, at: int, size: int = 4) -> tuple[bytes | None, int]:

@@ -208,8 +208,8 @@ def read_rows(chunks: Iterable[Chunk], is_wanted: Callable[[Records], Mask] | No
         # Rows before which records are missing.
         gaps = np.searchsorted(records.position, lost).tolist()
         if len(records):
-            before = records.record_offset[0] - 1 if next_offset is None else next_offset - 1
-            gaps += np.flatnonzero(np.diff(records.record_offset, prepend=before) > 1).tolist()
+            offset_before = records.record_offset[0] - 1 if next_offset is None else next_offset - 1
+            gaps += np.flatnonzero(np.diff(records.record_offset, prepend=offset_before) > 1).tolist()
             next_offset = int(records.record_offset[-1]) + 1
         chosen = records.control_type == NOT_A_CONTROL_RECORD
         if is_wanted is not None:

@@ -138,11 +138,11 @@ def entry_positions(data: Bytes, at: int, end: int, most: int) -> tuple[Position
     for _ in range(most):
         if at > last_start:
             break
-        after = at + LOG_OVERHEAD + length_at(view, at + 8)[0]
-        if after > end:
+        end_of_entry = at + LOG_OVERHEAD + length_at(view, at + 8)[0]
+        if end_of_entry > end:
             break
         take(at)
-        at = after
+        at = end_of_entry
     return np.array(positions, np.int64), at
 
 

@@ -180,15 +180,15 @@ def read_inner_messages(buf: bytes | memoryview, at: int, end: int) -> InnerMess
         length = _int(buf, at + 8, 4)
         if length < MIN_LENGTH[0]:
             raise RecordError("wrapper_malformed", f"the message inside at byte {at} declares {length} bytes, the least is {MIN_LENGTH[0]}")
-        after = at + LOG_OVERHEAD + length
-        if after > end:
+        end_of_message = at + LOG_OVERHEAD + length
+        if end_of_message > end:
             break
         if buf[at + 16] > 1:
             raise RecordError("wrapper_malformed", f"the message inside at byte {at} has format {buf[at + 16]}, not 0 or 1")
         if buf[at + LEGACY_ATTRIBUTES] & CODEC_BITS:
             raise RecordError("wrapper_malformed", f"the message inside at byte {at} is itself compressed")
-        places.append(Place(at, after))
-        at = after
+        places.append(Place(at, end_of_message))
+        at = end_of_message
     if not places:
         raise RecordError("wrapper_malformed", "there is no whole message inside")
     return InnerMessages(places, at < end)

@@ -42,13 +42,13 @@ def listed_in_one_state(
         return location.list(), {}
     holder = HeldFiles() if held is None else held
     for _ in range(_LISTINGS):
-        before = _finished_segments(location)
+        segments = _finished_segments(location)
         infos = location.list()
         # a pipe would be waited for until somebody writes into it
         regular = [str(info.base_name) for info in infos if info.type == pafs.FileType.File]
         names = () if held is None else names_to_hold(regular)
         files = {name: file for name in names if (file := holder.hold(location.child(name).path)) is not None}
-        if _finished_segments(location) == before and all(before.get(name, (-1,))[0] == file.inode for name, file in files.items()):
+        if _finished_segments(location) == segments and all(segments.get(name, (-1,))[0] == file.inode for name, file in files.items()):
             return infos, files
         for file in files.values():
             holder.let_go(file)

@@ -101,13 +101,13 @@ class EntryFinder:
         while at < size:
             self._fill_window(at, min(at + batches.HEADER_SIZE, size))
             start = self._window_start
-            positions, after = batches.entry_positions(self._window, at - start, self._window_end - start, at_once)
+            positions, end_of_entries = batches.entry_positions(self._window, at - start, self._window_end - start, at_once)
             headers = batches.headers_at(self._window, positions)
             sound = batches.count_sound(self._window, positions, headers)
             if sound:
                 section = _section_of(positions[:sound] + start, headers[:sound])
                 yield self._corrected(section)
-                at = after + start if sound == len(positions) else int(positions[sound]) + start
+                at = end_of_entries + start if sound == len(positions) else int(positions[sound]) + start
                 if sound == len(positions):
                     at_once = min(2 * at_once, _ENTRIES_AT_ONCE)
                     continue

@@ -183,20 +183,20 @@ class _TakenOffsets:
         """The first offset of the gap between the neighbours of entry ``i`` in the file, if the entry fills that gap exactly; else None."""
         entries = self.entries
         start, end = int(entries.position[i]), int(entries.position[i] + entries.size[i])
-        before = after = None
+        gap_start = gap_end = None
         touches_kept = False
         if start == 0:
-            before = self.file_base
+            gap_start = self.file_base
         elif i > 0 and self.kept[i - 1] and entries.position[i - 1] + entries.size[i - 1] == start:
-            before, touches_kept = int(entries.last_offset[i - 1]) + 1, True
+            gap_start, touches_kept = int(entries.last_offset[i - 1]) + 1, True
         if end == self.end_position:
-            after = self.next_base
+            gap_end = self.next_base
         elif i + 1 < len(entries) and self.kept[i + 1] and entries.position[i + 1] == end:
-            after, touches_kept = int(entries.first_offset[i + 1]), True
-        if before is None or after is None or not touches_kept:
+            gap_end, touches_kept = int(entries.first_offset[i + 1]), True
+        if gap_start is None or gap_end is None or not touches_kept:
             return None
         covered = as_int64(int(entries.last_offset[i]) - int(entries.first_offset[i])) + 1
-        return before if after - before == covered and self._is_free(before, after - 1) else None
+        return gap_start if gap_end - gap_start == covered and self._is_free(gap_start, gap_end - 1) else None
 
     def fits_its_offsets(self, i: int) -> bool:
         """True where the offsets of entry ``i`` are free and those right before or after them are not."""
@@ -249,17 +249,17 @@ def _best_chain(first: list[int], last: list[int], touches_before: int, touches_
     previous: list[int] = []
     final = (0, 0, 0, -1)
     for i, (begins, ends_at) in enumerate(zip(first, last, strict=True)):
-        before = (0, 0, 0, -1)
+        predecessor = (0, 0, 0, -1)
         at = bisect_left(ends, begins)
         while at > 0:
-            before = max(before, best[at])
+            predecessor = max(predecessor, best[at])
             at &= at - 1
-        contact = 1 if before[3] < 0 and begins == touches_before else 0
+        contact = 1 if predecessor[3] < 0 and begins == touches_before else 0
         touching = ending_at.get(begins - 1)
-        if touching is not None and (touching[0], touching[1] + 1) > (before[0], before[1] + contact):
-            before, contact = touching, 1
-        length, contacts = before[0] + 1, before[1] + contact
-        previous.append(before[3])
+        if touching is not None and (touching[0], touching[1] + 1) > (predecessor[0], predecessor[1] + contact):
+            predecessor, contact = touching, 1
+        length, contacts = predecessor[0] + 1, predecessor[1] + contact
+        previous.append(predecessor[3])
         chain = (length, contacts, -ends_at, i)
         at = rank[ends_at]
         while at < len(best):

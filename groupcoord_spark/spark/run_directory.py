@@ -126,12 +126,12 @@ def remove_abandoned() -> None:
 @contextmanager
 def changed_environment(**variables: str) -> Iterator[None]:
     """A block with these variables in ``os.environ``, which is as before afterwards."""
-    before = {name: os.environ.get(name) for name in variables}
+    earlier_values = {name: os.environ.get(name) for name in variables}
     os.environ.update(variables)
     try:
         yield
     finally:
-        for name, value in before.items():
+        for name, value in earlier_values.items():
             if value is None:
                 os.environ.pop(name, None)
             else:

@@ -213,11 +213,11 @@ def end_session() -> None:
 @contextmanager
 def session_ends_with_block() -> Iterator[None]:
     """A block after which a session that ``session`` started in the block is ended. An earlier session stays."""
-    before = own_directory()
+    earlier_directory = own_directory()
     try:
         yield
     finally:
-        if own_directory() is not before:
+        if own_directory() is not earlier_directory:
             end_session()
 
 

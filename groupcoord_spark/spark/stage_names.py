@@ -88,9 +88,9 @@ def describe_stages(spark: SparkSession, run: str, *names: str) -> Iterator[Stag
 def describe_job(spark: SparkSession, run: str, name: str) -> Iterator[None]:
     """A block whose jobs and all of their stages have one name. Afterwards the thread has its earlier description again."""
     context = spark.sparkContext
-    before = context.getLocalProperty(DESCRIPTION)
+    earlier_description = context.getLocalProperty(DESCRIPTION)
     context.setLocalProperty(DESCRIPTION, described(run, name))
     try:
         yield
     finally:
-        context.setLocalProperty(DESCRIPTION, before)  # type: ignore[arg-type]
+        context.setLocalProperty(DESCRIPTION, earlier_description)  # type: ignore[arg-type]

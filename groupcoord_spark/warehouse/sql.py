@@ -281,7 +281,7 @@ def publish(spark: SparkSession, warehouse: Warehouse, database: str) -> list[st
     Raises UsageError for a name that Spark does not take.
     """
     refuse_bad_database(database)
-    before = f"`{spark.catalog.currentCatalog()}`.`{spark.catalog.currentDatabase()}`"
+    current_database = f"`{spark.catalog.currentCatalog()}`.`{spark.catalog.currentDatabase()}`"
     quoted = ".".join(f"`{name}`" for name in database.split("."))
     spark.sql(f"CREATE DATABASE IF NOT EXISTS {quoted}")
     spark.sql(f"USE {quoted}")  # a view keeps the database in which the names of its query are looked up
@@ -289,7 +289,7 @@ def publish(spark: SparkSession, warehouse: Warehouse, database: str) -> list[st
         for statement in view_statements("spark", warehouse):
             spark.sql(statement)
     finally:
-        spark.sql(f"USE {before}")
+        spark.sql(f"USE {current_database}")
     return [*TABLES, *VIEWS]
 
 

@@ -291,7 +291,7 @@ def commit_run(
     if row["kind"] == LOOK_BACK:
         for table in tables:
             if files.get(table.name) or table.write is not WriteMode.APPENDED:
-                _commit(start, table, committed[table.name], _actions_to_last_night, after=start.transaction + 1)
+                _commit(start, table, committed[table.name], _actions_to_last_night, expected=start.transaction + 1)
     last = start.finished[-1] if start.finished else None
     row |= {
         "cluster": start.cluster,
@@ -452,12 +452,12 @@ def _strays(start: RunStart, opened: DeltaTable) -> dict[str, int]:
     """
     files = files_of(opened, start.cluster)
     last = start.last_run
-    known = {run.run_id for run in start.finished if last is not None and run.finished_at_ms <= last.finished_at_ms}
-    runs = {path: run for path in files if (run := run_of(path.rsplit("/", 1)[1])) is not None and run not in known}
+    finished_ids = {run.run_id for run in start.finished if last is not None and run.finished_at_ms <= last.finished_at_ms}
+    runs = {path: run for path in files if (run := run_of(path.rsplit("/", 1)[1])) is not None and run not in finished_ids}
     if runs and not _transaction_of(opened, start.cluster):  # releases that wrote no transaction dropped no rows from `runs`
         return {path: files[path] for path in runs}
     # The rows of old nights may have been dropped from `runs`, and their history stays.
-    oldest = min(map(_start_of, known), default="")
+    oldest = min(map(_start_of, finished_ids), default="")
     return {path: files[path] for path, run in runs.items() if _start_of(run) >= oldest}
 
 
@@ -474,10 +474,10 @@ def _healed(start: RunStart) -> RunStart:
     # Two above: one above is the unfinished run's.
     raised = start.transaction + 2
     # `runs` first, in the version that was read: afterwards no other run can finish, and the tables do not change any more.
-    tables = {RUNS.name: _commit(start, RUNS, start.tables[RUNS.name], lambda *_: [], after=start.transaction, transaction=raised)}
+    tables = {RUNS.name: _commit(start, RUNS, start.tables[RUNS.name], lambda *_: [], expected=start.transaction, transaction=raised)}
     for table in TABLES.values():
         if table is not RUNS:
-            tables[table.name] = _commit(start, table, start.tables[table.name], _actions_to_last_night, after=None, transaction=raised)
+            tables[table.name] = _commit(start, table, start.tables[table.name], _actions_to_last_night, expected=None, transaction=raised)
     return replace(start, tables=tables, transaction=raised)
 
 
@@ -485,14 +485,14 @@ def _actions_to_last_night(start: RunStart, table: Table, opened: DeltaTable) ->
     """What makes the table's files of the cluster those of the last night again. The rows of other clusters stay as they are."""
     if table.write is WriteMode.APPENDED:
         return [_removed(start, path, size) for path, size in _strays(start, opened).items()]
-    now = files_of(opened, start.cluster)
+    present_files = files_of(opened, start.cluster)
     version = start.last_run.table_versions.get(table.name) if start.last_run else None
     if version is None or read.begins_after(start.location, table, version):
-        before = {}
+        files_of_last_night = {}
     else:
-        before = files_of(read.open_table(start.location, table, version), start.cluster)
-    added = [_added(_described(start, table, path, size)) for path, size in before.items() if path not in now]
-    return [*(_removed(start, path, size) for path, size in now.items() if path not in before), *added]
+        files_of_last_night = files_of(read.open_table(start.location, table, version), start.cluster)
+    added = [_added(_described(start, table, path, size)) for path, size in files_of_last_night.items() if path not in present_files]
+    return [*(_removed(start, path, size) for path, size in present_files.items() if path not in files_of_last_night), *added]
 
 
 def _described(start: RunStart, table: Table, path: str, size: int) -> AddedFile:
@@ -508,7 +508,7 @@ def _commit_table(start: RunStart, table: Table, files: Sequence[AddedFile], tra
     """Commits the files of a run to one table; the table afterwards. A table without files gets a commit too, with the transaction."""
     opened, replaces = start.tables[table.name], table.write is WriteMode.REPLACED_BY_EACH_RUN
     added: list[_Action] = [_added(file) for file in files]
-    return _commit(start, table, opened, lambda *_: added, after=start.transaction, replaces=replaces, transactions=transactions)
+    return _commit(start, table, opened, lambda *_: added, expected=start.transaction, replaces=replaces, transactions=transactions)
 
 
 def _commit(
@@ -517,7 +517,7 @@ def _commit(
     opened: DeltaTable,
     actions: Callable[[RunStart, Table, DeltaTable], list[_Action]],
     *,
-    after: int | None,
+    expected: int | None,
     transaction: int | None = None,
     replaces: bool = False,
     transactions: Sequence[Transaction] = (),
@@ -526,20 +526,20 @@ def _commit(
 
     Args:
         actions: files to add and to remove, given the table that the commit is made on.
-        after: version of the cluster's transaction that the table must have; None: any.
+        expected: version of the cluster's transaction that the table must have; None: any.
         transaction: version of the cluster's transaction from now on; None: that of this run.
         replaces: all other files of the cluster are removed.
         transactions: further transactions of the same commit.
 
     Raises:
-        _OvertakenError: the table has another transaction of the cluster than ``after``.
+        _OvertakenError: the table has another transaction of the cluster than ``expected``.
         WarehouseError: the table cannot be committed.
     """
     application = f"groupcoord:{start.cluster}"
     ours = Transaction(application, start.transaction + 1 if transaction is None else transaction)
     for attempt in range(_ATTEMPTS):
         # Delta compares with later commits only: it would also take a version that the table has already, or a lower one.
-        if after is not None and _transaction_of(opened, start.cluster) != after:
+        if expected is not None and _transaction_of(opened, start.cluster) != expected:
             raise _overtaken(start)
         try:
             overwrites = replaces and bool(files_of(opened, start.cluster))

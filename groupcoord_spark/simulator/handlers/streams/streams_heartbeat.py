@@ -122,12 +122,12 @@ class StreamsStep(GroupStep[StreamsGroup]):
         epoch, configured = self._group_epoch(group, request, topology, bumps=changes)
         self._start_initial_delay(group)
         targets = self._update_targets(group, epoch, configured, status, {member_id: metadata})
-        after = self._reconcile(group, request, current, metadata, targets)
+        new_tasks = self._reconcile(group, request, current, metadata, targets)
         endpoint_changed = metadata["user_endpoint"] != old_metadata["user_endpoint"]
         self.restart_session(group, member_id)
         if request.shutdown_application and group.shutdown_by is None:
             group.shutdown_by = member_id
-        return self._answer(group, request, current, after, metadata, status, endpoint_changed=endpoint_changed)
+        return self._answer(group, request, current, new_tasks, metadata, status, endpoint_changed=endpoint_changed)
 
     def leave(self, request: StreamsGroupHeartbeat) -> Answer:
         if self.group is not None and request.shutdown_application and self.group.shutdown_by is None:
@@ -285,17 +285,17 @@ class StreamsStep(GroupStep[StreamsGroup]):
     ) -> CurrentTasks:
         """One step of the member towards its target."""
         process_id: str = metadata["process_id"]
-        after = reconciled(
+        new_tasks = reconciled(
             current, targets.of_member, targets.epoch, reported_tasks(request), lambda kind, task: group.is_held(kind, task, process_id)
         )
-        if after is None:
+        if new_tasks is None:
             raise RefusedError(Error.FENCED_MEMBER_EPOCH)
-        if after != current:
-            self.records.append(group.assignment_record(request.member_id, after))
+        if new_tasks != current:
+            self.records.append(group.assignment_record(request.member_id, new_tasks))
             cancel_timer(group.rebalance_timers, request.member_id)
-            if after.state == UNREVOKED:
-                self.start_rebalance_timer(group, request.member_id, after.epoch, metadata["rebalance_timeout_ms"])
-        return after
+            if new_tasks.state == UNREVOKED:
+                self.start_rebalance_timer(group, request.member_id, new_tasks.epoch, metadata["rebalance_timeout_ms"])
+        return new_tasks
 
     def session_timeout_ms(self, group: StreamsGroup, member_id: str) -> int:
         return int(self._setting("streams.session.timeout.ms"))
@@ -351,11 +351,11 @@ class StreamsStep(GroupStep[StreamsGroup]):
         )
 
     def _endpoints(
-        self, group: StreamsGroup, member_id: str, metadata: Mapping[str, Any], after: CurrentTasks
+        self, group: StreamsGroup, member_id: str, metadata: Mapping[str, Any], new_tasks: CurrentTasks
     ) -> tuple[EndpointPartitions, ...]:
         """The partitions of each member that has an endpoint, the sender last. Kafka fails while the topics do not fit."""
         members = [(other, group.metadata_of(other), group.current_of(other)) for other in self._metadata(group) if other != member_id]
-        with_endpoint = [(of, tasks) for _, of, tasks in (*members, (member_id, metadata, after)) if of["user_endpoint"] is not None]
+        with_endpoint = [(of, tasks) for _, of, tasks in (*members, (member_id, metadata, new_tasks)) if of["user_endpoint"] is not None]
         if with_endpoint and (self.configured is None or self.configured.subtopologies is None):
             raise RefusedError(Error.UNKNOWN_SERVER_ERROR)
         topics = known_topics(self.broker, required_topics(self._topology))

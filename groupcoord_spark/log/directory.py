@@ -128,12 +128,13 @@ class _File:
 class _Listing:
     """What is in the directory of a partition.
 
-    files: those that are the log, in the order of their offsets. tails: by place of the file, the end of each file that was looked at, None
-    where its last bytes give no sure answer.
+    files: those that are the log, in the order of their offsets. has_files: it has files of any kind. tails: by place of the file, the
+    end of each file that was looked at, None where its last bytes give no sure answer.
     """
 
     directory: _Directory
     files: list[_File]
+    has_files: bool
     doubts: list[PlacedDoubt]
     has_metadata: bool
     tails: dict[int, Tail | None] = field(default_factory=dict)
@@ -227,6 +228,12 @@ def _planned_directories(
         return _files_of(directory, known_ends.get(directory.offsets_partition, 0), held)
 
     listed = side_by_side(listing_of, directories, together)
+    without_segments = [of_directory.directory.location for of_directory in listed if of_directory.has_files]
+    if without_segments and not any(of_directory.files for of_directory in listed):
+        raise InputError(
+            f"{without_segments[0].shown}: none of its files is a segment, called by its first offset such as 00000000000000000000.log, and"
+            " no other partition has one. A broker has at least one for each partition: copy the segments too."
+        )
     to_look_at = [
         (of_directory, place, segment)
         for of_directory in listed
@@ -607,7 +614,8 @@ def _files_of(directory: _Directory, known_end: int, held: HeldFiles | None) -> 
         low = min(file.base_offset for file in swaps)
         high = max(_end_of(file, directory.offsets_partition) for file in swaps)
         plain = [file for file in plain if not low <= file.base_offset < high]
-    return _Listing(directory, sorted(plain + swaps, key=lambda file: file.base_offset), doubts, has_metadata)
+    files = sorted(plain + swaps, key=lambda file: file.base_offset)
+    return _Listing(directory, files, bool(infos), doubts, has_metadata)
 
 
 def _names_to_hold(directory: _Directory, known_end: int, names: Collection[str]) -> list[str]:

@@ -7,7 +7,7 @@ not be read any more.
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -229,8 +229,7 @@ def _is_in_order(house: _House, table: Table, file: _File) -> bool:
 
 def _rewrite(house: _House, table: Table, opened: DeltaTable, files: Sequence[_File], kept: _Kept | None) -> list[AddedFile]:
     """Writes the rows of the files in order, without those that are not kept, and commits the new files in place of the old ones."""
-    stored = read.columns_of(opened)
-    of_files = ((_rows(house, table, file, stored), file.run) for file in files)
+    of_files = ((_rows(house, table, file), file.run) for file in files)
     rows = pa.concat_tables(of_file if kept is None else kept.of(of_file, run) for of_file, run in of_files)
     rows = rows.take(pc.sort_indices(rows, sort_keys=[(name, "ascending") for name in _ORDER[table.name]]))
     # The name of a finished run: a run that repairs the table knows by it that the rows belong there.
@@ -241,11 +240,11 @@ def _rewrite(house: _House, table: Table, opened: DeltaTable, files: Sequence[_F
     return writer.files
 
 
-def _rows(house: _House, table: Table, file: _File, stored: Collection[str]) -> pa.Table:
-    """All rows of the file in the columns of the table, except for the cluster. stored: the columns of the table at its newest version."""
+def _rows(house: _House, table: Table, file: _File) -> pa.Table:
+    """All rows of the file in the columns of the table, except for the cluster."""
     path = house.location.path_in(table.name, file.path)
     with house.location.filesystem.open_input_file(path) as source:
-        return read.rows_of_file(read.checked_file(source, path, stored), house.cluster, table.file_schema, ())
+        return read.rows_of_file(read.checked_file(source, path, table), house.cluster, table.file_schema, ())
 
 
 @dataclass(frozen=True, slots=True)
@@ -294,7 +293,7 @@ def _drop_rows(house: _House, table: Table, border_ms: int) -> int:
         oldest_ms = file.oldest_ms if file.oldest_ms is not None else min(finished_at_ms.values())
         if oldest_ms >= border_ms:
             continue
-        left = kept.of(_rows(house, table, file, read.columns_of(opened)), file.run).num_rows
+        left = kept.of(_rows(house, table, file), file.run).num_rows
         if left < file.rows:
             dropped += file.rows - left
             if not house.dry_run:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from array import array
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import lru_cache
@@ -29,10 +29,11 @@ from pyarrow import fs
 from groupcoord_spark.errors import WarehouseError
 from groupcoord_spark.log.files.object_store import missing_bucket, no_such_bucket
 from groupcoord_spark.moments import Moment, NightsAgo, NightTime, milliseconds_of
-from groupcoord_spark.warehouse.declaration import Table, no_rows
+from groupcoord_spark.warehouse.declaration import Table, WriteMode, no_rows
 from groupcoord_spark.warehouse.location import Location, first_line, locate
+from groupcoord_spark.warehouse.parts import run_of
 from groupcoord_spark.warehouse.tables import GROUPS, HISTORY, LOOK_BACK, NIGHT, RUNS, SCHEMA_VERSION, SURVIVING_RECORDS, TABLES
-from groupcoord_spark.wording import counted
+from groupcoord_spark.wording import counted, first_of
 
 if TYPE_CHECKING:
     from groupcoord_spark.warehouse.sql import Night
@@ -461,14 +462,13 @@ def _rows(
 ) -> pa.Table:
     schema = pa.schema([table.arrow_schema.field(name) for name in columns])
 
-    stored = columns_of(opened)
-
     def of_file(path: str) -> pa.Table:
         # delta-rs's own file system would bring its threads along, which at times outlive the interpreter
         with location.filesystem.open_input_file(path) as source:
-            return rows_of_file(checked_file(source, path, stored), cluster, schema, where)
+            return rows_of_file(checked_file(source, path, table), cluster, schema, where)
 
     try:
+        stored = columns_of(opened)
         # To delta-rs an empty text in a condition means NULL; Kafka has groups of that name.
         for_files = [
             (name, comparison, value)
@@ -501,7 +501,8 @@ def paths_of_files(location: Location, table: Table, opened: DeltaTable, conditi
     """The paths of a table's files that may meet the conditions, within the file system of the warehouse. Files lie one directory deep.
 
     Raises:
-        WarehouseError: the table's log names a file that lies elsewhere, as one with ``../`` in its path does.
+        WarehouseError: the table's log names a file that lies elsewhere, as one with ``../`` in its path does; or it names files of several
+            runs, where each run replaces all rows of its cluster: the log took out files, and one flipped bit brings them back.
     """
     paths = []
     for uri in opened.file_uris(file_pruning_predicate=list(conditions)):
@@ -510,6 +511,10 @@ def paths_of_files(location: Location, table: Table, opened: DeltaTable, conditi
             sentence = f"The log of table {table.name} of {location.uri} names a file outside of it: {uri}."
             raise WarehouseError(f"{sentence} {way_out(location, table)}")
         paths.append(location.path_in(table.name, f"{partition}/{name}"))
+    runs = sorted({run_of(path.rsplit("/", 1)[1]) or "another writer" for path in paths})
+    if table.write is WriteMode.REPLACED_BY_EACH_RUN and len(runs) > 1:
+        sentence = f"The log of table {table.name} of {location.uri} is damaged: it names files of the runs {first_of(runs)} for one night."
+        raise WarehouseError(f"{sentence} {way_out(location, table)}")
     return paths
 
 
@@ -518,26 +523,28 @@ def columns_of(opened: DeltaTable) -> frozenset[str]:
     return frozenset(field.name for field in opened.schema().fields)
 
 
-def checked_file(source: pa.NativeFile, path: str, stored: Collection[str]) -> pq.ParquetFile:
+def checked_file(source: pa.NativeFile, path: str, table: Table) -> pq.ParquetFile:
     """The open file as Parquet, whose columns are all of the table. A later read of a page that does not fit its checksum raises OSError.
 
     Only pages have checksums, and those of older releases have none. A footer has none either: with one flipped bit in the name of a column
-    the file would have another column, and NULL in its place.
+    the file would have another column, and NULL in its place; with one in its type microseconds would be nanoseconds.
 
-    Args:
-        source: the open file.
-        path: of the file, for the sentence.
-        stored: the columns of the table at the version that is read.
-    Raises:
-        OSError: the file has a column that the table does not have, or one whose name is no text.
+    path: of the file, for the sentence. Raises OSError where the file has a column that the table does not have, one of another type, or
+    one whose name is no text, and where the rows of its row groups are not as many as those of the file.
     """
     try:
         file = pq.ParquetFile(source, coerce_int96_timestamp_unit="us", page_checksum_verification=True)
-        names = file.schema_arrow.names
+        columns = file.schema_arrow
     except UnicodeDecodeError:
         raise OSError(f"{path} is damaged: the name of one of its columns is no text") from None
-    if other := [name for name in names if name not in stored]:
-        raise OSError(f"{path} is damaged: it has a column {other[0]!r}, which the table does not have")
+    types = dict(zip(table.file_schema.names, table.file_schema.types, strict=True))
+    for column in columns:
+        if column.name not in types:
+            raise OSError(f"{path} is damaged: it has a column {column.name!r}, which the table does not have")
+        if column.type != types[column.name]:
+            raise OSError(f"{path} is damaged: its column {column.name!r} is of another type than in the table")
+    if file.metadata.num_rows != sum(file.metadata.row_group(group).num_rows for group in range(file.num_row_groups)):
+        raise OSError(f"{path} is damaged: the rows of its groups are not as many as the rows of the file")
     return file
 
 

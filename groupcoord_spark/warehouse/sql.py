@@ -214,11 +214,10 @@ def _files(location: Location, table: Table, run: Run) -> list[str]:
         return []
     opened = open_table(location, table, run.table_versions.get(table.name))
     paths = paths_of_files(location, table, opened, [("cluster", "=", run.cluster)])
-    stored = columns_of(opened)
     for path in paths:
         try:
             with location.filesystem.open_input_file(path) as source:
-                checked_file(source, path, stored)
+                checked_file(source, path, table)
         except FileNotFoundError:
             continue  # the statement that reads the file says so
         except (OSError, pa.ArrowException) as error:

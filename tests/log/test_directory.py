@@ -128,6 +128,14 @@ class TestRefusals:
             (tmp_path / name).write_text("hello")
             assert "no segment of a log" in self.refused(tmp_path / name)
 
+    def test_partitions_without_a_segment_among_their_files(self, tmp_path: Path) -> None:
+        for number, name in enumerate(("partition.metadata", "00000000000000000000.log.deleted", "00000000000000000000.LOG")):
+            (tmp_path / f"__consumer_offsets-{number}").mkdir()
+            (tmp_path / f"__consumer_offsets-{number}" / name).write_text("hello")
+        assert "copy the segments too" in self.refused(tmp_path)
+        write_segment(tmp_path, [], offsets_partition=3)
+        assert plan(tmp_path).partitions[0].end_offset == 0
+
     def test_segments_whose_directory_has_lost_its_name(self, tmp_path: Path) -> None:
         path = write_segment(tmp_path, run(0, 2))
         folder = path.parent.rename(tmp_path / "partition-three")

@@ -12,6 +12,7 @@ import pytest
 from groupcoord_spark.errors import WarehouseError
 from groupcoord_spark.warehouse import open_warehouse
 from groupcoord_spark.warehouse.location import first_line
+from groupcoord_spark.warehouse.sql import Night
 from tests.warehouse.nights import AS_OF_MS, DAY_MS, night
 from tests.warehouse.test_two_runs import rows_of_night
 
@@ -85,6 +86,10 @@ def damaged(tmp_path: Path, whole: Path) -> Callable[[str, str], Path]:
     return damage
 
 
+def night_of(place: Path) -> Night:
+    return open_warehouse(str(place)).night("prod")
+
+
 def sentence_of(act: Callable[[], object]) -> str:
     with pytest.raises(WarehouseError) as raised:
         act()
@@ -130,6 +135,15 @@ def test_without_runs_readers_and_nights_say_so(damaged: Callable[[str, str], Pa
     place = damaged("runs", what)
     for act in (lambda: open_warehouse(str(place)), lambda: night(place, "prod", rows_of_night(3))):
         assert "table runs" in sentence_of(act).lower()
+
+
+def test_files_that_come_back_by_one_flipped_bit_of_the_log_are_named(tmp_path: Path, whole: Path) -> None:
+    place = tmp_path / "w"
+    shutil.copytree(whole, place)
+    newest = entry(-1)(place / "groups")
+    newest.write_bytes(newest.read_bytes().replace(b'{"remove":', b'{"remowe":'))
+    for read in (lambda: open_warehouse(str(place)).read("groups"), lambda: night_of(place).sql("FROM groups")):
+        assert "The log of table groups" in (text := sentence_of(read)) and "is damaged: it names files of the runs " in text
 
 
 def test_a_run_whose_row_is_lost_is_taken_back_as_if_it_had_not_finished(damaged: Callable[[str, str], Path]) -> None:

@@ -333,7 +333,7 @@ def table_exists(location: Location, table: Table) -> bool:
     try:
         return DeltaTable.is_deltatable(location.table_uri(table.name))
     except (DeltaError, OSError) as e:
-        raise WarehouseError(f"Table {table.name} of {location.uri} cannot be read: {first_line(e)}. {way_out(location, table)}") from e
+        raise unreadable(location, table, first_line(e)) from e
 
 
 def open_table(location: Location, table: Table, version: int | None = None) -> DeltaTable:
@@ -350,10 +350,7 @@ def open_table(location: Location, table: Table, version: int | None = None) -> 
             raise WarehouseError(
                 f"{location.uri} has no table {table.name}: it was removed, or the warehouse is damaged. {way_out(location, table)}"
             ) from e
-        which = "" if version is None else f" at version {version}"
-        raise WarehouseError(
-            f"Table {table.name} of {location.uri} cannot be read{which}: {first_line(e)}. {way_out(location, table)}"
-        ) from e
+        raise unreadable(location, table, first_line(e), "" if version is None else f" at version {version}") from e
 
 
 def begins_after(location: Location, table: Table, version: int) -> bool:
@@ -364,6 +361,11 @@ def begins_after(location: Location, table: Table, version: int) -> bool:
         return False
     numbers = [int(number) for file in log if (number := file.base_name.split(".")[0]).isdecimal()]
     return bool(numbers) and min(numbers) > version
+
+
+def unreadable(location: Location, table: Table, why: str, which: str = "") -> WarehouseError:
+    """The error of a table that cannot be read. which: words that name a version of the table."""
+    return WarehouseError(f"Table {table.name} of {location.uri} cannot be read{which}: {why}. {way_out(location, table)}")
 
 
 def way_out(location: Location, table: Table) -> str:
@@ -493,7 +495,7 @@ def _rows(
             " pre-release: run the nightly into another directory."
         ) from e
     except (DeltaError, OSError, pa.ArrowException) as e:
-        raise WarehouseError(f"Table {table.name} of {location.uri} cannot be read: {first_line(e)}. {way_out(location, table)}") from e
+        raise unreadable(location, table, first_line(e)) from e
     return pa.concat_tables([no_rows(schema), *parts])
 
 
@@ -513,8 +515,7 @@ def paths_of_files(location: Location, table: Table, opened: DeltaTable, conditi
         paths.append(location.path_in(table.name, f"{partition}/{name}"))
     runs = sorted({run_of(path.rsplit("/", 1)[1]) or "another writer" for path in paths})
     if table.write is WriteMode.REPLACED_BY_EACH_RUN and len(runs) > 1:
-        sentence = f"The log of table {table.name} of {location.uri} is damaged: it names files of the runs {first_of(runs)} for one night."
-        raise WarehouseError(f"{sentence} {way_out(location, table)}")
+        raise unreadable(location, table, f"its log names files of the runs {first_of(runs)} as those of one night")
     return paths
 
 

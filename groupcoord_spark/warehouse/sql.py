@@ -16,7 +16,7 @@ import pyarrow.dataset as ds
 from groupcoord_spark.errors import UsageError, WarehouseError
 from groupcoord_spark.warehouse.declaration import Column, Table, no_rows
 from groupcoord_spark.warehouse.location import Location, first_line
-from groupcoord_spark.warehouse.read import Run, Warehouse, checked_file, columns_of, open_table, paths_of_files, way_out
+from groupcoord_spark.warehouse.read import Run, Warehouse, checked_file, columns_of, open_table, paths_of_files, unreadable
 from groupcoord_spark.warehouse.tables import RUNS, TABLES
 from groupcoord_spark.warehouse.views import VIEWS
 
@@ -40,6 +40,8 @@ _DAMAGED: Final = re.compile(r"reading the stream registered as '(\w+)' failed: 
 
 _CHANGES: Final = frozenset({"ALTER", "DELETE", "DROP", "INSERT", "UPDATE"})
 """Kinds of statements that change what they name."""
+_REPLACES: Final = re.compile(r'\bcreate\s+or\s+replace\s+(?:temp\w*\s+)?(?:view|table)\s+(?:\w+\.)*"?(\w+)', re.IGNORECASE)
+"""A statement that puts a table or view in the place of one of that name."""
 _WITHOUT_ROWS: Final = frozenset({*_CHANGES, "ATTACH", "COPY", "CREATE", "DETACH", "LOAD", "TRANSACTION", "VARIABLE_SET", "SET"})
 """Kinds of statements after which DuckDB gives a number of rows, or a word, and nothing that anybody asked for."""
 
@@ -109,26 +111,27 @@ class NightInDuckDB:
             parsed = self.connection.extract_statements(statement)[0]
             if self._is_sandbox and parsed.type.name not in ("SELECT", "EXPLAIN"):
                 raise UsageError("With --sandbox only SELECT, FROM, DESCRIBE, SHOW and EXPLAIN are run.")
-            if parsed.type.name in _CHANGES and names:
+            changed = names if parsed.type.name in _CHANGES else names_in(" ".join(_REPLACES.findall(statement)))
+            if changed:
                 raise UsageError(
-                    f"{names[0]} belongs to the night, and no statement changes a night."
+                    f"{changed[0]} belongs to the night, and no statement changes a night."
                     " Make a table of your own under another name: CREATE TABLE mine AS SELECT ..."
                 )
             for name in names or (*TABLES, *VIEWS):
                 self._open(name)
             result = self.connection.sql(statement)
-            if result is None or parsed.type.name in _WITHOUT_ROWS:
+            if result is None or parsed.type.name in _WITHOUT_ROWS or result.columns == ["Success"]:
                 return None
             return (result if most_rows is None else result.limit(most_rows)).to_arrow_table()
-        except FileNotFoundError as error:
-            raise WarehouseError(_gone(self._warehouse.location, error)) from error
-        except duckdb.Error as error:
-            if "No such file" in str(error):
-                raise WarehouseError(_gone(self._warehouse.location, error)) from error
+        except (FileNotFoundError, duckdb.Error) as error:
+            place = self._warehouse.location
+            if isinstance(error, FileNotFoundError) or "No such file" in str(error):
+                raise WarehouseError(
+                    f"A file of {place.uri} is gone: {first_line(error)}. After a vacuum, nights older than the retention of deleted files"
+                    " cannot be read."
+                ) from error
             if damaged := _DAMAGED.search(str(error)):
-                table, why = TABLES[damaged[1]], damaged[2].rstrip(".")
-                place = self._warehouse.location
-                raise WarehouseError(f"Table {table.name} of {place.uri} cannot be read: {why}. {way_out(place, table)}") from error
+                raise unreadable(place, TABLES[damaged[1]], damaged[2].rstrip(".")) from error
             raise UsageError(str(error).strip()) from None
 
     def rows(self, statement: str) -> pa.Table:
@@ -195,14 +198,10 @@ def runs_of_night(warehouse: Warehouse, cluster: str | None, at_ms: NightTime | 
 
 def dataset_of(location: Location, table: Table, runs: Sequence[Run]) -> ds.Dataset | pa.Table:
     """The rows of these runs as a dataset of pyarrow; nothing of the files has been read. A night that lacks the table has no rows."""
-    paths: list[str] = []
-    partitions: list[ds.Expression] = []
-    for run in runs:
-        of_run = _files(location, table, run)
-        paths += of_run
-        partitions += [ds.field("cluster") == run.cluster] * len(of_run)
-    if not paths:
+    files = [(path, ds.field("cluster") == run.cluster) for run in runs for path in _files(location, table, run)]
+    if not files:
         return no_rows(table.arrow_schema)
+    paths, partitions = zip(*files, strict=True)
     return ds.FileSystemDataset.from_paths(
         paths, schema=table.arrow_schema, format=_CHECKED, filesystem=location.filesystem, partitions=partitions
     )
@@ -221,9 +220,7 @@ def _files(location: Location, table: Table, run: Run) -> list[str]:
         except FileNotFoundError:
             continue  # the statement that reads the file says so
         except (OSError, pa.ArrowException) as error:
-            raise WarehouseError(
-                f"Table {table.name} of {location.uri} cannot be read: {first_line(error)}. {way_out(location, table)}"
-            ) from error
+            raise unreadable(location, table, first_line(error)) from error
     return paths
 
 
@@ -371,10 +368,3 @@ def _text(text: str) -> str:
 
 def _spark_text(text: str) -> str:
     return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
-
-
-def _gone(location: Location, error: BaseException) -> str:
-    return (
-        f"A file of {location.uri} is gone: {first_line(error)}. After a vacuum, nights older than the retention of deleted files cannot"
-        " be read."
-    )

@@ -48,8 +48,10 @@ def test_views_are_printed_and_not_run(place):
 
 
 def test_what_belongs_to_the_night_is_not_dropped_and_own_views_come_and_go_without_a_word(place):
-    """`drop view groups` printed a table with the title SUCCESS."""
-    refused = groupcoord("sql", "--warehouse", place, "DROP VIEW groups")
-    assert refused.exit_code == 2 and "groups belongs to the night, and no statement changes a night." in refused.stderr
+    """`drop view groups` printed a table with the title SUCCESS, as did `vacuum`; CREATE OR REPLACE hid what the night has."""
+    for statement in ("DROP VIEW groups", "CREATE OR REPLACE VIEW main.groups AS SELECT 1", "create or  replace table Groups AS SELECT 1"):
+        refused = groupcoord("sql", "--warehouse", place, statement)
+        assert refused.exit_code == 2 and "groups belongs to the night, and no statement changes a night." in refused.stderr
+    assert groupcoord("sql", "--warehouse", place, "CREATE OR REPLACE TABLE mine AS FROM groups; VACUUM; DROP TABLE mine").stdout == ""
     made = groupcoord("sql", "--warehouse", place, "CREATE VIEW mine AS SELECT 1 AS n; DROP VIEW mine")
     assert (made.exit_code, made.stdout) == (0, "")

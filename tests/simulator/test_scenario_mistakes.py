@@ -258,6 +258,14 @@ def test_a_scenario_that_has_too_much_to_do_is_refused_while_it_plays(name: str,
         play(read_scenario(text, "s"), release_for())
 
 
+def test_a_scenario_of_few_events_with_much_work_each_is_refused_after_some_seconds(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(playing, "MOST_CPU_S", 0.2)
+    heartbeats = [f"{{at: {n}s, send: ShareGroupHeartbeat, with: {{member_id: m{n}, member_epoch: 0, topics: [t]}}}}" for n in range(100)]
+    text = f"topics: {{t: 9000}}\nsteps: [{', '.join(heartbeats)}]\nuntil: 200s\n"
+    with pytest.raises(UsageError, match=r"^Scenario s.* more to do than a processor does in 0.2 s, and has come to [0-9.]+ s of 200"):
+        play(read_scenario(text, "s"), release_for())
+
+
 def test_the_file_without_a_mistake_plays_also_with_a_byte_order_mark_and_with_yamls_merge_keys(tmp_path: Path) -> None:
     path = tmp_path / "mine.yaml"
     path.write_bytes(GOOD.encode("utf-8-sig"))

@@ -6,6 +6,7 @@ A member is a ``client.Consumer``; the step ``send`` sends a single request of a
 from __future__ import annotations
 
 import heapq
+import time
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
@@ -31,7 +32,9 @@ from groupcoord_spark.simulator.simulator import Simulator, TimelineEntry
 
 BROKER: Final = "broker"
 MOST_WORK: Final = 500_000
-"""How much a scenario may have to do, in events; less than a minute of a machine's time."""
+"""How much a scenario may have to do, in events."""
+MOST_CPU_S: Final = 60
+"""The same in seconds of a processor: the assignment of many partitions to many members is one event."""
 EVENTS_PER_PARTITION: Final = 0.02
 """Work of an event that writes records, for each partition of the cluster: an assignment lists them all."""
 EVENTS_PER_TIMER: Final = 0.05
@@ -133,7 +136,7 @@ class _ScenarioRun:
         self._last_heartbeat: dict[str, tuple[str | None, int | None]] = {}
         self._last_states: dict[str, tuple[str | None, int | None]] = {}
         """Group id -> state and generation after the group's newest row."""
-        self._work = 0.0
+        self._work, self._begun_s = 0.0, time.process_time()
         self._rows_by_name: Counter[str] = Counter()
 
     @property
@@ -184,12 +187,12 @@ class _ScenarioRun:
     def _add_work(self, events: float) -> None:
         """Refuse a scenario that would keep the machine busy for longer than anybody waits."""
         self._work += events
-        if self._work > MOST_WORK:
+        if self._work > MOST_WORK or time.process_time() - self._begun_s > MOST_CPU_S:
+            most = f"a simulation of {MOST_WORK:,} events" if self._work > MOST_WORK else f"a processor does in {MOST_CPU_S} s"
             seconds = (self.now_ms - self._scenario.start_ms) / 1000
             raise UsageError(
-                f"Scenario {self._scenario.source} has more to do than a simulation of {MOST_WORK:,} events, and has come to"
-                f" {seconds:,.1f} s of {self._scenario.until_ms / 1000:,.1f} s. Write a shorter `until`, longer"
-                " intervals, or fewer members and partitions."
+                f"Scenario {self._scenario.source} has more to do than {most}, and has come to {seconds:,.1f} s of"
+                f" {self._scenario.until_ms / 1000:,.1f} s. Write a shorter `until`, longer intervals, or fewer members and partitions."
             )
 
     def _run_scheduled_action(self, due: _ScheduledAction) -> None:

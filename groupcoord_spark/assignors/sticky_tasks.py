@@ -21,7 +21,7 @@ class Task(NamedTuple):
     partition: int
 
 
-class Subtopology(NamedTuple):
+class SubtopologyTasks(NamedTuple):
     """How many tasks a subtopology has, and whether it has state, so that its tasks may have standbys."""
 
     tasks: int
@@ -45,7 +45,7 @@ class AssignedTasks(NamedTuple):
 
 def sticky_tasks(
     members: Mapping[str, TaskMember],
-    subtopologies: Mapping[str, Subtopology],
+    subtopologies: Mapping[str, SubtopologyTasks],
     standby_replicas: int,
     *,
     passes_over_holders: bool = False,
@@ -102,7 +102,7 @@ class _StickyTasks:
     def __init__(
         self,
         members: Mapping[str, TaskMember],
-        subtopologies: Mapping[str, Subtopology],
+        subtopologies: Mapping[str, SubtopologyTasks],
         standby_replicas: int,
         passes_over_holders: bool,
     ) -> None:

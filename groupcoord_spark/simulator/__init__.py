@@ -6,9 +6,9 @@ There are no threads, no network and no system clock: the same input always give
 """
 
 from groupcoord_spark.simulator.broker.actions import (
-    Action,
     AddPartitions,
     BeginLoad,
+    BrokerAction,
     CleanUp,
     ConfigureGroup,
     CreateTopic,
@@ -19,17 +19,18 @@ from groupcoord_spark.simulator.broker.actions import (
     SetActive,
 )
 from groupcoord_spark.simulator.broker.release import Release, release_for
-from groupcoord_spark.simulator.broker.settings import Settings, Topic, read_settings
+from groupcoord_spark.simulator.broker.settings import ClusterTopic, Settings, read_settings
 from groupcoord_spark.simulator.groups import State
 from groupcoord_spark.simulator.messages import Call, Error, WrittenRecord
 from groupcoord_spark.simulator.simulator import Simulator, TimelineEntry
 
 __all__ = [
-    "Action",
     "AddPartitions",
     "BeginLoad",
+    "BrokerAction",
     "Call",
     "CleanUp",
+    "ClusterTopic",
     "ConfigureGroup",
     "CreateTopic",
     "DeleteTopic",
@@ -43,7 +44,6 @@ __all__ = [
     "Simulator",
     "State",
     "TimelineEntry",
-    "Topic",
     "WrittenRecord",
     "read_settings",
     "release_for",

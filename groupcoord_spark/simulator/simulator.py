@@ -8,7 +8,7 @@ from groupcoord_spark.errors import UsageError
 from groupcoord_spark.simulator.broker import Broker, actions
 from groupcoord_spark.simulator.broker.permissions import is_denied
 from groupcoord_spark.simulator.broker.release import Release, refuse_unknown_request, release_for
-from groupcoord_spark.simulator.broker.settings import MemberIds, Settings, Topic, numbered_member_ids
+from groupcoord_spark.simulator.broker.settings import ClusterTopic, MemberIds, Settings, numbered_member_ids
 from groupcoord_spark.simulator.broker.streams_settings import SETTINGS_SINCE_4_4
 from groupcoord_spark.simulator.groups import Group, Timer, TimerKind
 from groupcoord_spark.simulator.handlers.classic.heartbeat import heartbeat
@@ -73,7 +73,7 @@ class TimelineEntry:
 
     at_ms: int
     call: Call | None
-    action: actions.Action | None
+    action: actions.BrokerAction | None
     timer: TimerKind | None
     group_id: str | None
     member_id: str | None
@@ -119,7 +119,7 @@ class Simulator:
         return self._broker.now_ms
 
     @property
-    def topics(self) -> Mapping[str, Topic] | None:
+    def topics(self) -> Mapping[str, ClusterTopic] | None:
         """Name -> topic, for the topics that exist now; None: every topic exists."""
         return self._broker.settings.topics
 
@@ -149,7 +149,7 @@ class Simulator:
         self._close_event(call, None, None)
         return call
 
-    def act(self, action: actions.Action, at_ms: int | None = None) -> None:
+    def act(self, action: actions.BrokerAction, at_ms: int | None = None) -> None:
         """Perform an action at a time (None: now). Raises UsageError if the time is in the past."""
         if at_ms is not None:
             self.advance_to(at_ms)
@@ -231,7 +231,7 @@ class Simulator:
         self._start_cleanup_timer()
         return clean_up(self._broker)
 
-    def _close_event(self, call: Call | None, action: actions.Action | None, timer: Timer | None) -> None:
+    def _close_event(self, call: Call | None, action: actions.BrokerAction | None, timer: Timer | None) -> None:
         broker = self._broker
         if self._on_entry is not None:
             group_id = getattr(call.request, "group_id", None) if call is not None else timer.group_id if timer is not None else None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from groupcoord_spark.assignors.java_queue import JavaQueue
-from groupcoord_spark.assignors.sticky_tasks import AssignedTasks, Subtopology, Task, TaskMember, sticky_tasks
+from groupcoord_spark.assignors.sticky_tasks import AssignedTasks, SubtopologyTasks, Task, TaskMember, sticky_tasks
 from tests.tools.conformance.task_assignors import recorded, target_of
 
 
@@ -22,12 +22,12 @@ def test_the_comparison_sees_other_tasks() -> None:
 
 
 def test_a_group_without_members_has_no_target() -> None:
-    assert sticky_tasks({}, {"0": Subtopology(2, True)}, 1) == {}
+    assert sticky_tasks({}, {"0": SubtopologyTasks(2, True)}, 1) == {}
 
 
 def test_a_standby_is_never_beside_its_active_task() -> None:
     members = {"a": TaskMember("p"), "b": TaskMember("p"), "c": TaskMember("q")}
-    assigned = sticky_tasks(members, {"0": Subtopology(3, True)}, 2)
+    assigned = sticky_tasks(members, {"0": SubtopologyTasks(3, True)}, 2)
     assert sum(len(tasks.standby) for tasks in assigned.values()) == 3
     for process in ({"a", "b"}, {"c"}):
         active = frozenset[Task]().union(*(assigned[member].active for member in process))
@@ -37,7 +37,7 @@ def test_a_standby_is_never_beside_its_active_task() -> None:
 
 def test_a_member_that_kept_the_state_warm_takes_a_task_over() -> None:
     before = {"b": TaskMember("q", standby=(Task("0", 0),)), "c": TaskMember("r")}
-    assigned = sticky_tasks(before, {"0": Subtopology(1, True)}, 0)
+    assigned = sticky_tasks(before, {"0": SubtopologyTasks(1, True)}, 0)
     assert assigned["b"] == AssignedTasks(frozenset({Task("0", 0)}), frozenset())
 
 
@@ -50,5 +50,5 @@ def test_equal_elements_come_in_the_order_of_javas_queue() -> None:
 def test_a_standby_goes_back_though_the_process_of_another_former_member_runs_the_task(passes_over_holders: bool, standby: str) -> None:
     task = Task("0", 0)
     members = {"a": TaskMember("p"), "b": TaskMember("r", {task}, {task}), "c": TaskMember("q", (), {task})}
-    assigned = sticky_tasks(members, {"0": Subtopology(1, True)}, 1, passes_over_holders=passes_over_holders)
+    assigned = sticky_tasks(members, {"0": SubtopologyTasks(1, True)}, 1, passes_over_holders=passes_over_holders)
     assert {member_id: tasks.standby for member_id, tasks in assigned.items() if tasks.standby} == {standby: {task}}

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from groupcoord_spark.simulator import Error, FailAppends, LosePartition, State, Topic
+from groupcoord_spark.simulator import ClusterTopic, Error, FailAppends, LosePartition, State
 from groupcoord_spark.simulator.broker.settings import stand_in_topic_id
 from groupcoord_spark.simulator.groups.consumer_group import ConsumerGroup
 from groupcoord_spark.simulator.groups.share_group import ShareGroup
@@ -36,7 +36,7 @@ from tests.simulator.rules import plays
 from tests.simulator.scene import GROUP, READS_T, Scene, error_of
 
 TAKES_MS = 2_000
-TOPICS = {"t": Topic(4, stand_in_topic_id("t")), "u": Topic(2, stand_in_topic_id("u"))}
+TOPICS = {"t": ClusterTopic(4, stand_in_topic_id("t")), "u": ClusterTopic(2, stand_in_topic_id("u"))}
 FIRST: dict[str, Any] = {"rebalance_timeout_ms": 60_000, "topics": ("t",), "partitions": {}}
 JAVA_AND_SCALA = pytest.mark.parametrize("version", ["3.9.1", "4.3.1"])
 

@@ -16,13 +16,13 @@ from groupcoord_spark.protocol.record_types import CONSUMER_GROUP_KEY_TYPES
 from groupcoord_spark.simulator import (
     AddPartitions,
     CleanUp,
+    ClusterTopic,
     CreateTopic,
     DeleteTopic,
     Error,
     FailAppends,
     LoadPartition,
     LosePartition,
-    Topic,
 )
 from groupcoord_spark.simulator.groups.consumer_group import ConsumerGroup, current_assignment
 from groupcoord_spark.simulator.messages.answers import ConsumerGroupHeartbeatAnswer, FetchedOffset
@@ -44,7 +44,7 @@ from tests.examples import examples
 from tests.simulator.rules import plays
 from tests.simulator.scene import GROUP, Scene
 
-TOPICS = {"t": Topic(4, stand_in_topic_id("t")), "u": Topic(3, stand_in_topic_id("u"))}
+TOPICS = {"t": ClusterTopic(4, stand_in_topic_id("t")), "u": ClusterTopic(3, stand_in_topic_id("u"))}
 SESSION_MS = 45_000
 
 
@@ -395,7 +395,7 @@ OBSERVED = [
 
 
 def test_a_real_broker_wrote_the_same_records() -> None:
-    crowd = Scene(topics={"t": Topic(6, stand_in_topic_id("t"))})
+    crowd = Scene(topics={"t": ClusterTopic(6, stand_in_topic_id("t"))})
 
     def beat(member_id: str, epoch: int, instance_id: str, partitions: tuple[int, ...] | None = None, client_id: str = "c") -> None:
         joins: dict[str, Any] = {"topics": ("t",), "rebalance_timeout_ms": 60_000, "partitions": {}} if epoch == 0 else {}

@@ -3,7 +3,7 @@
 import pytest
 
 from groupcoord_spark.protocol.record_types import KeyType
-from groupcoord_spark.simulator import CleanUp, DeleteTopic, Error, FailAppends, State, Topic
+from groupcoord_spark.simulator import CleanUp, ClusterTopic, DeleteTopic, Error, FailAppends, State
 from groupcoord_spark.simulator.groups.clock import TimerKind
 from groupcoord_spark.simulator.messages.requests import (
     DeleteGroups,
@@ -117,7 +117,7 @@ OFFSET_DELETIONS = table("""
 @pytest.mark.parametrize("version", ["2.8.2", "3.9.1", "4.3.1"])
 @pytest.mark.parametrize("row", OFFSET_DELETIONS, ids=case_id)
 def test_offsets_that_somebody_reads_are_not_deleted(version, row):
-    scene = Scene(version, topics={"t": Topic(1), "u": Topic(1)})
+    scene = Scene(version, topics={"t": ClusterTopic(1), "u": ClusterTopic(1)})
     if row["type"] == "connect":
         scene.enter("a", protocol_type="connect", protocols=(("compatible", b"?"),))
         if row["state"] == "Empty":

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from groupcoord_spark.assignors.group import stand_in_topic_id
-from groupcoord_spark.simulator import Error, FailAppends, LosePartition, State, Topic
+from groupcoord_spark.simulator import ClusterTopic, Error, FailAppends, LosePartition, State
 from groupcoord_spark.simulator.messages.requests import ConsumerGroupHeartbeat, DeleteGroups, JoinGroup, LeaveGroup, Leaving, OffsetDelete
 from tests.simulator.rules import PLAYED_BY, plays, rows_of_the_reference
 from tests.simulator.scene import GROUP, READS_T, Scene, error_of
@@ -112,7 +112,7 @@ def test_an_administrator_removes_a_static_member_by_its_instance_id(version: st
 @plays("C-9.6.4")
 @pytest.mark.parametrize("state", ["absent", "Dead"])
 def test_offsets_of_no_group_cannot_be_deleted(state: str) -> None:
-    scene = Scene(topics={"t": Topic(1)})
+    scene = Scene(topics={"t": ClusterTopic(1)})
     scene.play(state)
     answer = scene.ask(OffsetDelete(GROUP, {"t": (0,)}))
     assert (answer.error, answer.errors) == (Error.GROUP_ID_NOT_FOUND, {})
@@ -120,7 +120,7 @@ def test_offsets_of_no_group_cannot_be_deleted(state: str) -> None:
 
 @plays("C-13.4.6", "C-13.5.2")
 def test_a_consumer_group_has_a_size() -> None:
-    scene = Scene(topics={"t": Topic(4, stand_in_topic_id("t"))}, group_consumer_max_size=1)
+    scene = Scene(topics={"t": ClusterTopic(4, stand_in_topic_id("t"))}, group_consumer_max_size=1)
     first = {"rebalance_timeout_ms": 60_000, "topics": ("t",), "partitions": {}}
     assert scene.error(ConsumerGroupHeartbeat(GROUP, "a", 0, **first)) is Error.NONE
     assert scene.error(ConsumerGroupHeartbeat(GROUP, "b", 0, **first)) is Error.GROUP_MAX_SIZE_REACHED

@@ -3,7 +3,7 @@
 import pytest
 
 from groupcoord_spark.protocol import decode_key, decode_value
-from groupcoord_spark.simulator import Error, FailAppends, LoadPartition, LosePartition, State, Topic
+from groupcoord_spark.simulator import ClusterTopic, Error, FailAppends, LoadPartition, LosePartition, State
 from groupcoord_spark.simulator.broker.settings import NO_TOPIC_ID
 from groupcoord_spark.simulator.messages.answers import FetchedOffset
 from groupcoord_spark.simulator.messages.requests import EndTxn, GroupToFetch, OffsetCommit, OffsetFetch, OffsetToCommit, TxnOffsetCommit
@@ -12,7 +12,7 @@ from tests.simulator.scene import GROUP, Scene
 
 JAVA_AND_SCALA = pytest.mark.parametrize("version", ["4.3.1", "3.9.1", "2.8.2"])
 TOPIC_ID = "AQEBAQEBAQEBAQEBAQEBAQ"
-TOPICS = {"t": Topic(2, TOPIC_ID), "u": Topic(1)}
+TOPICS = {"t": ClusterTopic(2, TOPIC_ID), "u": ClusterTopic(1)}
 
 
 def fetch(scene, partitions=None, *, require_stable=False, group_id=GROUP):

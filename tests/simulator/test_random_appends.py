@@ -7,13 +7,13 @@ import pytest
 
 from groupcoord_spark.coordinator.groups.modern import ModernMember
 from groupcoord_spark.simulator import (
+    ClusterTopic,
     Error,
     FailAppends,
     LoadPartition,
     LosePartition,
     Settings,
     Simulator,
-    Topic,
     WrittenRecord,
     release_for,
 )
@@ -37,7 +37,7 @@ from groupcoord_spark.simulator.messages.requests import (
 GROUPS = ("g1", "g2", "g3")
 ERRORS = (*[Error.NONE] * 3, Error.KAFKA_STORAGE_ERROR, Error.NOT_LEADER_OR_FOLLOWER, Error.MESSAGE_TOO_LARGE)
 SETTINGS = Settings(
-    topics={"t": Topic(4, stand_in_topic_id("t"))},
+    topics={"t": ClusterTopic(4, stand_in_topic_id("t"))},
     offsets_topic_num_partitions=1,
     group_consumer_assignment_interval_ms=0,
     group_share_assignment_interval_ms=0,

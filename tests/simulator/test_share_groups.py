@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from groupcoord_spark.simulator import AddPartitions, FailAppends, LoadPartition, LosePartition, Simulator, Topic, read_settings
+from groupcoord_spark.simulator import AddPartitions, ClusterTopic, FailAppends, LoadPartition, LosePartition, Simulator, read_settings
 from groupcoord_spark.simulator.messages.answers import ShareGroupHeartbeatAnswer
 from groupcoord_spark.simulator.messages.errors import Error
 from groupcoord_spark.simulator.messages.requests import (
@@ -28,7 +28,7 @@ class Scene:
         settings = {"group.share.assignment.interval.ms": 0, **{name.replace("_", "."): value for name, value in properties.items()}}
         self.log: list[WrittenRecord] = []
         self.simulator = Simulator(
-            settings=read_settings(settings, {"t": Topic(2, TOPIC_ID)}), on_entry=lambda entry: self.log.extend(entry.records)
+            settings=read_settings(settings, {"t": ClusterTopic(2, TOPIC_ID)}), on_entry=lambda entry: self.log.extend(entry.records)
         )
 
     def beat(self, member_id: str, epoch: int, *topics: str) -> ShareGroupHeartbeatAnswer:

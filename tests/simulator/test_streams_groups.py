@@ -11,12 +11,12 @@ from groupcoord_spark.errors import UsageError
 from groupcoord_spark.simulator import (
     AddPartitions,
     CleanUp,
+    ClusterTopic,
     ConfigureGroup,
     FailAppends,
     LoadPartition,
     LosePartition,
     Simulator,
-    Topic,
     read_settings,
     release_for,
 )
@@ -41,7 +41,7 @@ class Scene:
         settings = {"group.streams.initial.rebalance.delay.ms": 0, **{name.replace("_", "."): value for name, value in properties.items()}}
         self.log: list[WrittenRecord] = []
         self.topology = topology
-        topics = {"t": Topic(2, "zEt8Vj41TJS-zoIBnJIytw"), "u": Topic(3, "Orgs2naRRtG0xOYT5xHDnA")}
+        topics = {"t": ClusterTopic(2, "zEt8Vj41TJS-zoIBnJIytw"), "u": ClusterTopic(3, "Orgs2naRRtG0xOYT5xHDnA")}
         self.simulator = Simulator(
             release_for(None, version), read_settings(settings, topics), on_entry=lambda entry: self.log.extend(entry.records)
         )

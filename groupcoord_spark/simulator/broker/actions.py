@@ -6,21 +6,21 @@ from groupcoord_spark.simulator.broker.permissions import Denied
 from groupcoord_spark.simulator.messages import Error, WrittenRecord
 
 
-class Action:
+class BrokerAction:
     """An event of a broker that is no request."""
 
     __slots__ = ()
 
 
 @dataclass(frozen=True, slots=True)
-class BeginLoad(Action):
+class BeginLoad(BrokerAction):
     """The broker becomes leader of an offsets partition, and loads the partition until LoadPartition."""
 
     offsets_partition: int
 
 
 @dataclass(frozen=True, slots=True)
-class LoadPartition(Action):
+class LoadPartition(BrokerAction):
     """The broker has loaded an offsets partition, whose log has these records."""
 
     offsets_partition: int
@@ -28,21 +28,21 @@ class LoadPartition(Action):
 
 
 @dataclass(frozen=True, slots=True)
-class LosePartition(Action):
+class LosePartition(BrokerAction):
     """Another broker becomes leader of an offsets partition."""
 
     offsets_partition: int
 
 
 @dataclass(frozen=True, slots=True)
-class SetActive(Action):
+class SetActive(BrokerAction):
     """The coordinator becomes active, or stops: then all requests are answered COORDINATOR_NOT_AVAILABLE."""
 
     is_active: bool
 
 
 @dataclass(frozen=True, slots=True)
-class FailAppends(Action):
+class FailAppends(BrokerAction):
     """From now on every append to the log fails with this error; with NONE appends succeed again.
 
     takes_ms: how long the appends of commits and of assignments take until they succeed or fail. Other appends take no time.
@@ -53,7 +53,7 @@ class FailAppends(Action):
 
 
 @dataclass(frozen=True, slots=True)
-class CreateTopic(Action):
+class CreateTopic(BrokerAction):
     """A topic is created."""
 
     topic: str
@@ -61,7 +61,7 @@ class CreateTopic(Action):
 
 
 @dataclass(frozen=True, slots=True)
-class AddPartitions(Action):
+class AddPartitions(BrokerAction):
     """A topic gets more partitions. partitions: their number afterwards."""
 
     topic: str
@@ -69,21 +69,21 @@ class AddPartitions(Action):
 
 
 @dataclass(frozen=True, slots=True)
-class DeleteTopic(Action):
+class DeleteTopic(BrokerAction):
     """A topic is deleted."""
 
     topic: str
 
 
 @dataclass(frozen=True, slots=True)
-class Deny(Action):
+class Deny(BrokerAction):
     """From now on the authorizer refuses this to every client. Before, it refused something else, or nothing."""
 
     denied: Denied
 
 
 @dataclass(frozen=True, slots=True)
-class ConfigureGroup(Action):
+class ConfigureGroup(BrokerAction):
     """An administrator gives a group a setting of its own, which takes the place of the broker's.
 
     name: one of ``SETTINGS_OF_GROUPS`` of streams_settings.py.
@@ -95,5 +95,5 @@ class ConfigureGroup(Action):
 
 
 @dataclass(frozen=True, slots=True)
-class CleanUp(Action):
+class CleanUp(BrokerAction):
     """The offsets retention check runs now, in addition to its regular interval."""

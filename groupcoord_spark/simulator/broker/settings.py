@@ -17,7 +17,7 @@ NO_TOPIC_ID = "AAAAAAAAAAAAAAAAAAAAAA"
 
 
 @dataclass(frozen=True, slots=True)
-class Topic:
+class ClusterTopic:
     """A topic of the cluster: its number of partitions, and its topic id (base64url, 22 characters)."""
 
     partitions: int
@@ -61,7 +61,7 @@ class Settings:
     """``__consumer_offsets`` does not exist at the start: the first FindCoordinator has it created."""
     log_message_format_version: str | None = None
     """The format of the log of brokers 0.11 to 2.8; None: that of the release."""
-    topics: Mapping[str, Topic] | None = None
+    topics: Mapping[str, ClusterTopic] | None = None
     """Name -> topic, for the topics that exist. None: every topic and partition exists, and no topic has an id."""
 
     def has_partition(self, topic: str, partition: int) -> bool:
@@ -97,7 +97,7 @@ class Settings:
         existing = self.topics.get(topic)
         if existing is not None and existing.partitions >= partitions:
             raise UsageError(f"Topic {topic!r} has {existing.partitions} partitions already: a topic can only get more.")
-        changed = Topic(partitions, stand_in_topic_id(topic)) if existing is None else replace(existing, partitions=partitions)
+        changed = ClusterTopic(partitions, stand_in_topic_id(topic)) if existing is None else replace(existing, partitions=partitions)
         return replace(self, topics={**self.topics, topic: changed})
 
     def without_topic(self, topic: str) -> Settings:
@@ -130,7 +130,7 @@ _NUMBERS[_RETENTION] = ("offsets_retention_ms", _MINUTE_MS)
 """Kafka's name of each number -> its field of Settings, and how many of the field's unit make one of Kafka's."""
 
 
-def read_settings(properties: Mapping[str, str | int], topics: Mapping[str, Topic] | None = None) -> Settings:
+def read_settings(properties: Mapping[str, str | int], topics: Mapping[str, ClusterTopic] | None = None) -> Settings:
     """Settings from broker properties with Kafka's names; a property that is missing has its default.
 
     Raises:

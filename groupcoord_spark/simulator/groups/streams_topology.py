@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from groupcoord_spark.assignors.java_maps import hash_of_text, in_hash_order
-from groupcoord_spark.assignors.sticky_tasks import Subtopology as TasksOfSubtopology
+from groupcoord_spark.assignors.sticky_tasks import SubtopologyTasks
 from groupcoord_spark.simulator.messages import Error, RefusedError
 from groupcoord_spark.simulator.messages.answers import Status, StatusCode
 from groupcoord_spark.simulator.messages.requests import InternalTopic, Topology
@@ -27,7 +27,7 @@ class ConfiguredTopology(NamedTuple):
     problem: why no task can be assigned; None: the topology is ready.
     """
 
-    subtopologies: Mapping[str, TasksOfSubtopology] | None
+    subtopologies: Mapping[str, SubtopologyTasks] | None
     internal_topics: Counts
     missing: Counts
     problem: Status | None
@@ -138,7 +138,7 @@ def configured_topology(value: Value, existing: Counts) -> ConfiguredTopology:
             raise _ProblemError(StatusCode.MISSING_SOURCE_TOPICS, missing_sources)
         decided = _decided_counts(value, existing, groups)
         subtopologies = {
-            one["subtopology_id"]: TasksOfSubtopology(_most_partitions(one, {**decided, **existing}), bool(one["state_changelog_topics"]))
+            one["subtopology_id"]: SubtopologyTasks(_most_partitions(one, {**decided, **existing}), bool(one["state_changelog_topics"]))
             for one in value["subtopologies"]
         }
         internal = _internal_topics(value, decided)

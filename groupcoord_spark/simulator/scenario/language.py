@@ -31,7 +31,7 @@ from groupcoord_spark.simulator.scenario.values import (
     TEXTS,
     WHOLE,
     Key,
-    Kind,
+    ValueKind,
     names_among,
     object_schema,
     one_of,
@@ -50,22 +50,22 @@ class Verb:
     """What happens in a step. kind: the kind of the verb's value; None: the name of a member, or a list of names."""
 
     name: str
-    kind: Kind | None
+    kind: ValueKind | None
     meaning: str
     options: tuple[Key, ...] = ()
 
 
-MAPPING: Final = Kind("names with values", {"type": "object"}, lambda value: value)
+MAPPING: Final = ValueKind("names with values", {"type": "object"}, lambda value: value)
 """A mapping with keys of its own, which ``reading`` reads."""
-LIST_OF_STEPS: Final = Kind("a list of steps", {"type": "array"}, lambda value: value)
+LIST_OF_STEPS: Final = ValueKind("a list of steps", {"type": "array"}, lambda value: value)
 
 
-def _setting(name: str, kind: Kind, meaning: str) -> Key:
+def _setting(name: str, kind: ValueKind, meaning: str) -> Key:
     default = getattr(ClientSettings(), name.replace(".", "_"))
     return Key(name, kind, meaning, default, "" if default is None else shown_setting(kind, default))
 
 
-def shown_setting(kind: Kind, value: Any) -> str:
+def shown_setting(kind: ValueKind, value: Any) -> str:
     """The value of a setting as people write it."""
     if kind is SETTING_MS:
         return f"{value / 1000:g} s"
@@ -331,7 +331,7 @@ def json_schema() -> dict[str, Any]:
 
 def _step_schema(verb: Verb) -> dict[str, Any]:
     who = TEXTS.schema if verb.kind is None else verb.kind.schema
-    value = Key(verb.name, Kind("", who, lambda value: value), verb.meaning, is_required=True)
+    value = Key(verb.name, ValueKind("", who, lambda value: value), verb.meaning, is_required=True)
     if verb.name == "append":
         return object_schema((AT, value), append=object_schema(APPEND_KEYS))
     if verb.name != "send":

@@ -85,7 +85,7 @@ class TimelineRow:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class ScenarioOutcome:
     """The result of a scenario: its timeline, all records in the log, and the broker at the end."""
 
     rows: tuple[TimelineRow, ...]
@@ -93,7 +93,7 @@ class Outcome:
     simulator: Simulator
 
 
-def play(scenario: Scenario, release: Release) -> Outcome:
+def play(scenario: Scenario, release: Release) -> ScenarioOutcome:
     """Play a scenario from start to end. The same scenario and release always have the same outcome.
 
     Raises:
@@ -101,7 +101,7 @@ def play(scenario: Scenario, release: Release) -> Outcome:
     """
     scenario_run = _ScenarioRun(scenario, release)
     scenario_run.run()
-    return Outcome(tuple(scenario_run.rows), tuple(scenario_run.log), scenario_run.simulator)
+    return ScenarioOutcome(tuple(scenario_run.rows), tuple(scenario_run.log), scenario_run.simulator)
 
 
 @dataclass(order=True, slots=True)
@@ -423,7 +423,7 @@ class _ScenarioRun:
         self.rows.append(TimelineRow(self._next_id(who, what.split("(")[0].split(" to ")[0]), now_ms, "application", who, what))
 
 
-def _action_text(action: actions.Action) -> str:
+def _action_text(action: actions.BrokerAction) -> str:
     match action:
         case actions.BeginLoad(number):
             return f"starts to read __consumer_offsets-{number}"

@@ -12,7 +12,7 @@ from groupcoord_spark.assignors.group import stand_in_topic_id
 from groupcoord_spark.coordinator.releases import release_named
 from groupcoord_spark.errors import InputError, UsageError
 from groupcoord_spark.simulator.broker.release import release_for
-from groupcoord_spark.simulator.broker.settings import Settings, Topic, read_settings
+from groupcoord_spark.simulator.broker.settings import ClusterTopic, Settings, read_settings
 from groupcoord_spark.simulator.clients.client_settings import (
     CLASSIC_PROTOCOL,
     CONSUMER_PROTOCOL,
@@ -24,7 +24,7 @@ from groupcoord_spark.simulator.messages.re2j import InvalidExpressionError, par
 from groupcoord_spark.simulator.messages.request_versions import newest_version
 from groupcoord_spark.simulator.messages.requests import Topology
 from groupcoord_spark.simulator.scenario import language
-from groupcoord_spark.simulator.scenario.requests_by_hand import REQUESTS, Field
+from groupcoord_spark.simulator.scenario.requests_by_hand import REQUESTS, RequestField
 from groupcoord_spark.simulator.scenario.values import (
     MOST_PARTITIONS,
     Key,
@@ -246,9 +246,9 @@ def _topics_of(step: Step) -> Iterator[str]:
         yield from step.value
 
 
-def _topics(partitions: Mapping[str, int]) -> Mapping[str, Topic] | None:
+def _topics(partitions: Mapping[str, int]) -> Mapping[str, ClusterTopic] | None:
     """The topics of the cluster with ids; None: every topic exists."""
-    return {name: Topic(number, stand_in_topic_id(name)) for name, number in partitions.items()} if partitions else None
+    return {name: ClusterTopic(number, stand_in_topic_id(name)) for name, number in partitions.items()} if partitions else None
 
 
 def _member(name: str, common: Mapping[str, Any], own: Any) -> ClientSettings:
@@ -345,7 +345,7 @@ def _advice(name: str, vocabulary: Iterable[str]) -> str:
     return _HOME_OF_KEYS.get(name, advice) if advice.startswith("Known") else advice
 
 
-_HOMES: Final[tuple[tuple[Iterable[Key | Field | language.Verb], str], ...]] = (
+_HOMES: Final[tuple[tuple[Iterable[Key | RequestField | language.Verb], str], ...]] = (
     *((verb.options, f"It belongs to the verb `{verb.name}`.") for verb in reversed(tuple(language.VERBS.values()))),
     *((form.fields, "It is a field of a request, and belongs under `with`.") for form in REQUESTS.values()),
     (language.BROKER_SETTINGS, "It is a setting of the broker, and belongs under `settings` of `broker`."),

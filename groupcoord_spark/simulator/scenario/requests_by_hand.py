@@ -31,7 +31,7 @@ from groupcoord_spark.simulator.scenario.values import (
     TEXT,
     TEXTS,
     WHOLE,
-    Kind,
+    ValueKind,
 )
 
 ADMIN: Final = "admin"
@@ -56,7 +56,7 @@ Default = Callable[[Sender, Values], Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Field:
+class RequestField:
     """A field of a request.
 
     without: what is sent if the step does not name the field, in words. default: the same as a function; None: the default of the request.
@@ -64,7 +64,7 @@ class Field:
     """
 
     name: str
-    kind: Kind
+    kind: ValueKind
     without: str
     default: Default | None = None
     is_required: bool = False
@@ -92,7 +92,7 @@ class RequestForm:
     """
 
     kind: type[requests.Request]
-    fields: tuple[Field, ...]
+    fields: tuple[RequestField, ...]
     made: Callable[[Sender, Values], Values]
     in_zookeeper: bool
 
@@ -183,26 +183,26 @@ def _fetch(sender: Sender, values: Values) -> Values:
     return {"groups": (requests.GroupToFetch(values["group_id"], **of_group),)}
 
 
-GROUP_ID: Final = Field("group_id", TEXT, "the scenario's group", lambda sender, values: sender.group_id)
-GENERATION: Final = Field("generation", INT32, "the member's, else -1", _of_member("generation", NO_GENERATION))
-MEMBER_ID: Final = Field("member_id", TEXT, "the member's, else empty", _of_member("member_id", ""))
-INSTANCE_ID: Final = Field("group_instance_id", TEXT, "the member's, else none", _of_member("settings.group_instance_id", None))
-OFFSETS_TO_COMMIT: Final = (Field("offsets", OFFSETS, "", is_required=True), Field("metadata", TEXT, "empty"))
-GROUP_IDS: Final = Field("group_ids", TEXTS, "the group of `group_id`", lambda sender, values: (values["group_id"],))
-PRODUCER: Final = (Field("producer_id", WHOLE, "", is_required=True), Field("producer_epoch", WHOLE, "0"))
-COMMITTED: Final = Field("committed", FLAG, "", is_required=True)
-CLIENT_ID: Final = Field("client_id", TEXT, f"the member's name, else {ADMIN}", _of_member("name", ADMIN))
-OWN_CLIENT_ID: Final = Field("client_id", TEXT, "the member id", lambda sender, values: values["member_id"])
-OWN_ID_AND_EPOCH: Final = (Field("member_id", TEXT, "", is_required=True), Field("member_epoch", INT32, "", is_required=True))
-REBALANCE_TIMEOUT: Final = Field(
+GROUP_ID: Final = RequestField("group_id", TEXT, "the scenario's group", lambda sender, values: sender.group_id)
+GENERATION: Final = RequestField("generation", INT32, "the member's, else -1", _of_member("generation", NO_GENERATION))
+MEMBER_ID: Final = RequestField("member_id", TEXT, "the member's, else empty", _of_member("member_id", ""))
+INSTANCE_ID: Final = RequestField("group_instance_id", TEXT, "the member's, else none", _of_member("settings.group_instance_id", None))
+OFFSETS_TO_COMMIT: Final = (RequestField("offsets", OFFSETS, "", is_required=True), RequestField("metadata", TEXT, "empty"))
+GROUP_IDS: Final = RequestField("group_ids", TEXTS, "the group of `group_id`", lambda sender, values: (values["group_id"],))
+PRODUCER: Final = (RequestField("producer_id", WHOLE, "", is_required=True), RequestField("producer_epoch", WHOLE, "0"))
+COMMITTED: Final = RequestField("committed", FLAG, "", is_required=True)
+CLIENT_ID: Final = RequestField("client_id", TEXT, f"the member's name, else {ADMIN}", _of_member("name", ADMIN))
+OWN_CLIENT_ID: Final = RequestField("client_id", TEXT, "the member id", lambda sender, values: values["member_id"])
+OWN_ID_AND_EPOCH: Final = (RequestField("member_id", TEXT, "", is_required=True), RequestField("member_epoch", INT32, "", is_required=True))
+REBALANCE_TIMEOUT: Final = RequestField(
     "rebalance_timeout_ms", DURATION_32, "as before; 300 s with epoch 0", _to_join(lambda *_: _REBALANCE_TIMEOUT_MS)
 )
-VERSION: Final = Field("version", WHOLE, "the newest that the release knows")
+VERSION: Final = RequestField("version", WHOLE, "the newest that the release knows")
 _REJOINS: Final = (GROUP_ID, GENERATION, MEMBER_ID, replace(INSTANCE_ID, since=3))
 
 
 def _form(
-    kind: type[requests.Request], *of_request: Field, made: Callable[[Sender, Values], Values] = _nothing, in_zookeeper: bool = False
+    kind: type[requests.Request], *of_request: RequestField, made: Callable[[Sender, Values], Values] = _nothing, in_zookeeper: bool = False
 ) -> RequestForm:
     return RequestForm(kind, (*of_request, VERSION), made, in_zookeeper)
 
@@ -211,64 +211,64 @@ _FORMS: Final = (
     _form(
         requests.JoinGroup,
         *(GROUP_ID, MEMBER_ID, replace(INSTANCE_ID, since=5)),
-        Field("session_timeout_ms", DURATION_32, "45 s"),
-        Field("rebalance_timeout_ms", DURATION_32, "300 s", since=1),
-        Field("protocol_type", TEXT, "consumer"),
-        Field("protocols", TEXTS, "range", lambda *_: ("range",)),
-        Field("topics", TEXTS, "the member's topics, else none", _of_member("settings.topics", ())),
+        RequestField("session_timeout_ms", DURATION_32, "45 s"),
+        RequestField("rebalance_timeout_ms", DURATION_32, "300 s", since=1),
+        RequestField("protocol_type", TEXT, "consumer"),
+        RequestField("protocols", TEXTS, "range", lambda *_: ("range",)),
+        RequestField("topics", TEXTS, "the member's topics, else none", _of_member("settings.topics", ())),
         CLIENT_ID,
         made=_join,
     ),
     _form(
         requests.SyncGroup,
         *_REJOINS,
-        Field("protocol_type", TEXT, "consumer", lambda *_: "consumer", since=5),
-        Field("protocol", TEXT, "the member's, else none", _of_member("protocol", None), since=5),
-        Field("assignments", ASSIGNMENTS, "none"),
+        RequestField("protocol_type", TEXT, "consumer", lambda *_: "consumer", since=5),
+        RequestField("protocol", TEXT, "the member's, else none", _of_member("protocol", None), since=5),
+        RequestField("assignments", ASSIGNMENTS, "none"),
         made=_sync,
     ),
     _form(requests.Heartbeat, *_REJOINS),
     _form(
         requests.LeaveGroup,
         *(GROUP_ID, MEMBER_ID, replace(INSTANCE_ID, since=3)),
-        Field("names", TEXTS, "the sender alone", since=3),
-        Field("member_ids", TEXTS, "none", since=3),
-        Field("group_instance_ids", TEXTS, "none", since=3),
+        RequestField("names", TEXTS, "the sender alone", since=3),
+        RequestField("member_ids", TEXTS, "none", since=3),
+        RequestField("group_instance_ids", TEXTS, "none", since=3),
         made=_leave,
     ),
     _form(
         requests.ConsumerGroupHeartbeat,
         *(GROUP_ID, MEMBER_ID, INSTANCE_ID),
-        Field("member_epoch", INT32, "the member's, else 0", _epoch),
-        Field("rack_id", TEXT, "none"),
+        RequestField("member_epoch", INT32, "the member's, else 0", _epoch),
+        RequestField("rack_id", TEXT, "none"),
         REBALANCE_TIMEOUT,
-        Field("topics", TEXTS, "as before; with epoch 0 the member's topics, else none", _subscribed_topics),
-        Field("topic_regex", TEXT, "as before", since=1),
-        Field("server_assignor", TEXT, "as before"),
-        Field("partitions", PARTITIONS, "as before; none with epoch 0", _to_join(lambda *_: {})),
+        RequestField("topics", TEXTS, "as before; with epoch 0 the member's topics, else none", _subscribed_topics),
+        RequestField("topic_regex", TEXT, "as before", since=1),
+        RequestField("server_assignor", TEXT, "as before"),
+        RequestField("partitions", PARTITIONS, "as before; none with epoch 0", _to_join(lambda *_: {})),
         CLIENT_ID,
     ),
     _form(requests.ConsumerGroupDescribe, GROUP_ID, GROUP_IDS),
     _form(
         requests.ShareGroupHeartbeat,
         *(GROUP_ID, *OWN_ID_AND_EPOCH),
-        Field("rack_id", TEXT, "as before"),
-        Field("topics", TEXTS, "as before"),
+        RequestField("rack_id", TEXT, "as before"),
+        RequestField("topics", TEXTS, "as before"),
         OWN_CLIENT_ID,
     ),
     _form(requests.ShareGroupDescribe, GROUP_ID, GROUP_IDS),
     _form(
         requests.StreamsGroupHeartbeat,
-        *(GROUP_ID, Field("group_instance_id", TEXT, "none"), *OWN_ID_AND_EPOCH),
-        Field("topology", TOPOLOGY, "none; with epoch 0 that of the scenario", _to_join(lambda sender, _: sender.topology)),
-        *(Field(f"{kind}_tasks", TASKS, "as before; none with epoch 0 or another list of tasks", _tasks) for kind in KINDS),
+        *(GROUP_ID, RequestField("group_instance_id", TEXT, "none"), *OWN_ID_AND_EPOCH),
+        RequestField("topology", TOPOLOGY, "none; with epoch 0 that of the scenario", _to_join(lambda sender, _: sender.topology)),
+        *(RequestField(f"{kind}_tasks", TASKS, "as before; none with epoch 0 or another list of tasks", _tasks) for kind in KINDS),
         REBALANCE_TIMEOUT,
-        Field("process_id", TEXT, "as before; the member id with epoch 0", _to_join(lambda _, values: values["member_id"])),
-        Field("rack_id", TEXT, "as before"),
-        Field("client_tags", TAGS, "as before"),
-        Field("user_endpoint", ENDPOINT, "as before"),
-        Field("endpoint_information_epoch", INT32, "0"),
-        Field("shutdown_application", FLAG, "false"),
+        RequestField("process_id", TEXT, "as before; the member id with epoch 0", _to_join(lambda _, values: values["member_id"])),
+        RequestField("rack_id", TEXT, "as before"),
+        RequestField("client_tags", TAGS, "as before"),
+        RequestField("user_endpoint", ENDPOINT, "as before"),
+        RequestField("endpoint_information_epoch", INT32, "0"),
+        RequestField("shutdown_application", FLAG, "false"),
         OWN_CLIENT_ID,
     ),
     _form(requests.StreamsGroupDescribe, GROUP_ID, GROUP_IDS),
@@ -276,23 +276,23 @@ _FORMS: Final = (
         requests.OffsetCommit,
         *(GROUP_ID, GENERATION, MEMBER_ID, replace(INSTANCE_ID, since=7)),
         *OFFSETS_TO_COMMIT,
-        Field("leader_epoch", INT32, "-1", since=6),
-        Field("commit_timestamp_ms", WHOLE, "the time of the broker", since=1, until=1),
-        Field("retention_ms", DURATION, "that of the broker", since=2, until=4, lacking=-1),
+        RequestField("leader_epoch", INT32, "-1", since=6),
+        RequestField("commit_timestamp_ms", WHOLE, "the time of the broker", since=1, until=1),
+        RequestField("retention_ms", DURATION, "that of the broker", since=2, until=4, lacking=-1),
         made=_offsets,
         in_zookeeper=True,
     ),
     _form(
         requests.OffsetFetch,
         GROUP_ID,
-        Field("partitions", PARTITIONS, "all that have an offset"),
-        Field("member_id", TEXT, "none", since=9),
-        Field("member_epoch", INT32, "-1", since=9),
-        Field("require_stable", FLAG, "false", since=7, lacking=False),
+        RequestField("partitions", PARTITIONS, "all that have an offset"),
+        RequestField("member_id", TEXT, "none", since=9),
+        RequestField("member_epoch", INT32, "-1", since=9),
+        RequestField("require_stable", FLAG, "false", since=7, lacking=False),
         made=_fetch,
         in_zookeeper=True,
     ),
-    _form(requests.OffsetDelete, GROUP_ID, Field("partitions", PARTITIONS, "", is_required=True)),
+    _form(requests.OffsetDelete, GROUP_ID, RequestField("partitions", PARTITIONS, "", is_required=True)),
     _form(requests.AddOffsetsToTxn, GROUP_ID, *PRODUCER),
     _form(
         requests.TxnOffsetCommit,
@@ -301,14 +301,18 @@ _FORMS: Final = (
         replace(MEMBER_ID, since=3, lacking=""),
         replace(INSTANCE_ID, since=3),
         *(*PRODUCER, *OFFSETS_TO_COMMIT),
-        Field("leader_epoch", INT32, "-1", since=2),
+        RequestField("leader_epoch", INT32, "-1", since=2),
         made=_offsets,
     ),
     _form(requests.EndTxn, *PRODUCER, COMMITTED),
     _form(requests.WriteTxnMarkers, GROUP_ID, *PRODUCER, COMMITTED),
     _form(requests.FindCoordinator, GROUP_ID, replace(GROUP_IDS, since=4), made=lambda sender, values: {"keys": values["group_ids"]}),
     _form(requests.DescribeGroups, GROUP_ID, GROUP_IDS),
-    _form(requests.ListGroups, Field("states", TEXTS, "all", since=4, lacking=()), Field("types", TEXTS, "all", since=5, lacking=())),
+    _form(
+        requests.ListGroups,
+        RequestField("states", TEXTS, "all", since=4, lacking=()),
+        RequestField("types", TEXTS, "all", since=5, lacking=()),
+    ),
     _form(requests.DeleteGroups, GROUP_ID, GROUP_IDS),
 )
 REQUESTS: Final[Mapping[str, RequestForm]] = {form.kind.__name__: form for form in _FORMS}

@@ -13,7 +13,7 @@ from groupcoord_spark.simulator.scenario.values import (
     TEXTS,
     WHOLE,
     Key,
-    Kind,
+    ValueKind,
     by_name,
     described,
     given_values,
@@ -85,7 +85,7 @@ def _endpoint(value: Any) -> tuple[str, int]:
 
 
 _INTERNAL_COUNTS: Final = by_name(WHOLE, "topic", "")
-_INTERNAL_TOPICS: Final = Kind(
+_INTERNAL_TOPICS: Final = ValueKind(
     "names, or names with numbers of partitions such as {by-key: 4}",
     {"anyOf": [*TEXTS.schema["anyOf"], _INTERNAL_COUNTS.schema]},
     _internal_topics,
@@ -93,9 +93,9 @@ _INTERNAL_TOPICS: Final = Kind(
 _SUBTOPOLOGY_KEYS: Final = (
     *(Key(name, TEXTS) for name in ("source_topics", "source_topic_regex", "repartition_sink_topics")),
     *(Key(name, _INTERNAL_TOPICS) for name in ("repartition_source_topics", "state_changelog_topics")),
-    Key("copartition_groups", Kind("lists such as [[orders, clicks]]", {"type": "array", "items": TEXTS.schema}, _copartition_groups)),
+    Key("copartition_groups", ValueKind("lists such as [[orders, clicks]]", {"type": "array", "items": TEXTS.schema}, _copartition_groups)),
 )
-_SUBTOPOLOGIES: Final = Kind(
+_SUBTOPOLOGIES: Final = ValueKind(
     "subtopologies such as {'0': {source_topics: [orders]}}",
     {"type": "object", "additionalProperties": object_schema(_SUBTOPOLOGY_KEYS)},
     _subtopologies,
@@ -103,11 +103,13 @@ _SUBTOPOLOGIES: Final = Kind(
 _TOPOLOGY_KEYS: Final = (Key("epoch", WHOLE), Key("subtopologies", _SUBTOPOLOGIES, is_required=True))
 _GROUP_SETTINGS: Final = tuple(Key(name, TEXT if name == RACK_AWARE_TAGS_OF_GROUP else WHOLE) for name in SETTINGS_OF_GROUPS)
 
-TOPOLOGY: Final = Kind("a topology such as {subtopologies: {'0': {source_topics: [orders]}}}", object_schema(_TOPOLOGY_KEYS), _topology)
-TASKS: Final = Kind("tasks by subtopology such as {'0': [0, 1]}", PARTITIONS.schema, _tasks)
-ENDPOINT: Final = Kind("a host and a port such as app-1:8080", {"type": "string", "pattern": r"^.+:\d+$"}, _endpoint)
+TOPOLOGY: Final = ValueKind(
+    "a topology such as {subtopologies: {'0': {source_topics: [orders]}}}", object_schema(_TOPOLOGY_KEYS), _topology
+)
+TASKS: Final = ValueKind("tasks by subtopology such as {'0': [0, 1]}", PARTITIONS.schema, _tasks)
+ENDPOINT: Final = ValueKind("a host and a port such as app-1:8080", {"type": "string", "pattern": r"^.+:\d+$"}, _endpoint)
 TAGS: Final = by_name(TEXT, "tag", "tags such as {zone: a}")
-GROUP_SETTINGS: Final = Kind(
+GROUP_SETTINGS: Final = ValueKind(
     "settings such as {streams.num.standby.replicas: 1}",
     object_schema(_GROUP_SETTINGS),
     lambda value: given_values(_GROUP_SETTINGS, value, "the streams group"),

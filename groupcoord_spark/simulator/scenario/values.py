@@ -18,7 +18,7 @@ NAMES_AND_VALUES: Final = "names with values"
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
+class ValueKind:
     """A kind of values.
 
     words: the kind in a few words, for the reference and for errors. schema: its JSON schema. read: turns a value from the YAML file into
@@ -39,7 +39,7 @@ class Key:
     """
 
     name: str
-    kind: Kind
+    kind: ValueKind
     meaning: str = ""
     default: Any = None
     without: str = ""
@@ -52,7 +52,7 @@ class Named(Protocol):
     @property
     def name(self) -> str: ...
     @property
-    def kind(self) -> Kind: ...
+    def kind(self) -> ValueKind: ...
     @property
     def is_required(self) -> bool: ...
 
@@ -91,7 +91,7 @@ def object_schema(keys: Iterable[Named], **schemas: Mapping[str, Any]) -> dict[s
     return {"type": "object", "properties": properties, "required": required, "additionalProperties": False}
 
 
-def value_of(kind: Kind, value: Any, where: str) -> Any:
+def value_of(kind: ValueKind, value: Any, where: str) -> Any:
     """The value as the simulator uses it. Raises UsageError, which says what was expected at ``where``."""
     try:
         return kind.read(value)
@@ -252,16 +252,16 @@ def _names_and_values(value: Any) -> Mapping[str, Any]:
     return value
 
 
-def by_name(kind: Kind, what: str, words: str) -> Kind:
+def by_name(kind: ValueKind, what: str, words: str) -> ValueKind:
     """The kind of a mapping from names to values of a kind. what: what stands before a name in the sentence about its value."""
 
     def read(value: Any) -> Mapping[str, Any]:
         return {name: value_of(kind, part, f"{what} {name!r}") for name, part in _names_and_values(value).items()}
 
-    return Kind(words, {"type": "object", "additionalProperties": kind.schema}, read)
+    return ValueKind(words, {"type": "object", "additionalProperties": kind.schema}, read)
 
 
-def one_of(*words: str) -> Kind:
+def one_of(*words: str) -> ValueKind:
     """The kind of a value that is one of these words."""
 
     def read(value: Any) -> str:
@@ -271,10 +271,10 @@ def one_of(*words: str) -> Kind:
             raise UsageError(f"{value!r} is not known. {nearest(value, words)}")
         return value
 
-    return Kind(f"one of {', '.join(f'`{word}`' for word in words)}", {"enum": list(words)}, read)
+    return ValueKind(f"one of {', '.join(f'`{word}`' for word in words)}", {"enum": list(words)}, read)
 
 
-def names_among(names: Sequence[str], what: str, words: str = "") -> Kind:
+def names_among(names: Sequence[str], what: str, words: str = "") -> ValueKind:
     """The kind of a value that is one of the names, or a list of them.
 
     what: what a name stands for, in a few words. words: the kind itself in a few words; "": ``what``, or a list of them.
@@ -288,11 +288,11 @@ def names_among(names: Sequence[str], what: str, words: str = "") -> Kind:
         return given
 
     article = "an" if what[0] in "aeiou" else "a"
-    return Kind(words or f"{article} {what}, or a list of them", TEXTS.schema, read)
+    return ValueKind(words or f"{article} {what}, or a list of them", TEXTS.schema, read)
 
 
-def _count_kind(words: str, least: int, most: int, read: Callable[[Any], int] | None = None) -> Kind:
-    return Kind(words, {"type": "integer", "minimum": least, "maximum": most}, read or _count_of(least, most))
+def _count_kind(words: str, least: int, most: int, read: Callable[[Any], int] | None = None) -> ValueKind:
+    return ValueKind(words, {"type": "integer", "minimum": least, "maximum": most}, read or _count_of(least, most))
 
 
 LARGEST_INT: Final = 2**31 - 1
@@ -301,27 +301,29 @@ MOST_PARTITIONS: Final = 100_000
 PARTITION_COUNT: Final = _count_kind(f"a number of partitions, 1 to {MOST_PARTITIONS}", 1, MOST_PARTITIONS)
 INT: Final = _count_kind(f"a whole number, 0 to {LARGEST_INT}", 0, LARGEST_INT)
 INT_FROM_1: Final = _count_kind(f"a whole number, 1 to {LARGEST_INT}", 1, LARGEST_INT)
-TEXT: Final = Kind("a text", {"type": ["string", "number"]}, _text)
-WHOLE: Final = Kind("a whole number, 0 or more", {"type": "integer", "minimum": 0}, _whole)
-INTEGER: Final = Kind("a whole number", {"type": "integer"}, _integer)
+TEXT: Final = ValueKind("a text", {"type": ["string", "number"]}, _text)
+WHOLE: Final = ValueKind("a whole number, 0 or more", {"type": "integer", "minimum": 0}, _whole)
+INTEGER: Final = ValueKind("a whole number", {"type": "integer"}, _integer)
 INT32: Final = _count_kind("a whole number", -LARGEST_INT - 1, LARGEST_INT, _int32)
-FLAG: Final = Kind("true or false", {"type": "boolean"}, _flag)
-DURATION: Final = Kind(
+FLAG: Final = ValueKind("true or false", {"type": "boolean"}, _flag)
+DURATION: Final = ValueKind(
     "a time such as 500ms, 30s or 5m",
     {"anyOf": [{"type": "string", "pattern": r"^\s*\d+\s*(ms|s|m|h|d)\s*$"}, {"type": "integer", "minimum": 0}]},
     _milliseconds,
 )
-SETTING_MS: Final = Kind("a time such as 500ms, 30s or 5m, and not 0", DURATION.schema, _setting_ms)
-DURATION_32: Final = Kind(DURATION.words, DURATION.schema, _milliseconds_32)
-MOMENT: Final = Kind("a moment such as 2026-01-01T00:00:00Z", {"type": "string"}, _moment)
-TEXTS: Final = Kind("a name, or a list of names", {"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}}]}, _texts)
-NOTHING: Final = Kind("empty, true or `now`", {"enum": [None, True, "now"]}, _nothing)
+SETTING_MS: Final = ValueKind("a time such as 500ms, 30s or 5m, and not 0", DURATION.schema, _setting_ms)
+DURATION_32: Final = ValueKind(DURATION.words, DURATION.schema, _milliseconds_32)
+MOMENT: Final = ValueKind("a moment such as 2026-01-01T00:00:00Z", {"type": "string"}, _moment)
+TEXTS: Final = ValueKind(
+    "a name, or a list of names", {"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}}]}, _texts
+)
+NOTHING: Final = ValueKind("empty, true or `now`", {"enum": [None, True, "now"]}, _nothing)
 PARTITION_COUNTS: Final = by_name(PARTITION_COUNT, "topic", "topics with their number of partitions, such as {orders: 4}")
-OFFSETS: Final = Kind("offsets such as {orders-0: 42}", {"type": "object", "additionalProperties": {"type": "integer"}}, _offsets)
-POSITIONS: Final = Kind(
+OFFSETS: Final = ValueKind("offsets such as {orders-0: 42}", {"type": "object", "additionalProperties": {"type": "integer"}}, _offsets)
+POSITIONS: Final = ValueKind(
     "offsets such as {orders-0: 42}", {"type": "object", "additionalProperties": {"type": "integer", "minimum": 0}}, _positions
 )
-PARTITIONS: Final = Kind(
+PARTITIONS: Final = ValueKind(
     "partitions such as {orders: [0, 1]}",
     {"type": "object", "additionalProperties": {"type": "array", "items": {"type": "integer", "minimum": 0}}},
     _partitions,

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 from groupcoord_spark.coordinator.releases import release_named
 from groupcoord_spark.protocol import decode_key, decode_value
-from groupcoord_spark.simulator import Simulator, TimelineEntry, Topic, read_settings, release_for
+from groupcoord_spark.simulator import ClusterTopic, Simulator, TimelineEntry, read_settings, release_for
 from groupcoord_spark.simulator.messages.answers import OffsetCommitAnswer
 from groupcoord_spark.simulator.messages.requests import (
     ConsumerGroupHeartbeat,
@@ -68,7 +68,7 @@ class Script:
         self.outcomes: list[Outcome] = []
         self._epochs: dict[tuple[type, str], int] = {}
         self._entries: list[TimelineEntry] = []
-        settings = read_settings(settings_of(version), {"c": Topic(1, TOPIC_ID)})
+        settings = read_settings(settings_of(version), {"c": ClusterTopic(1, TOPIC_ID)})
         simulator = Simulator(release_for("java", version), settings, start_ms=NOW_MS, on_entry=self._entries.append)
         for _ in range(length):
             request = self._next()

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from types import SimpleNamespace
 from typing import Any
 
-from groupcoord_spark.simulator import Action, AddPartitions, ConfigureGroup, CreateTopic, DeleteTopic, Topic
+from groupcoord_spark.simulator import AddPartitions, BrokerAction, ClusterTopic, ConfigureGroup, CreateTopic, DeleteTopic
 from groupcoord_spark.simulator.messages.requests import (
     ConsumerGroupHeartbeat,
     DeleteGroups,
@@ -28,7 +28,7 @@ from groupcoord_spark.simulator.messages.requests import (
 )
 from tests.tools.conformance.streams_forms import plain_streams_answer, plain_streams_description, streams_form
 
-Topics = Mapping[str, Topic]
+Topics = Mapping[str, ClusterTopic]
 
 
 def form_of(request: Request, topics: Topics) -> dict[str, Any]:
@@ -126,7 +126,7 @@ def form_of(request: Request, topics: Topics) -> dict[str, Any]:
 _INCREMENTAL_SET, _OF_GROUP = 0, 32
 
 
-def form_of_action(action: Action) -> tuple[str, int, dict[str, Any]]:
+def form_of_action(action: BrokerAction) -> tuple[str, int, dict[str, Any]]:
     """What an administrator sends: the request, its version and its fields."""
     match action:
         case ConfigureGroup(group_id, name, value):

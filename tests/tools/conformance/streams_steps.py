@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from groupcoord_spark.simulator import Action, AddPartitions, ConfigureGroup, CreateTopic, DeleteTopic
+from groupcoord_spark.simulator import AddPartitions, BrokerAction, ConfigureGroup, CreateTopic, DeleteTopic
 from groupcoord_spark.simulator.messages.requests import (
     GroupToFetch,
     OffsetCommit,
@@ -29,7 +29,7 @@ class StreamsSteps:
     def ask(self, request: Any, client: Any, note: Callable[[Any], str]) -> str:
         raise NotImplementedError
 
-    def act(self, action: Action) -> None:
+    def act(self, action: BrokerAction) -> None:
         raise NotImplementedError
 
     def producer(self) -> tuple[int, int]:

@@ -24,7 +24,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from groupcoord_spark.assignors.sticky_tasks import Subtopology, Task, TaskMember, sticky_tasks
+from groupcoord_spark.assignors.sticky_tasks import SubtopologyTasks, Task, TaskMember, sticky_tasks
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "assignors" / "tasks.jsonl.gz"
 ROUNDS = 5
@@ -52,12 +52,12 @@ class Group:
 
 def target_of(lines: list[str], *, passes_over_holders: bool = False) -> Targets:
     """The target assignment that is computed here for the lines of one group. passes_over_holders: as in sticky_tasks."""
-    subtopologies: dict[str, Subtopology] = {}
+    subtopologies: dict[str, SubtopologyTasks] = {}
     members: dict[str, TaskMember] = {}
     for line in lines[:-1]:
         kind, name, *rest = line.split(" ")
         if kind == "subtopology":
-            subtopologies[name] = Subtopology(int(rest[0]), rest[1] == "stateful")
+            subtopologies[name] = SubtopologyTasks(int(rest[0]), rest[1] == "stateful")
         else:
             members[name] = TaskMember(rest[0], _tasks(rest[1]), _tasks(rest[2]))
     replicas = int(lines[-1].split(" ")[1])

@@ -17,7 +17,7 @@ from typing import Any
 from groupcoord_spark.errors import GroupcoordError
 from groupcoord_spark.protocol import decode_key, decode_value, key_json, value_json
 from groupcoord_spark.protocol.record_types import NO_TIMESTAMP, KeyType
-from groupcoord_spark.simulator import Call, Simulator, TimelineEntry, Topic, WrittenRecord, read_settings, release_for
+from groupcoord_spark.simulator import Call, ClusterTopic, Simulator, TimelineEntry, WrittenRecord, read_settings, release_for
 from groupcoord_spark.simulator.messages.answers import (
     Answer,
     DeleteGroupsAnswer,
@@ -371,7 +371,7 @@ class Replay:
         self.trace = trace
         self.steps: list[Json] = [step for step in trace["steps"] if step["api"] not in NOT_SIMULATED]
         self._names = _Names(trace)
-        topics = {topic: Topic(count, self._names.topic_ids[f"<topic id {topic}>"]) for topic, count in TOPICS.items()}
+        topics = {topic: ClusterTopic(count, self._names.topic_ids[f"<topic id {topic}>"]) for topic, count in TOPICS.items()}
         settings = read_settings(trace["config"], topics)
         self._start_ms: int = trace["start_ms"]
         self._simulator = Simulator(

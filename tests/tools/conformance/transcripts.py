@@ -17,10 +17,10 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from groupcoord_spark.log.decode.definition import Place, read_records
+from groupcoord_spark.log.decode.definition import ByteRange, read_records
 from groupcoord_spark.protocol import decode_key, decode_value, key_json, offsets_partition_for, value_json
 from groupcoord_spark.protocol.consumer_protocol import Assignment, Subscription, decode_assignment, encode_assignment, encode_subscription
-from groupcoord_spark.simulator import Action, Simulator, Topic, WrittenRecord, read_settings, release_for
+from groupcoord_spark.simulator import BrokerAction, ClusterTopic, Simulator, WrittenRecord, read_settings, release_for
 from groupcoord_spark.simulator.messages.requests import (
     ConsumerGroupHeartbeat,
     DeleteGroups,
@@ -91,7 +91,7 @@ def text_of(partitions: Mapping[str, Any] | None) -> str:
 class Backend(StreamsSteps):
     """Plays scripts. The two kinds of backends send a request and read the log; lines are made here."""
 
-    topics: Mapping[str, Topic]
+    topics: Mapping[str, ClusterTopic]
 
     def __init__(self) -> None:
         self.clients: dict[str, Client] = {}
@@ -120,7 +120,7 @@ class Backend(StreamsSteps):
         """Let time pass."""
         raise NotImplementedError
 
-    def act(self, action: Action) -> None:
+    def act(self, action: BrokerAction) -> None:
         """Have an administrator change something, and wait until the coordinator knows."""
         raise NotImplementedError
 
@@ -307,7 +307,7 @@ class Backend(StreamsSteps):
 class Simulated(Backend):
     """The simulator, with the member ids that the broker has made."""
 
-    def __init__(self, topics: Mapping[str, Topic], member_ids: list[str], settings: Mapping[str, int] = SETTINGS) -> None:
+    def __init__(self, topics: Mapping[str, ClusterTopic], member_ids: list[str], settings: Mapping[str, int] = SETTINGS) -> None:
         super().__init__()
         self.topics = topics
         self._records: list[WrittenRecord] = []
@@ -325,7 +325,7 @@ class Simulated(Backend):
     def pass_time(self, ms: int) -> None:
         self.simulator.advance_to(self.simulator.now_ms + ms)
 
-    def act(self, action: Action) -> None:
+    def act(self, action: BrokerAction) -> None:
         self.simulator.act(action)
         self.pass_time(STEP_MS)
 
@@ -369,7 +369,7 @@ class RealBroker(Backend):
         while self._client.ask("FindCoordinator", 4, key_type=0, coordinator_keys=["any"])["coordinators"][0]["error_code"]:
             time.sleep(PATIENCE_SECONDS)  # the broker makes __consumer_offsets
         named = self._client.ask("Metadata", 12, topics=None)["topics"]
-        self.topics = {one["name"]: Topic(len(one["partitions"]), one["topic_id"]) for one in named if not one["is_internal"]}
+        self.topics = {one["name"]: ClusterTopic(len(one["partitions"]), one["topic_id"]) for one in named if not one["is_internal"]}
 
     def play(self, group: str, steps: list[Step]) -> list[str]:
         self._seen = 0
@@ -386,7 +386,7 @@ class RealBroker(Backend):
             answer = self._client.ask("InitProducerId", 5, transactional_id=self.group, transaction_timeout_ms=60_000)
         return answer["producer_id"], answer["producer_epoch"]
 
-    def act(self, action: Action) -> None:
+    def act(self, action: BrokerAction) -> None:
         from tests.tools.conformance.raw_forms import form_of_action
 
         api, version, fields = form_of_action(action)
@@ -442,7 +442,7 @@ class RealBroker(Backend):
         return new
 
 
-def _bytes(data: bytes, place: Place | None) -> bytes | None:
+def _bytes(data: bytes, place: ByteRange | None) -> bytes | None:
     return None if place is None else data[place.start : place.end]
 
 
@@ -458,7 +458,7 @@ def load(name: str) -> dict[str, Any]:
 
 def simulated_lines(steps: list[Step], recorded: Mapping[str, Any], group: str) -> list[str]:
     """The simulator's lines for a script, with the topics and the member ids of a recorded transcript."""
-    topics = {name: Topic(*topic) for name, topic in recorded["topics"].items()}
+    topics = {name: ClusterTopic(*topic) for name, topic in recorded["topics"].items()}
     return Simulated(topics, list(recorded["member_ids"])).play(group, steps)
 
 

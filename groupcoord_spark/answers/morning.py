@@ -88,8 +88,8 @@ def morning(warehouse: Warehouse, run: Run, horizon_ms: int, views: Mapping[str,
         WarehouseError: the tables of a night cannot be read.
     """
     since, changes = last_night_that_differs(warehouse, run) or (None, [])
-    night = _Rows(NightInDuckDB(warehouse, run=run), horizon_ms, dict(views or {}))
-    earlier_night = None if since is None else _Rows(NightInDuckDB(warehouse, run=since), horizon_ms, {})
+    night = _NewsRows(NightInDuckDB(warehouse, run=run), horizon_ms, dict(views or {}))
+    earlier_night = None if since is None else _NewsRows(NightInDuckDB(warehouse, run=since), horizon_ms, {})
     news = list(_departures(changes))
     for name, kind in NEWS.items():
         # Most kinds have no rows in most nights, and the views over the history take most of the time: the night before comes second.
@@ -104,7 +104,7 @@ def morning(warehouse: Warehouse, run: Run, horizon_ms: int, views: Mapping[str,
     return Morning(run, since, sorted(news, key=lambda one: order.index(one.kind)))
 
 
-class _Rows:
+class _NewsRows:
     """The rows of the kinds of news in one night. A view is asked once, however many kinds rest on it."""
 
     def __init__(self, night: NightInDuckDB, horizon_ms: int, views: dict[str, pa.Table]) -> None:

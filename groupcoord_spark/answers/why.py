@@ -57,7 +57,7 @@ _STATE_TABLES: Final = ("committed_offsets", "pending_offsets", "orphan_offsets"
 _MEMBER_KEY_TYPES: Final = [key_types.member for key_types in KEY_TYPES_OF.values()]
 
 
-class Record(NamedTuple):
+class Proof(NamedTuple):
     """A record of ``__consumer_offsets`` that is evidence."""
 
     what: str
@@ -78,7 +78,7 @@ class Outcome(NamedTuple):
     """Another cause that the records fit as well."""
     rule: str | None
     """Id of the rule of expiration that decides."""
-    records: Sequence[Record]
+    records: Sequence[Proof]
     sentence: str
     """Without a subject: the offset or the group."""
     committed_offset: int | None = None
@@ -91,7 +91,7 @@ class Step(NamedTuple):
     time_ms: int | None
     event: str
     what: str
-    records: Sequence[Record]
+    records: Sequence[Proof]
     outcomes: Sequence[Outcome]
 
 
@@ -184,7 +184,7 @@ class _Finder:
     def step(self, event: Event) -> Step:
         """The event with its outcomes."""
         outcomes = list(self._outcomes(event))
-        records: Sequence[Record] = [] if event.record_offset is None else [self._record("record", event.record_offset)]
+        records: Sequence[Proof] = [] if event.record_offset is None else [self._record("record", event.record_offset)]
         if event.event == "commits":
             stretch = self._piece(Stretch, event)
             records = [self._record("first value", stretch.record_offset)]
@@ -211,8 +211,8 @@ class _Finder:
         elif event.event == "rebalance":
             yield from self._rebalance(event)
 
-    def _record(self, what: str, record_offset: int) -> Record:
-        return Record(what, self._history.place.offsets_partition, record_offset)
+    def _record(self, what: str, record_offset: int) -> Proof:
+        return Proof(what, self._history.place.offsets_partition, record_offset)
 
     def _lower(self, commit: LowerCommit) -> Outcome:
         records = [self._record("value before", commit.from_record_offset), self._record("lower value", commit.record_offset)]
@@ -440,7 +440,7 @@ def _skipped(warehouse: Warehouse, question: Question, of_place: PlaceHistory) -
     where: list[Condition] = [("offsets_partition", "=", of_place.place.offsets_partition)]
     rows = rows_of(warehouse, question, "warnings", ["record_offset", "code", "detail"], where).to_pylist()
     for code, detail, record_offset in sorted({(row["code"], row["detail"], row["record_offset"] or -1) for row in rows}):
-        records = [] if record_offset < 0 else [Record("record", of_place.place.offsets_partition, record_offset)]
+        records = [] if record_offset < 0 else [Proof("record", of_place.place.offsets_partition, record_offset)]
         yield Step(None, "warning", f"{detail} ({code})", records, ())
 
 
@@ -461,7 +461,7 @@ def _unreadable(warehouse: Warehouse, question: Question) -> Iterator[Step]:
             if question.topic is not None and (topic is None or partition is None or not question.asks_about(topic, partition)):
                 continue
             what = "A record of the group" if topic is None else f"A record of {topic} {partition}"
-            record = Record("unreadable record", row["offsets_partition"], row["record_offset"])
+            record = Proof("unreadable record", row["offsets_partition"], row["record_offset"])
             steps[record] = Step(None, "quarantined", f"{what} could not be read: {row['detail']} ({row['reason']})", [record], ())
     yield from (steps[record] for record in sorted(steps))
 
@@ -532,7 +532,7 @@ def _present_offset(table: str, row: Mapping[str, Any], expiry: Mapping[str, Any
         sentence, cause = "is in the log and no broker answers it: its group does not exist (R-1.26)", "orphan"
     else:
         sentence, cause = f"is there, and {_stays(expiry, OFFSET_STAYS_BECAUSE, 'expires_at', as_of_ms)}", "still_there"
-    records = [Record("transactional value" if cause == "open_transaction" else "value", row["offsets_partition"], row["record_offset"])]
+    records = [Proof("transactional value" if cause == "open_transaction" else "value", row["offsets_partition"], row["record_offset"])]
     rule = None if expiry is None else expiry["rule"]
     outcome = Outcome(row["topic"], row["partition"], cause, None, rule, records, sentence, row["committed_offset"])
     return Step(as_of_ms, "now", f"{row['topic']} {row['partition']}: {row['committed_offset']} {sentence}.", records, [outcome])
@@ -550,7 +550,7 @@ def _present_group(
     # The newest record of a modern group may be about one member; the newest epoch is the newest record of the group as a whole.
     epochs = [(record["incarnation"], record["record_offset"]) for record in group_records if record["kind"] == "group_epoch"]
     record_offset = max(epochs)[1] if epochs and row["group_type"] != "classic" else row["record_offset"]
-    records = [] if record_offset is None else [Record("last group record", row["offsets_partition"], record_offset)]
+    records = [] if record_offset is None else [Proof("last group record", row["offsets_partition"], record_offset)]
     rule = None if expiry is None else expiry["rule"]
     return Step(as_of_ms, "now", f"The group {sentence}.", records, [Outcome(None, None, "still_there", None, rule, records, sentence)])
 

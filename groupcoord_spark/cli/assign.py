@@ -44,7 +44,7 @@ class TopicPartitions(click.ParamType):  # type: ignore[type-arg]
         return topic, int(number)
 
 
-class MemberChange(click.ParamType):  # type: ignore[type-arg]
+class MemberChangeParameter(click.ParamType):  # type: ignore[type-arg]
     """``+2`` or ``-1``; the command gets the number."""
 
     name = "+N|-N"
@@ -74,7 +74,7 @@ class MemberChange(click.ParamType):  # type: ignore[type-arg]
     help="The racks of a topic's replicas, such as 'orders=r1,r2;r2,r3': of partition 0, of partition 1, and again from the front.",
 )
 @click.option("--assignor", "names", multiple=True, type=click.Choice(ASSIGNORS), help="Only this one; may be given several times.")
-@click.option("--members", "change", type=MemberChange(), default=0, help="So many members more, or fewer.")
+@click.option("--members", "change", type=MemberChangeParameter(), default=0, help="So many members more, or fewer.")
 @click.option("--partitions", type=TopicPartitions(), multiple=True, help="A topic has so many partitions; may be given several times.")
 @shown_run_options
 @common_options
@@ -101,7 +101,7 @@ def assign(
     if group_id is None:
         group = made_up_groups.made_up_group(written, sizes)
     else:
-        reader = _Reader(*common.night(shown_run))
+        reader = _GroupReader(*common.night(shown_run))
         new_topics = {topic for one in written for topic in one.member.topics}
         group, protocol = reader.group(group_id, sizes, new_topics)
         group = made_up_groups.with_members(group, written, sizes)
@@ -193,7 +193,7 @@ def _named(partitions: Sequence[TopicPartition]) -> str | None:
     return ";".join(f"{topic}:{','.join(map(str, numbers))}" for topic, numbers in _by_topic(partitions).items()) or None
 
 
-class _Reader:
+class _GroupReader:
     """Reads a group from the tables of one night."""
 
     def __init__(self, warehouse: Warehouse, run: Run) -> None:

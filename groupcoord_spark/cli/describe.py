@@ -161,7 +161,7 @@ def describe(
         end_offsets = read_end_offsets(end_offsets_file)
     elif view == "offsets":
         end_offsets = newest_end_offsets(warehouse, run)
-    reader = _Reader(warehouse, None if all_groups else groups, run)
+    reader = _NightReader(warehouse, None if all_groups else groups, run)
     # All that is built here is needed until the end: searching it for garbage would take a quarter of the time.
     gc.disable()
     try:
@@ -252,7 +252,7 @@ def _end_in_one_place(first: TextIO, second: TextIO) -> bool:
         return False
 
 
-class _Reader:
+class _NightReader:
     """Reads one night's tables for some groups, or for all."""
 
     def __init__(self, warehouse: Warehouse, wanted: Sequence[str] | None, run: Run) -> None:

@@ -53,7 +53,7 @@ class Border(click.ParamType):  # type: ignore[type-arg]
         return "time", milliseconds
 
 
-class KeyType(click.ParamType):  # type: ignore[type-arg]
+class KeyTypeParameter(click.ParamType):  # type: ignore[type-arg]
     """A record type: the number its keys begin with, or Kafka's name of its message. The command gets the number."""
 
     name = "TYPE"
@@ -77,7 +77,7 @@ class KeyType(click.ParamType):  # type: ignore[type-arg]
 @click.option(
     "--type",
     "key_types",
-    type=KeyType(),
+    type=KeyTypeParameter(),
     multiple=True,
     help="Only records of this type: a number, or Kafka's name (OffsetCommit, GroupMetadata and so on). Repeatable.",
 )
@@ -199,14 +199,14 @@ class _Remarks:
 
     def report(self, reports: Iterable[Lost | PlacedDoubt]) -> None:
         """Prints a line for each lost or doubtful range."""
-        from groupcoord_spark.log import CODES, Kind
+        from groupcoord_spark.log import CODES, DamageKind
         from groupcoord_spark.sources.rows import ROW_CODES
 
         for lost_or_doubt in reports:
             kind = (CODES.get(lost_or_doubt.code) or ROW_CODES[lost_or_doubt.code]).kind
-            if kind is Kind.LOST:
+            if kind is DamageKind.LOST:
                 self._counts["lost"] += 1
-            elif kind is Kind.WARN:
+            elif kind is DamageKind.WARN:
                 self._counts["doubted"] += 1
             if not self._quiet:
                 place = f" at byte {lost_or_doubt.position:,}" if lost_or_doubt.size else ""

@@ -12,7 +12,7 @@ from groupcoord_spark.errors import UsageError
 from groupcoord_spark.wording import counted
 
 if TYPE_CHECKING:
-    from groupcoord_spark.verification import Answers, Comparison, StateOfRun
+    from groupcoord_spark.verification import Answers, BrokerComparison, StateOfRun
 
 SCHEME: Final = "kafka://"
 COLUMNS: Final = ("group", "what", "ours", "theirs")
@@ -57,7 +57,7 @@ def verify(common: Common, against: str, save: str | None, command_config: str |
     return 1 if comparison.differences else 0
 
 
-def _verdict(comparison: Comparison) -> str:
+def _verdict(comparison: BrokerComparison) -> str:
     compared = {
         "group": comparison.groups,
         "member": comparison.members,

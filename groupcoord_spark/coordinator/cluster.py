@@ -41,7 +41,7 @@ _PERMISSIONS: Final = ("UNKNOWN", "ANY", "DENY", "ALLOW")
 """Words of the authorizer by their numbers. Source: org.apache.kafka.common.acl and .resource."""
 
 
-class Topic(NamedTuple):
+class TopicLifetime(NamedTuple):
     """A topic with one id. created_at_ms: None where a snapshot tells of it. deleted_at_ms: None while the topic exists."""
 
     topic_id: str
@@ -80,7 +80,7 @@ class Cluster:
         self.acls: dict[str, AccessControlEntry] = {}
         self.skipped: Counter[str] = Counter()
         self._topics: dict[str, tuple[str, int | None]] = {}
-        self._deleted: list[Topic] = []
+        self._deleted: list[TopicLifetime] = []
         self._unnamed_removals: dict[str, int | None] = {}
         self._partition_counts: dict[bytes, int] = {}
         self._transaction: list[tuple[bytes, int | None]] | None = None
@@ -113,10 +113,10 @@ class Cluster:
         elif record_type not in RECORD_TYPES:
             self.skipped[f"of the unknown type {record_type}"] += 1
 
-    def topics(self) -> Iterator[Topic]:
+    def topics(self) -> Iterator[TopicLifetime]:
         """The topics that exist, and those of whose deletion a record told."""
         for topic_id, (name, created_at_ms) in self._topics.items():
-            yield Topic(topic_id, name, self._partition_counts.get(uuid_bytes(topic_id), 0), created_at_ms, None)
+            yield TopicLifetime(topic_id, name, self._partition_counts.get(uuid_bytes(topic_id), 0), created_at_ms, None)
         yield from self._deleted
 
     @property
@@ -129,7 +129,7 @@ class Cluster:
         for topic_id, deleted_at_ms in self._unnamed_removals.items():
             if topic_id in snapshot._topics:
                 count = snapshot._partition_counts.get(uuid_bytes(topic_id), 0)
-                self._deleted.append(Topic(topic_id, snapshot._topics[topic_id][0], count, None, deleted_at_ms))
+                self._deleted.append(TopicLifetime(topic_id, snapshot._topics[topic_id][0], count, None, deleted_at_ms))
 
     def learn_history(self, earlier: Cluster) -> None:
         """Take from records before the snapshot when topics were made, and which topics were deleted."""
@@ -156,7 +156,7 @@ class Cluster:
             name, created_at_ms = self._topics.pop(fields["topic_id"], (None, None))
             if name is not None:
                 count = self._partition_counts.pop(uuid_bytes(fields["topic_id"]), 0)
-                self._deleted.append(Topic(fields["topic_id"], name, count, created_at_ms, timestamp_ms))
+                self._deleted.append(TopicLifetime(fields["topic_id"], name, count, created_at_ms, timestamp_ms))
                 self.configs.pop((TOPIC_CONFIG, name), None)
             else:
                 self._unnamed_removals[fields["topic_id"]] = timestamp_ms

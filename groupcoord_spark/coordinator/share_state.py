@@ -17,7 +17,7 @@ NOT_KNOWN = -1
 """A start offset, a leader epoch or a delivery complete count that is not known; in an update: that stays as it was."""
 
 
-class Batch(NamedTuple):
+class StateBatch(NamedTuple):
     """Offsets of one state. delivery_state: 0 available again, 2 acknowledged, 4 archived."""
 
     first_offset: int
@@ -45,7 +45,7 @@ class ShareState:
     delivery_complete_count: int
     create_timestamp_ms: int
     write_timestamp_ms: int
-    batches: tuple[Batch, ...]
+    batches: tuple[StateBatch, ...]
 
 
 class ShareStatePartition:
@@ -100,7 +100,7 @@ def apply_record(state: ShareState | None, record_type: int, value: Mapping[str,
     """The state after a record of the share partition, of type SNAPSHOT or UPDATE; None: there is none. value: None: a tombstone."""
     if value is None:
         return None
-    batches = tuple(Batch(**batch) for batch in value["state_batches"])
+    batches = tuple(StateBatch(**batch) for batch in value["state_batches"])
     if state is None or record_type == SNAPSHOT:
         return ShareState(
             value["snapshot_epoch"],
@@ -122,7 +122,7 @@ def apply_record(state: ShareState | None, record_type: int, value: Mapping[str,
     )
 
 
-def combine_batches(batches: Iterable[Batch], start_offset: int) -> list[Batch]:
+def combine_batches(batches: Iterable[StateBatch], start_offset: int) -> list[StateBatch]:
     """The batches of a state and those that an update adds, without what lies before the start offset, and without overlaps.
 
     Of the batches that cover an offset, the one with the greatest delivery count, then the greatest state, counts. Equal neighbours that
@@ -137,7 +137,7 @@ def combine_batches(batches: Iterable[Batch], start_offset: int) -> list[Batch]:
         return waiting
     # The next batch is the last one of the list.
     waiting = sorted(set(waiting), key=_backwards, reverse=True)
-    combined: list[Batch] = []
+    combined: list[StateBatch] = []
     while len(waiting) > 1:
         one, other = waiting.pop(), waiting[-1]
         has_equal_state = _strength(one) == _strength(other)
@@ -151,15 +151,15 @@ def combine_batches(batches: Iterable[Batch], start_offset: int) -> list[Batch]:
     return combined + waiting
 
 
-def _backwards(batch: Batch) -> tuple[int, int, int, int]:
+def _backwards(batch: StateBatch) -> tuple[int, int, int, int]:
     return batch.first_offset, batch.last_offset, batch.delivery_count, batch.delivery_state
 
 
-def _strength(batch: Batch) -> tuple[int, int]:
+def _strength(batch: StateBatch) -> tuple[int, int]:
     return batch.delivery_count, batch.delivery_state
 
 
-def _pieces(one: Batch, other: Batch) -> tuple[Batch, ...]:
+def _pieces(one: StateBatch, other: StateBatch) -> tuple[StateBatch, ...]:
     """What takes the place of two batches that overlap or touch, of which ``other`` does not begin first. A piece may be empty."""
     if _strength(one) == _strength(other):
         return (one._replace(last_offset=max(one.last_offset, other.last_offset)),)

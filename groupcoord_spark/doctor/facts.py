@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from groupcoord_spark.doctor.groups import GroupFacts, GroupSums
+from groupcoord_spark.doctor.groups import GroupInLog, GroupSums
 from groupcoord_spark.doctor.hanging_transactions import OpenTransaction
 from groupcoord_spark.log.files.broker_files import LogDirectoryFiles, PartitionFiles
 from groupcoord_spark.protocol.record_types import NO_TIMESTAMP
@@ -137,7 +137,7 @@ class PartitionFacts:
     hole_end: int
     newest_timestamp_ms: int
     batches: BatchFacts
-    groups: dict[str, GroupFacts]
+    groups: dict[str, GroupInLog]
     group_sums: GroupSums
     producers: ProducerFacts
     open_transactions: tuple[OpenTransaction, ...]

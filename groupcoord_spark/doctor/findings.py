@@ -23,7 +23,7 @@ class Severity(IntEnum):
         return self.name.lower()
 
 
-class Kind(NamedTuple):
+class FindingKind(NamedTuple):
     """A kind of findings. short_name: what --fail-on also takes. meaning: what such a finding says."""
 
     name: str

@@ -29,7 +29,7 @@ THROWAWAY_KINDS: Final = tuple(kind for kind, _ in _THROWAWAY)
 
 
 @dataclass(slots=True)
-class GroupFacts:
+class GroupInLog:
     """What one group has in the log. Bytes are those of uncompressed records, but for ``batch_bytes``: bytes of its batches in the files.
 
     A record is open (its transaction has no marker), aborted, live (the last value of its key), a tombstone (the last record of its key),
@@ -101,7 +101,7 @@ class GroupSums:
 
     groups: int = 0
     fates: dict[str, list[int]] = field(default_factory=dict)
-    largest: tuple[GroupFacts, ...] = ()
+    largest: tuple[GroupInLog, ...] = ()
     most_transactional: str | None = None
     with_tombstones: int = 0
     tombstone_prefix: str = ""
@@ -110,7 +110,7 @@ class GroupSums:
     throwaway: dict[str, ThrowawayGroups] = field(default_factory=dict)
 
 
-def sums_of_groups(groups: Sequence[GroupFacts]) -> GroupSums:
+def sums_of_groups(groups: Sequence[GroupInLog]) -> GroupSums:
     """The sums over the groups of one offsets partition."""
     fates: dict[str, list[int]] = {}
     for group in groups:
@@ -147,7 +147,7 @@ def together(parts: Iterable[ThrowawayGroups]) -> ThrowawayGroups | None:
     return ThrowawayGroups(groups, deleted, record_bytes, names)
 
 
-def _throwaway_of(groups: Sequence[GroupFacts]) -> dict[str, ThrowawayGroups]:
+def _throwaway_of(groups: Sequence[GroupInLog]) -> dict[str, ThrowawayGroups]:
     kinds = {}
     for kind, pattern in _THROWAWAY:
         of_kind = [group for group in groups if pattern.fullmatch(group.group_id)]

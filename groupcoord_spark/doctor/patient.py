@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from groupcoord_spark.doctor.facts import CopyFacts, PartitionFacts
-from groupcoord_spark.doctor.findings import Finding, Kind, Severity
+from groupcoord_spark.doctor.findings import Finding, FindingKind, Severity
 from groupcoord_spark.doctor.settings import HealthSettings
 from groupcoord_spark.doctor.transaction_state import KnownTransactions
 from groupcoord_spark.doctor.words import bytes_of
@@ -87,7 +87,7 @@ class Patient:
 
     def finding(
         self,
-        kind: Kind,
+        kind: FindingKind,
         summary: str,
         remedy: str,
         *,

@@ -7,7 +7,7 @@ Nothing here needs Spark or knows what keys and values mean. ``salvage`` holds e
 """
 
 from groupcoord_spark.log.continuation import ChangedFiles, changed_files, has_every_offset, segments_from
-from groupcoord_spark.log.damage import CODES, Code, Kind, Lost, PlacedDoubt
+from groupcoord_spark.log.damage import CODES, Code, DamageKind, Lost, PlacedDoubt
 from groupcoord_spark.log.decode.records import Records
 from groupcoord_spark.log.directory import LogPlan, PartitionLog, plan_logs
 from groupcoord_spark.log.high_watermark import cut_at_high_watermarks
@@ -20,7 +20,7 @@ __all__ = [
     "ChangedFiles",
     "Chunk",
     "Code",
-    "Kind",
+    "DamageKind",
     "LogPlan",
     "Lost",
     "PartitionLog",

@@ -13,7 +13,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from groupcoord_spark.log.damage import CODES, Kind
+from groupcoord_spark.log.damage import CODES, DamageKind
 from groupcoord_spark.log.directory import PartitionLog
 from groupcoord_spark.log.segment import DEFAULT_CHUNK_BYTES, Segment
 
@@ -104,7 +104,7 @@ def has_every_offset(segments: tuple[Segment, ...], offset: int, end_offset: int
         with segment.finder(DEFAULT_CHUNK_BYTES) as finder:
             for section in finder.sections(segment.start):
                 if section.damaged:
-                    if finder.is_last and CODES[section.damaged.code].kind is Kind.INFO:
+                    if finder.is_last and CODES[section.damaged.code].kind is DamageKind.INFO:
                         continue
                     return False
                 entries, headers = section.entries, section.headers

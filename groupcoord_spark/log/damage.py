@@ -17,7 +17,7 @@ A batch of a few kilobytes can claim millions of records: the report must not gr
 """
 
 
-class Kind(StrEnum):
+class DamageKind(StrEnum):
     """What a code means for the records that it is about."""
 
     LOST = "lost"
@@ -33,51 +33,55 @@ class Code:
     """One code: its stable name, its kind, and a sentence that says when it is reported."""
 
     name: str
-    kind: Kind
+    kind: DamageKind
     sentence: str
 
 
 CODES: dict[str, Code] = {
     code.name: code
     for code in (
-        Code("batch_length_invalid", Kind.LOST, "The length of an entry is below the smallest of its format."),
-        Code("batch_too_large", Kind.LOST, "The length of an entry is above the limit for one batch."),
-        Code("unknown_magic", Kind.LOST, "The format byte of an entry is none of 0, 1 and 2."),
-        Code("batch_crc_mismatch", Kind.LOST, "The checksum of an entry does not fit its bytes."),
-        Code("zero_gap", Kind.LOST, "Zero bytes lie where an entry should begin, and other bytes or a newer file follow."),
-        Code("segment_truncated", Kind.LOST, "An entry is cut, in a place where no write can have been in progress."),
-        Code("resync_abandoned", Kind.LOST, "Damaged bytes held so many false starts that the search was given up."),
-        Code("tail_truncated", Kind.INFO, "The last entry of the newest file is cut: its write was not finished."),
-        Code("zero_tail", Kind.INFO, "The file ends in zeros: space reserved and not yet written."),
-        Code("batch_header_repaired", Kind.WARN, "Length or format byte of an entry was wrong; its checksum proves where it ends."),
-        Code("batch_duplicate", Kind.INFO, "An entry is in the file twice, byte for byte; the second is skipped."),
-        Code("base_offset_repaired", Kind.WARN, "The base offset of an entry was wrong; it exactly fills the place where it lies."),
-        Code("batch_offset_disorder", Kind.WARN, "An entry lies out of turn; its records are taken where its offsets say."),
-        Code("base_offset_invalid", Kind.LOST, "The base offset of an entry contradicts its neighbours, and its true place is unknown."),
-        Code("unknown_codec", Kind.LOST, "The compression codec of a batch does not exist in its format."),
-        Code("decompress_failed", Kind.LOST, "The records of a batch cannot be decompressed."),
-        Code("decompressed_too_large", Kind.LOST, "The records of a batch decompress to more than the limit."),
-        Code("record_count_impossible", Kind.LOST, "A batch claims more records than its bytes can hold."),
-        Code("record_count_invalid", Kind.LOST, "A batch claims a negative number of records."),
-        Code("record_malformed", Kind.LOST, "A record of a batch does not fit its own lengths; Kafka refuses the whole batch."),
-        Code("batch_trailing_bytes", Kind.LOST, "Bytes are left after the last record of a batch; Kafka refuses the whole batch."),
-        Code("record_offset_disorder", Kind.WARN, "The offsets in a batch do not rise. Of two records with one the later is kept."),
-        Code("record_offset_out_of_batch", Kind.WARN, "A record's offset lies outside of the range its batch claims."),
-        Code("last_offset_delta_invalid", Kind.WARN, "The last offset a batch claims cannot be; it ends at its last record's."),
-        Code("wrapper_malformed", Kind.LOST, "A compressed message of an old format does not hold what it must."),
-        Code("inner_message_truncated", Kind.WARN, "The last message inside a compressed message is cut."),
-        Code("inner_crc_mismatch", Kind.WARN, "The checksum of a message inside a compressed message does not fit."),
-        Code("legacy_length_invalid", Kind.LOST, "The lengths of key and value do not fill a message of an old format."),
-        Code("control_record_malformed", Kind.LOST, "The key of a control record is too short or has a negative version."),
-        Code("control_type_unknown", Kind.INFO, "A control record is neither COMMIT nor ABORT; it has no effect."),
-        Code("segment_name_mismatch", Kind.WARN, "No entry of the file lies in the range of its name: it was renamed."),
-        Code("segment_offset_overflow", Kind.WARN, "Entries lie more than 2^31 - 1 above the base of their file (KAFKA-5413)."),
-        Code("segment_overlap", Kind.INFO, "Records are skipped because a newer file before this one covers their offsets."),
-        Code("unknown_file", Kind.WARN, "A file or directory beside the segments is none that Kafka makes; it is not read."),
-        Code("beyond_high_watermark", Kind.INFO, "Records beyond the high watermark are left out, as the run was asked to."),
-        Code("log_directory_file_not_used", Kind.WARN, "A file beside the offsets topic is damaged or cannot be read, and is not used."),
-        Code("log_start_not_used", Kind.WARN, "The checkpoint of log start offsets is damaged, or is not of this log and moment."),
-        Code("replica_chosen", Kind.INFO, "Several replicas of a partition were given; one of them is read."),
+        Code("batch_length_invalid", DamageKind.LOST, "The length of an entry is below the smallest of its format."),
+        Code("batch_too_large", DamageKind.LOST, "The length of an entry is above the limit for one batch."),
+        Code("unknown_magic", DamageKind.LOST, "The format byte of an entry is none of 0, 1 and 2."),
+        Code("batch_crc_mismatch", DamageKind.LOST, "The checksum of an entry does not fit its bytes."),
+        Code("zero_gap", DamageKind.LOST, "Zero bytes lie where an entry should begin, and other bytes or a newer file follow."),
+        Code("segment_truncated", DamageKind.LOST, "An entry is cut, in a place where no write can have been in progress."),
+        Code("resync_abandoned", DamageKind.LOST, "Damaged bytes held so many false starts that the search was given up."),
+        Code("tail_truncated", DamageKind.INFO, "The last entry of the newest file is cut: its write was not finished."),
+        Code("zero_tail", DamageKind.INFO, "The file ends in zeros: space reserved and not yet written."),
+        Code("batch_header_repaired", DamageKind.WARN, "Length or format byte of an entry was wrong; its checksum proves where it ends."),
+        Code("batch_duplicate", DamageKind.INFO, "An entry is in the file twice, byte for byte; the second is skipped."),
+        Code("base_offset_repaired", DamageKind.WARN, "The base offset of an entry was wrong; it exactly fills the place where it lies."),
+        Code("batch_offset_disorder", DamageKind.WARN, "An entry lies out of turn; its records are taken where its offsets say."),
+        Code(
+            "base_offset_invalid", DamageKind.LOST, "The base offset of an entry contradicts its neighbours, and its true place is unknown."
+        ),
+        Code("unknown_codec", DamageKind.LOST, "The compression codec of a batch does not exist in its format."),
+        Code("decompress_failed", DamageKind.LOST, "The records of a batch cannot be decompressed."),
+        Code("decompressed_too_large", DamageKind.LOST, "The records of a batch decompress to more than the limit."),
+        Code("record_count_impossible", DamageKind.LOST, "A batch claims more records than its bytes can hold."),
+        Code("record_count_invalid", DamageKind.LOST, "A batch claims a negative number of records."),
+        Code("record_malformed", DamageKind.LOST, "A record of a batch does not fit its own lengths; Kafka refuses the whole batch."),
+        Code("batch_trailing_bytes", DamageKind.LOST, "Bytes are left after the last record of a batch; Kafka refuses the whole batch."),
+        Code("record_offset_disorder", DamageKind.WARN, "The offsets in a batch do not rise. Of two records with one the later is kept."),
+        Code("record_offset_out_of_batch", DamageKind.WARN, "A record's offset lies outside of the range its batch claims."),
+        Code("last_offset_delta_invalid", DamageKind.WARN, "The last offset a batch claims cannot be; it ends at its last record's."),
+        Code("wrapper_malformed", DamageKind.LOST, "A compressed message of an old format does not hold what it must."),
+        Code("inner_message_truncated", DamageKind.WARN, "The last message inside a compressed message is cut."),
+        Code("inner_crc_mismatch", DamageKind.WARN, "The checksum of a message inside a compressed message does not fit."),
+        Code("legacy_length_invalid", DamageKind.LOST, "The lengths of key and value do not fill a message of an old format."),
+        Code("control_record_malformed", DamageKind.LOST, "The key of a control record is too short or has a negative version."),
+        Code("control_type_unknown", DamageKind.INFO, "A control record is neither COMMIT nor ABORT; it has no effect."),
+        Code("segment_name_mismatch", DamageKind.WARN, "No entry of the file lies in the range of its name: it was renamed."),
+        Code("segment_offset_overflow", DamageKind.WARN, "Entries lie more than 2^31 - 1 above the base of their file (KAFKA-5413)."),
+        Code("segment_overlap", DamageKind.INFO, "Records are skipped because a newer file before this one covers their offsets."),
+        Code("unknown_file", DamageKind.WARN, "A file or directory beside the segments is none that Kafka makes; it is not read."),
+        Code("beyond_high_watermark", DamageKind.INFO, "Records beyond the high watermark are left out, as the run was asked to."),
+        Code(
+            "log_directory_file_not_used", DamageKind.WARN, "A file beside the offsets topic is damaged or cannot be read, and is not used."
+        ),
+        Code("log_start_not_used", DamageKind.WARN, "The checkpoint of log start offsets is damaged, or is not of this log and moment."),
+        Code("replica_chosen", DamageKind.INFO, "Several replicas of a partition were given; one of them is read."),
     )
 }
 """Every code that this room gives, by name."""
@@ -162,7 +166,7 @@ class Damage(NamedTuple):
 
 
 @dataclass(slots=True)
-class Report:
+class DamageReport:
     """What is lost and doubtful in one file; ``take`` hands it out chunk by chunk."""
 
     source: str
@@ -179,7 +183,7 @@ class Report:
                 if self._records[code] > MAX_RECORD_ROWS:
                     continue
             place = self.source, self.offsets_partition, position, size, record_offset
-            if CODES[code].kind is Kind.LOST:
+            if CODES[code].kind is DamageKind.LOST:
                 self.lost.append(Lost(code, *place, detail, records, key, value))
             else:
                 self.doubts.append(PlacedDoubt(code, detail, *place, records))

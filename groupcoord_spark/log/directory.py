@@ -115,7 +115,7 @@ class _Directory:
 
 
 @dataclass(frozen=True, slots=True)
-class _File:
+class _LogFile:
     """A file that is part of the log."""
 
     location: Location
@@ -133,7 +133,7 @@ class _Listing:
     """
 
     directory: _Directory
-    files: list[_File]
+    files: list[_LogFile]
     has_files: bool
     doubts: list[PlacedDoubt]
     has_metadata: bool
@@ -564,7 +564,7 @@ def _topic_id_of(listed: _Listing) -> str | None:
     return None
 
 
-def _log_start(directory: _Directory, files: Sequence[_File], checkpoint: int | None) -> int | None:
+def _log_start(directory: _Directory, files: Sequence[_LogFile], checkpoint: int | None) -> int | None:
     """Where the log begins; where the user named single files, the base offset of the first one."""
     first_file = files[0].base_offset if files else None
     if checkpoint is None or (directory.only is not None and first_file is not None and first_file > checkpoint):
@@ -580,8 +580,8 @@ def _files_of(directory: _Directory, known_end: int, held: HeldFiles | None) -> 
     location = directory.location
     doubts: list[PlacedDoubt] = []
     has_metadata = False
-    plain: list[_File] = []
-    swaps: list[_File] = []
+    plain: list[_LogFile] = []
+    swaps: list[_LogFile] = []
     cleaned: list[int] = []
     infos, held_files = listed_in_one_state(location, held, partial(_names_to_hold, directory, known_end))
     if directory.only is None:
@@ -596,7 +596,7 @@ def _files_of(directory: _Directory, known_end: int, held: HeldFiles | None) -> 
             _refuse_lost_link(location, info)
         has_offset = segment is not None and int(segment[1]) <= LARGEST_OFFSET
         if segment and has_offset and info.type == pafs.FileType.File:
-            file = _File(location.child(name), int(segment[1]), int(info.size or 0), held_files.get(name))
+            file = _LogFile(location.child(name), int(segment[1]), int(info.size or 0), held_files.get(name))
             if segment[2] is None:
                 plain.append(file)
             elif segment[2] == ".swap":
@@ -626,7 +626,7 @@ def _names_to_hold(directory: _Directory, known_end: int, names: Collection[str]
     return [name for place, (name, end) in enumerate(zip(files, ends, strict=False)) if place == 0 or end is None or end >= known_end]
 
 
-def _end_of(file: _File, number: int) -> int:
+def _end_of(file: _LogFile, number: int) -> int:
     """The offset after the last record of a single file; its base offset where it has no record."""
     segment = Segment(file.location.uri, file.size, number, file.base_offset, held=file.held)
     if not file.size:

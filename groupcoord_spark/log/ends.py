@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from groupcoord_spark.log.damage import CODES, Kind
+from groupcoord_spark.log.damage import CODES, DamageKind
 from groupcoord_spark.log.salvage.finder import ResyncAbandonedError
 from groupcoord_spark.log.salvage.order import Borders, is_in_order
 from groupcoord_spark.log.segment import DEFAULT_CHUNK_BYTES, Reading, Segment
@@ -56,7 +56,7 @@ def tail_from_last_bytes(segment: Segment, tail_bytes: int) -> Tail | None:
         reached = segment.base_offset
         for section in finder.sections(at):
             if section.damaged:
-                if CODES[section.damaged.code].kind is Kind.INFO and finder.is_last:
+                if CODES[section.damaged.code].kind is DamageKind.INFO and finder.is_last:
                     continue
                 return None
             entries = section.entries

@@ -13,7 +13,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from groupcoord_spark.log.damage import CODES, Kind
+from groupcoord_spark.log.damage import CODES, DamageKind
 from groupcoord_spark.log.salvage.finder import ResyncAbandonedError
 from groupcoord_spark.log.salvage.order import Borders, is_in_order
 from groupcoord_spark.log.segment import DEFAULT_CHUNK_BYTES, Segment
@@ -63,7 +63,7 @@ def check_range(part: Segment, *, ends_file: bool) -> RangeOffsets | None:
         finder.is_last = is_last = ends_file and part.next_base_offset is None
         for section in finder.sections(part.start):
             entries, headers = section.entries, section.headers
-            if section.damaged and is_last and CODES[section.damaged.code].kind is Kind.INFO:
+            if section.damaged and is_last and CODES[section.damaged.code].kind is DamageKind.INFO:
                 at = section.damaged.end
                 continue
             if section.damaged or section.repair or (entries.magic != 2).any():

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import numpy.typing as npt
 
-from groupcoord_spark.log.damage import CODES, Damage, Kind, Lost, PlacedDoubt, Report
+from groupcoord_spark.log.damage import CODES, Damage, DamageKind, DamageReport, Lost, PlacedDoubt
 from groupcoord_spark.log.decode.batches import HEADER, OUT_OF_RANGE, Entries, Headers, headers_at
 from groupcoord_spark.log.decode.compression import Decompressor
 from groupcoord_spark.log.decode.records import (
@@ -160,7 +160,7 @@ class Reading:
         self._segment = segment
         self._file = file
         self._chunk_bytes = chunk_bytes
-        self._report = Report(segment.source, segment.offsets_partition)
+        self._report = DamageReport(segment.source, segment.offsets_partition)
         self._decompressor = Decompressor()
         self._window: Bytes | None = None
         self._headers: Headers | None = None
@@ -360,7 +360,7 @@ class Reading:
     def _damage_of(self, damaged: DamagedRange, kept: Entries) -> Damage:
         """A damaged range with the offsets that may be missing because of it. kept: the used entries, in the order of the file."""
         size = damaged.end - damaged.position
-        if CODES[damaged.code].kind is Kind.INFO:
+        if CODES[damaged.code].kind is DamageKind.INFO:
             return Damage(damaged.code, damaged.position, size, None, damaged.sentence)
         detail = f"{damaged.sentence} {size} bytes are not used; {self._missing_offsets(damaged, kept)}."
         if damaged.has_control_batch:

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from groupcoord_spark.coordinator.broker_settings import DeleteRetention
-from groupcoord_spark.coordinator.cluster import GROUP_CONFIG, IGNORED_TYPES, TOPIC_CONFIG, Cluster, Topic
+from groupcoord_spark.coordinator.cluster import GROUP_CONFIG, IGNORED_TYPES, TOPIC_CONFIG, Cluster, TopicLifetime
 from groupcoord_spark.coordinator.share_state import NOT_KNOWN, ShareStatePartition
 from groupcoord_spark.doctor import read_transaction_states
 from groupcoord_spark.errors import InputError
@@ -244,7 +244,7 @@ def _read_snapshot(location: Location, damages: list[DamagedFile]) -> Cluster | 
     return cluster
 
 
-def _cluster_tables(cluster: Cluster, topics: Sequence[Topic]) -> dict[str, pa.Table]:
+def _cluster_tables(cluster: Cluster, topics: Sequence[TopicLifetime]) -> dict[str, pa.Table]:
     """topics, topic_configs, group_configs and acls."""
     rows_of_topics = [(*topic, topic.deleted_at_ms is not None, cluster.is_complete) for topic in topics]
     existing = {topic.name for topic in topics if topic.deleted_at_ms is None}

@@ -114,7 +114,7 @@ def traps_in(cleaned: CleanedGroup, returning: Collection[OffsetKey]) -> Iterato
         yield caught
 
 
-class Change(NamedTuple):
+class DayChanges(NamedTuple):
     """The changes that other settings make to one group on one day. day: days since 1970, UTC."""
 
     day: int
@@ -127,7 +127,7 @@ class Change(NamedTuple):
     group_gained: bool
 
 
-def changes(state: StateTables, present: ExpirationJob, other: ExpirationJob) -> list[Change]:
+def changes(state: StateTables, present: ExpirationJob, other: ExpirationJob) -> list[DayChanges]:
     """The changes from ``present`` to ``other``, by day and group. An offset that both remove by the as_of of ``other`` is no change."""
     sums: dict[tuple[int, str], list[int]] = {}
 
@@ -148,7 +148,8 @@ def changes(state: StateTables, present: ExpirationJob, other: ExpirationJob) ->
                 count(group_id, present_offset.expires_at_ms, other_offset.expires_at_ms, 0)
         count(group_id, present_group.cleanup.group.removed_at_ms, other_group.cleanup.group.removed_at_ms, 2)
     return [
-        Change(day, group_id, lost, gained, bool(gone), bool(kept)) for (day, group_id), (lost, gained, gone, kept) in sorted(sums.items())
+        DayChanges(day, group_id, lost, gained, bool(gone), bool(kept))
+        for (day, group_id), (lost, gained, gone, kept) in sorted(sums.items())
     ]
 
 

@@ -15,7 +15,7 @@ RUNNING: Final = -2
 """In place of an offset sum: the member runs the task as an active one."""
 
 
-class Task(NamedTuple):
+class StatefulTask(NamedTuple):
     """A task of which the member has state."""
 
     subtopology: int
@@ -34,7 +34,7 @@ class StreamsSubscription(NamedTuple):
 
     version: int
     process_id: uuid.UUID
-    tasks: tuple[Task, ...]
+    tasks: tuple[StatefulTask, ...]
 
 
 def decode_streams_subscription(user_data: bytes) -> StreamsSubscription | None:
@@ -52,10 +52,10 @@ def decode_streams_subscription(user_data: bytes) -> StreamsSubscription | None:
         return None
     if fields.get("latest_supported_version", version) < version:
         return None
-    tasks = [Task(task["subtopology"], task["partition"], RUNNING) for task in fields.get("active_tasks") or ()]
-    tasks += [Task(task["subtopology"], task["partition"], None) for task in fields.get("standby_tasks") or ()]
+    tasks = [StatefulTask(task["subtopology"], task["partition"], RUNNING) for task in fields.get("active_tasks") or ()]
+    tasks += [StatefulTask(task["subtopology"], task["partition"], None) for task in fields.get("standby_tasks") or ()]
     sums = [{**of, **task} for of in fields.get("sums_by_subtopology") or () for task in of["sums"] or ()]
     for task in (*sums, *(fields.get("sums") or ())):
         offset_sum = task["offset_sum"]
-        tasks.append(Task(task["subtopology"], task["partition"], offset_sum if offset_sum >= 0 or offset_sum == RUNNING else None))
+        tasks.append(StatefulTask(task["subtopology"], task["partition"], offset_sum if offset_sum >= 0 or offset_sum == RUNNING else None))
     return StreamsSubscription(version, uuid.UUID(bytes=uuid_bytes(fields["process_id"])), tuple(tasks))

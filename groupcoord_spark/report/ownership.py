@@ -37,7 +37,7 @@ _SCHEMA: Final = pa.schema(
 )
 
 
-class Stretch(NamedTuple):
+class Ownership(NamedTuple):
     """A time in which a member had a partition. Times in epoch milliseconds; until_ms None: it still has."""
 
     group_id: str
@@ -65,7 +65,7 @@ def ownership(night: NightInDuckDB, group_ids: Sequence[str]) -> pa.Table:
     return pa.table([pa.array(values, field.type) for values, field in zip(columns, _SCHEMA, strict=True)], schema=_SCHEMA)
 
 
-def stretches(records: Iterable[Mapping[str, Any]], topic_names: Mapping[str, str]) -> Iterable[Stretch]:
+def stretches(records: Iterable[Mapping[str, Any]], topic_names: Mapping[str, str]) -> Iterable[Ownership]:
     """The stretches that records of ``partition_owners.KEY_TYPES`` tell, of one group after another in the order of their offsets.
 
     Args:
@@ -76,10 +76,10 @@ def stretches(records: Iterable[Mapping[str, Any]], topic_names: Mapping[str, st
     owners = PartitionOwners()
     held: dict[Holding, Mapping[str, Any]] = {}
 
-    def stretch(holding: Holding, begin: Mapping[str, Any], until_ms: int | None) -> Stretch:
+    def stretch(holding: Holding, begin: Mapping[str, Any], until_ms: int | None) -> Ownership:
         topic = holding.topic or topic_names.get(holding.topic_id or "") or holding.topic_id or ""
         where = begin["offsets_partition"], begin["record_offset"]
-        return Stretch(begin["group_id"], topic, holding.partition, holding.member_id, begin["at_ms"], until_ms, *where)
+        return Ownership(begin["group_id"], topic, holding.partition, holding.member_id, begin["at_ms"], until_ms, *where)
 
     for record in records:
         last_place = place

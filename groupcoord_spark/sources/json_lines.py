@@ -60,12 +60,12 @@ def read_lines(piece: FilePiece) -> Iterator[RowBatch]:
 
     Raises InputError where the file cannot be read.
     """
-    rows = _Rows(piece.source)
+    rows = _BatchRows(piece.source)
     for position, line in _lines_of(piece):
         rows.add(position, line)
         if rows.is_full:
             yield rows.batch()
-            rows = _Rows(piece.source)
+            rows = _BatchRows(piece.source)
     yield rows.batch()
 
 
@@ -118,7 +118,7 @@ class _BadLineError(ValueError):
 
 
 @dataclass(slots=True)
-class _Rows:
+class _BatchRows:
     """The rows of the next batch."""
 
     source: str

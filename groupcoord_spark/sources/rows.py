@@ -15,7 +15,7 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from groupcoord_spark.log import Code, Kind
+from groupcoord_spark.log import Code, DamageKind
 from groupcoord_spark.log.files.storage import shown
 from groupcoord_spark.protocol.record_types import NO_LEADER_EPOCH, NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_TIMESTAMP, MarkerType
 
@@ -69,14 +69,14 @@ NO_OFFSET: Final = "The row has no offset, or a negative one; nobody knows which
 ROW_CODES: dict[str, Code] = {
     code.name: code
     for code in (
-        Code("row_without_place", Kind.LOST, "A row has no partition or no offset, so nobody knows which record it is."),
-        Code("row_malformed", Kind.LOST, "A line is no JSON object, or a field of the row does not hold what it must."),
-        Code("line_too_long", Kind.LOST, "A line is longer than the limit."),
-        Code("offset_conflict", Kind.LOST, "Another row has the same partition and offset and other bytes; that one is taken."),
-        Code("row_duplicate", Kind.INFO, "Rows are there more than once, byte for byte; one of each is taken."),
-        Code("other_topic", Kind.INFO, "Rows are of other topics; they are not read."),
-        Code("other_cluster", Kind.INFO, "Rows are of other clusters; they are not read."),
-        Code("transactions_unknown", Kind.WARN, "The input does not tell which records are of transactions, nor how those ended."),
+        Code("row_without_place", DamageKind.LOST, "A row has no partition or no offset, so nobody knows which record it is."),
+        Code("row_malformed", DamageKind.LOST, "A line is no JSON object, or a field of the row does not hold what it must."),
+        Code("line_too_long", DamageKind.LOST, "A line is longer than the limit."),
+        Code("offset_conflict", DamageKind.LOST, "Another row has the same partition and offset and other bytes; that one is taken."),
+        Code("row_duplicate", DamageKind.INFO, "Rows are there more than once, byte for byte; one of each is taken."),
+        Code("other_topic", DamageKind.INFO, "Rows are of other topics; they are not read."),
+        Code("other_cluster", DamageKind.INFO, "Rows are of other clusters; they are not read."),
+        Code("transactions_unknown", DamageKind.WARN, "The input does not tell which records are of transactions, nor how those ended."),
     )
 }
 """All codes of rows that are quarantined or doubted before their bytes are decoded, by name."""

@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING, Final
 from groupcoord_spark.errors import GroupcoordError
 from groupcoord_spark.sources.live import brokers_of
 from groupcoord_spark.verification.answers import Answers, read_answers, write_answers
-from groupcoord_spark.verification.comparison import Comparison, Difference, StateOfRun, compare, state_of
+from groupcoord_spark.verification.comparison import BrokerComparison, Difference, StateOfRun, compare, state_of
 
 if TYPE_CHECKING:
-    from groupcoord_spark.verification.broker import Cluster
+    from groupcoord_spark.verification.broker import RunningCluster
 
 __all__ = [
     "Answers",
-    "Comparison",
+    "BrokerComparison",
     "Difference",
     "StateOfRun",
     "compare",
@@ -36,7 +36,7 @@ NO_CLIENT: Final = (
 )
 
 
-def connected(uri: str, properties: Mapping[str, str], source: str) -> Cluster:
+def connected(uri: str, properties: Mapping[str, str], source: str) -> RunningCluster:
     """The cluster at ``kafka://HOST:PORT`` or ``admin://HOST:PORT``.
 
     properties: of Kafka's client, from the file ``source``. Raises UsageError for a bad address and bad properties, and GroupcoordError
@@ -46,7 +46,7 @@ def connected(uri: str, properties: Mapping[str, str], source: str) -> Cluster:
 
     servers, settings = brokers_of(uri), client_settings(properties, source)
     try:
-        from groupcoord_spark.verification.broker import Cluster
+        from groupcoord_spark.verification.broker import RunningCluster
     except ImportError as e:
         raise GroupcoordError(NO_CLIENT) from e
-    return Cluster(uri, servers, settings)
+    return RunningCluster(uri, servers, settings)

@@ -73,7 +73,7 @@ class _Offset(_Place, total=False):
     metadata: str | None
 
 
-class _File(TypedDict, total=False):
+class _AnswerFile(TypedDict, total=False):
     """One object with a broker's answers, part by part."""
 
     asked_at_ms: tuple[int, int] | None
@@ -131,7 +131,7 @@ def _lines(value: Any) -> str:
 def read_answers(path: str) -> Answers:
     """The answers in a file. Raises UsageError with the place in the file that is not as it should be."""
     try:
-        read = msgspec.json.decode(Path(path).read_bytes(), type=_File)
+        read = msgspec.json.decode(Path(path).read_bytes(), type=_AnswerFile)
     except OSError as e:
         raise UsageError(f"{path} cannot be read: {e.strerror}. --against takes kafka://HOST:PORT, or a file that --save wrote.") from e
     except (msgspec.DecodeError, UnicodeDecodeError) as e:

@@ -47,7 +47,7 @@ _OffsetQuery = tuple[str, list[TopicPartition] | None]
 """(group id, partitions); None: all partitions that have an offset."""
 
 
-class Cluster:
+class RunningCluster:
     """A running cluster. Its methods raise GroupcoordError, one sentence, where a broker does not answer, or not completely."""
 
     def __init__(self, uri: str, servers: str, settings: Mapping[str, str]) -> None:

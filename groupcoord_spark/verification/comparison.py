@@ -46,7 +46,7 @@ class StateOfRun:
 
 
 @dataclass(slots=True)
-class Comparison:
+class BrokerComparison:
     """The differences, sorted by group, and the numbers of what was compared. unasked: Number of our groups that were not asked about."""
 
     differences: list[Difference] = field(default_factory=list)
@@ -113,7 +113,7 @@ def state_of(warehouse: Warehouse, cluster: str, *, run: Run | None = None) -> S
     )
 
 
-def compare(ours: StateOfRun, theirs: Answers, *, semantics: Semantics = JAVA) -> Comparison:
+def compare(ours: StateOfRun, theirs: Answers, *, semantics: Semantics = JAVA) -> BrokerComparison:
     """Every difference between the state of a run and a broker's answers, sorted by group.
 
     A group that only one side has is one difference. semantics: of the run; what a broker describes as assigned differs between releases.
@@ -134,7 +134,7 @@ class _Comparer:
     """Compares the two sides, and collects the differences in ``result``."""
 
     def __init__(self, ours: StateOfRun, theirs: Answers, semantics: Semantics) -> None:
-        self.result = Comparison()
+        self.result = BrokerComparison()
         self._ours = ours
         self._theirs = theirs
         self._semantics = semantics

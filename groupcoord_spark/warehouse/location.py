@@ -20,7 +20,7 @@ _CAUSE = "\N{DOWNWARDS ARROW WITH TIP RIGHTWARDS}"
 
 
 @dataclass(frozen=True, slots=True)
-class Location:
+class WarehouseLocation:
     """A warehouse directory. Made by ``locate``."""
 
     uri: str
@@ -36,7 +36,7 @@ class Location:
         return f"{self.path}/{table}/{relative}"
 
 
-def locate(warehouse: str) -> Location:
+def locate(warehouse: str) -> WarehouseLocation:
     """The place that a path (``./warehouse``) or URI (``file:``, ``s3:``, ``gs:``, ``abfss:``, ``hdfs:``) names. Nothing is read.
 
     Raises WarehouseError for a scheme that no file system here knows, and for a URI with keys or options in it.
@@ -53,9 +53,9 @@ def locate(warehouse: str) -> Location:
         raise WarehouseError(str(e)) from None
     if isinstance(place.filesystem, fs.LocalFileSystem):
         path = str(Path(warehouse).absolute())
-        return Location(path, place.filesystem, path)
+        return WarehouseLocation(path, place.filesystem, path)
     _allow_http(place.uri)
-    return Location(place.uri.rstrip("/"), place.filesystem, place.path.rstrip("/"))
+    return WarehouseLocation(place.uri.rstrip("/"), place.filesystem, place.path.rstrip("/"))
 
 
 def _allow_http(uri: str) -> None:

@@ -28,7 +28,7 @@ from pyarrow import fs
 from groupcoord_spark.errors import WarehouseError
 from groupcoord_spark.warehouse import read
 from groupcoord_spark.warehouse.declaration import Table, WriteMode
-from groupcoord_spark.warehouse.location import Location, first_line
+from groupcoord_spark.warehouse.location import WarehouseLocation, first_line
 from groupcoord_spark.warehouse.parts import FILE_BYTES, AddedFile, PartWriter, run_of, write_part
 from groupcoord_spark.warehouse.tables import OFFSETS_PARTITIONS, RUNS, SURVIVING_RECORDS, TABLES
 from groupcoord_spark.warehouse.write import begin_run, files_of
@@ -137,7 +137,7 @@ def maintain(
 class _House:
     """A warehouse, the cluster that is looked after, and every finished run of all clusters."""
 
-    location: Location
+    location: WarehouseLocation
     cluster: str
     runs: Sequence[read.Run]
     now_ms: int
@@ -149,7 +149,7 @@ class _House:
 
 
 @dataclass(frozen=True, slots=True)
-class _File:
+class _TableFile:
     """A file of a table in its newest version."""
 
     path: str
@@ -161,7 +161,7 @@ class _File:
     """The finished run in its name."""
 
 
-def _files(house: _House, opened: DeltaTable) -> list[_File]:
+def _files(house: _House, opened: DeltaTable) -> list[_TableFile]:
     """The files of the cluster's finished runs, oldest run first. Files of runs that are at work are left out."""
     finished = {run.run_id: run for run in house.own_runs}
     actions = pa.table(opened.get_add_actions(flatten=True))
@@ -172,7 +172,7 @@ def _files(house: _House, opened: DeltaTable) -> list[_File]:
         run = finished.get(run_of(unquote(path).rsplit("/", 1)[-1]) or "")
         if cluster == house.cluster and run is not None:
             microseconds = None if oldest is None else oldest[row]
-            files.append(_File(unquote(path), size, rows, None if microseconds is None else microseconds // 1000, run))
+            files.append(_TableFile(unquote(path), size, rows, None if microseconds is None else microseconds // 1000, run))
     return sorted(files, key=lambda file: (file.run.finished_at_ms, file.path))
 
 
@@ -180,7 +180,7 @@ def _join(house: _House, table: Table, most_bytes: int | None) -> tuple[int, int
     """Joins the files of each month that is over; the number of files before and after."""
     opened = read.open_table(house.location, table)
     newest_run = house.own_runs[-1].run_id
-    months: dict[tuple[int, int], list[_File]] = {}
+    months: dict[tuple[int, int], list[_TableFile]] = {}
     for file in _files(house, opened):
         if _month(file.run.finished_at_ms) < _month(house.now_ms) and file.run.run_id != newest_run:
             months.setdefault(_month(file.run.finished_at_ms), []).append(file)
@@ -203,9 +203,9 @@ def _month(milliseconds: int) -> tuple[int, int]:
     return moment.year, moment.month
 
 
-def _bins(files: Sequence[_File]) -> Iterator[list[_File]]:
+def _bins(files: Sequence[_TableFile]) -> Iterator[list[_TableFile]]:
     """Consecutive files that together make one file of FILE_BYTES at most and can be sorted in memory."""
-    together: list[_File] = []
+    together: list[_TableFile] = []
     for file in files:
         size, rows = (sum(getattr(other, name) for other in (*together, file)) for name in ("size", "rows"))
         if together and (size > FILE_BYTES or rows > _MOST_ROWS):
@@ -216,7 +216,7 @@ def _bins(files: Sequence[_File]) -> Iterator[list[_File]]:
         yield together
 
 
-def _is_in_order(house: _House, table: Table, file: _File) -> bool:
+def _is_in_order(house: _House, table: Table, file: _TableFile) -> bool:
     """Whether no two row groups of the file share values of the first column of the order, except at their border."""
     with house.location.filesystem.open_input_file(house.location.path_in(table.name, file.path)) as source:
         metadata = pq.ParquetFile(source).metadata
@@ -227,7 +227,7 @@ def _is_in_order(house: _House, table: Table, file: _File) -> bool:
     return all(first.max <= second.min for first, second in pairwise(bounded))
 
 
-def _rewrite(house: _House, table: Table, opened: DeltaTable, files: Sequence[_File], kept: _Kept | None) -> list[AddedFile]:
+def _rewrite(house: _House, table: Table, opened: DeltaTable, files: Sequence[_TableFile], kept: _KeptRows | None) -> list[AddedFile]:
     """Writes the rows of the files in order, without those that are not kept, and commits the new files in place of the old ones."""
     of_files = ((_rows(house, table, file), file.run) for file in files)
     rows = pa.concat_tables(of_file if kept is None else kept.of(of_file, run) for of_file, run in of_files)
@@ -240,7 +240,7 @@ def _rewrite(house: _House, table: Table, opened: DeltaTable, files: Sequence[_F
     return writer.files
 
 
-def _rows(house: _House, table: Table, file: _File) -> pa.Table:
+def _rows(house: _House, table: Table, file: _TableFile) -> pa.Table:
     """All rows of the file in the columns of the table, except for the cluster."""
     path = house.location.path_in(table.name, file.path)
     with house.location.filesystem.open_input_file(path) as source:
@@ -248,7 +248,7 @@ def _rows(house: _House, table: Table, file: _File) -> pa.Table:
 
 
 @dataclass(frozen=True, slots=True)
-class _Kept:
+class _KeptRows:
     """Which rows of a table of history stay."""
 
     table: Table
@@ -287,7 +287,7 @@ def _drop_rows(house: _House, table: Table, border_ms: int) -> int:
     # What the newest night found does not grow old: it is what is known of the log.
     finished_at_ms[house.own_runs[-1].run_id] = house.now_ms
     survivors = _survivors(house, border_ms) if table.name in _REPLAYED else {}
-    kept = _Kept(table, border_ms, finished_at_ms, survivors)
+    kept = _KeptRows(table, border_ms, finished_at_ms, survivors)
     dropped = 0
     for file in _files(house, opened):
         oldest_ms = file.oldest_ms if file.oldest_ms is not None else min(finished_at_ms.values())
@@ -342,7 +342,7 @@ def _write_versions(house: _House, changed: Mapping[str, Mapping[str, int]]) -> 
     rows = rows.set_column(rows.column_names.index(name), RUNS.arrow_schema.field(name), pa.array(versions, RUNS.by_name[name].arrow_type))
     # Files of `runs` are named by any run: all of their rows are finished.
     newest = house.own_runs[-1]
-    files = [_File(path, size, 0, None, newest) for path, size in files_of(opened, house.cluster).items()]
+    files = [_TableFile(path, size, 0, None, newest) for path, size in files_of(opened, house.cluster).items()]
     _commit(house, RUNS, opened, files, write_part(house.location.uri, RUNS, rows, house.cluster, _NAME), is_data_change=True)
 
 
@@ -385,7 +385,7 @@ def _may_be_committed(table: Table, file: fs.FileInfo, finished_at_ms: Mapping[s
 
 
 def _commit(
-    house: _House, table: Table, opened: DeltaTable, old: Sequence[_File], new: Sequence[AddedFile], *, is_data_change: bool
+    house: _House, table: Table, opened: DeltaTable, old: Sequence[_TableFile], new: Sequence[AddedFile], *, is_data_change: bool
 ) -> None:
     now_ms = time.time_ns() // 1_000_000
     partition: dict[str, str | None] = {"cluster": house.cluster}

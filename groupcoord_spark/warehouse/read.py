@@ -30,7 +30,7 @@ from groupcoord_spark.errors import WarehouseError
 from groupcoord_spark.log.files.object_store import missing_bucket, no_such_bucket
 from groupcoord_spark.moments import Moment, NightsAgo, NightTime, milliseconds_of
 from groupcoord_spark.warehouse.declaration import Table, WriteMode, no_rows
-from groupcoord_spark.warehouse.location import Location, first_line, locate
+from groupcoord_spark.warehouse.location import WarehouseLocation, first_line, locate
 from groupcoord_spark.warehouse.parts import run_of
 from groupcoord_spark.warehouse.tables import GROUPS, HISTORY, LOOK_BACK, NIGHT, RUNS, SCHEMA_VERSION, SURVIVING_RECORDS, TABLES
 from groupcoord_spark.wording import counted, first_of
@@ -103,7 +103,7 @@ class Run:
 class Warehouse:
     """A warehouse as it was when ``open_warehouse`` opened it."""
 
-    def __init__(self, location: Location, runs: pa.Table) -> None:
+    def __init__(self, location: WarehouseLocation, runs: pa.Table) -> None:
         self.location = location
         self._runs = runs
         self._finished = runs_of(runs)
@@ -280,7 +280,7 @@ def find_warehouse(start: Path | None = None) -> str:
     )
 
 
-def holds_warehouse(location: Location) -> bool:
+def holds_warehouse(location: WarehouseLocation) -> bool:
     """True where the place is a warehouse of ours, False where it is empty or does not exist.
 
     Raises WarehouseError for anything else: a file, a directory with other files, one that cannot be read, a warehouse of a newer release.
@@ -320,7 +320,7 @@ def holds_warehouse(location: Location) -> bool:
     return True
 
 
-def _is_being_made(location: Location, names: Sequence[str]) -> bool:
+def _is_being_made(location: WarehouseLocation, names: Sequence[str]) -> bool:
     """True where nothing exists but the beginning of ``runs``, the first table to be created: another run is at work, or one died here."""
     if names != [RUNS.name]:
         return False
@@ -328,7 +328,7 @@ def _is_being_made(location: Location, names: Sequence[str]) -> bool:
     return all(f.base_name == "_delta_log" for f in begun)
 
 
-def table_exists(location: Location, table: Table) -> bool:
+def table_exists(location: WarehouseLocation, table: Table) -> bool:
     """Whether there is a Delta table, at whatever version. Raises WarehouseError where that cannot be found out."""
     try:
         return DeltaTable.is_deltatable(location.table_uri(table.name))
@@ -336,7 +336,7 @@ def table_exists(location: Location, table: Table) -> bool:
         raise unreadable(location, table, first_line(e)) from e
 
 
-def open_table(location: Location, table: Table, version: int | None = None) -> DeltaTable:
+def open_table(location: WarehouseLocation, table: Table, version: int | None = None) -> DeltaTable:
     """A table at a version, or at its newest one. Raises WarehouseError where it does not exist or cannot be read."""
     try:
         return DeltaTable(location.table_uri(table.name), version=version)
@@ -353,7 +353,7 @@ def open_table(location: Location, table: Table, version: int | None = None) -> 
         raise unreadable(location, table, first_line(e), "" if version is None else f" at version {version}") from e
 
 
-def begins_after(location: Location, table: Table, version: int) -> bool:
+def begins_after(location: WarehouseLocation, table: Table, version: int) -> bool:
     """True where the log of a table begins above a version, because the table was deleted and a later run made it anew."""
     try:
         log = location.filesystem.get_file_info(fs.FileSelector(location.path_in(table.name, "_delta_log"), allow_not_found=True))
@@ -363,12 +363,12 @@ def begins_after(location: Location, table: Table, version: int) -> bool:
     return bool(numbers) and min(numbers) > version
 
 
-def unreadable(location: Location, table: Table, why: str, which: str = "") -> WarehouseError:
+def unreadable(location: WarehouseLocation, table: Table, why: str, which: str = "") -> WarehouseError:
     """The error of a table that cannot be read. which: words that name a version of the table."""
     return WarehouseError(f"Table {table.name} of {location.uri} cannot be read{which}: {why}. {way_out(location, table)}")
 
 
-def way_out(location: Location, table: Table) -> str:
+def way_out(location: WarehouseLocation, table: Table) -> str:
     """How to go on where a table is gone or damaged, in a sentence."""
     if table in HISTORY or table is RUNS:
         return "Restore it from a copy, or run the nightly into another directory."
@@ -378,7 +378,7 @@ def way_out(location: Location, table: Table) -> str:
     )
 
 
-def read_runs(location: Location, opened: DeltaTable | None = None) -> pa.Table:
+def read_runs(location: WarehouseLocation, opened: DeltaTable | None = None) -> pa.Table:
     """All rows of ``runs``, oldest first; ``kind`` is never NULL. opened: the table, where it is open already."""
     opened = opened or open_table(location, RUNS)
     clusters = {values["cluster"] for values in opened.partitions()}
@@ -404,7 +404,7 @@ def runs_of(rows: pa.Table) -> list[Run]:
 
 
 def rows_at(
-    location: Location, table: Table, version: int, cluster: str, columns: Sequence[str], where: Sequence[Condition] = ()
+    location: WarehouseLocation, table: Table, version: int, cluster: str, columns: Sequence[str], where: Sequence[Condition] = ()
 ) -> pa.Table:
     """A cluster's rows of a table at one version. Raises WarehouseError when that version or its files cannot be read."""
     return _rows(location, open_table(location, table, version), table, cluster, columns, where)
@@ -440,7 +440,7 @@ class SurvivingRanges(NamedTuple):
 
 
 def surviving_ranges(
-    location: Location, version: int, cluster: str, run_id: str, where: Sequence[Condition] = ()
+    location: WarehouseLocation, version: int, cluster: str, run_id: str, where: Sequence[Condition] = ()
 ) -> dict[tuple[int, int], SurvivingRanges]:
     """(offsets partition, incarnation) -> what was in its log when a run read it, from a version of ``surviving_records``."""
     columns = ["offsets_partition", "incarnation", "first_offset", "end_offset"]
@@ -452,7 +452,7 @@ def surviving_ranges(
     return {place: SurvivingRanges(first[is_here], end[is_here]) for place, is_here in chosen.items()}
 
 
-def check_files_at(location: Location, table: Table, version: int, cluster: str) -> None:
+def check_files_at(location: WarehouseLocation, table: Table, version: int, cluster: str) -> None:
     """Raises WarehouseError where a version of a table, or a file of the cluster's rows in it, is gone."""
     for path in paths_of_files(location, table, open_table(location, table, version), [("cluster", "=", cluster)]):
         if location.filesystem.get_file_info(path).type != fs.FileType.File:
@@ -460,7 +460,7 @@ def check_files_at(location: Location, table: Table, version: int, cluster: str)
 
 
 def _rows(
-    location: Location, opened: DeltaTable, table: Table, cluster: str, columns: Sequence[str], where: Sequence[Condition]
+    location: WarehouseLocation, opened: DeltaTable, table: Table, cluster: str, columns: Sequence[str], where: Sequence[Condition]
 ) -> pa.Table:
     schema = pa.schema([table.arrow_schema.field(name) for name in columns])
 
@@ -499,7 +499,9 @@ def _rows(
     return pa.concat_tables([no_rows(schema), *parts])
 
 
-def paths_of_files(location: Location, table: Table, opened: DeltaTable, conditions: Sequence[tuple[str, str, object]]) -> list[str]:
+def paths_of_files(
+    location: WarehouseLocation, table: Table, opened: DeltaTable, conditions: Sequence[tuple[str, str, object]]
+) -> list[str]:
     """The paths of a table's files that may meet the conditions, within the file system of the warehouse. Files lie one directory deep.
 
     Raises:

@@ -15,7 +15,7 @@ import pyarrow.dataset as ds
 
 from groupcoord_spark.errors import UsageError, WarehouseError
 from groupcoord_spark.warehouse.declaration import Column, Table, no_rows
-from groupcoord_spark.warehouse.location import Location, first_line
+from groupcoord_spark.warehouse.location import WarehouseLocation, first_line
 from groupcoord_spark.warehouse.read import Run, Warehouse, checked_file, columns_of, open_table, paths_of_files, unreadable
 from groupcoord_spark.warehouse.tables import RUNS, TABLES
 from groupcoord_spark.warehouse.views import VIEWS
@@ -196,7 +196,7 @@ def runs_of_night(warehouse: Warehouse, cluster: str | None, at_ms: NightTime | 
     return [warehouse.run(name, at_ms=at_ms) for name in ([cluster] if cluster is not None else warehouse.clusters_with_nights())]
 
 
-def dataset_of(location: Location, table: Table, runs: Sequence[Run]) -> ds.Dataset | pa.Table:
+def dataset_of(location: WarehouseLocation, table: Table, runs: Sequence[Run]) -> ds.Dataset | pa.Table:
     """The rows of these runs as a dataset of pyarrow; nothing of the files has been read. A night that lacks the table has no rows."""
     files = [(path, ds.field("cluster") == run.cluster) for run in runs for path in _files(location, table, run)]
     if not files:
@@ -207,7 +207,7 @@ def dataset_of(location: Location, table: Table, runs: Sequence[Run]) -> ds.Data
     )
 
 
-def _files(location: Location, table: Table, run: Run) -> list[str]:
+def _files(location: WarehouseLocation, table: Table, run: Run) -> list[str]:
     """The paths of a run's files within the file system of the warehouse."""
     if table is not RUNS and table.name not in run.table_versions:
         return []
@@ -298,7 +298,7 @@ def refuse_bad_database(database: str) -> None:
         )
 
 
-def _selects(engine: Engine, location: Location, table: Table, runs: Sequence[Run]) -> list[str]:
+def _selects(engine: Engine, location: WarehouseLocation, table: Table, runs: Sequence[Run]) -> list[str]:
     """A SELECT for each run, or one without rows."""
     selects = []
     for run in runs:
@@ -324,7 +324,7 @@ def _selects(engine: Engine, location: Location, table: Table, runs: Sequence[Ru
     return selects or [f"SELECT {', '.join(_null(engine, column) for column in table.columns)} WHERE 1 = 0"]
 
 
-def _columns(engine: Engine, location: Location, table: Table, version: int | None) -> str:
+def _columns(engine: Engine, location: WarehouseLocation, table: Table, version: int | None) -> str:
     """The columns of the table, with NULL for those that a later release added to this version."""
     stored, quote = columns_of(open_table(location, table, version)), "`" if engine == "spark" else '"'
     return ", ".join(f"{quote}{c.name}{quote}" if c.name in stored else _null(engine, c) for c in table.columns)
@@ -357,7 +357,7 @@ def _type(engine: Engine, sql_type: str) -> str:
     return names.get(sql_type, sql_type)
 
 
-def _with_scheme(location: Location, path: str) -> str:
+def _with_scheme(location: WarehouseLocation, path: str) -> str:
     scheme, mark, _ = location.uri.partition("://")
     return f"{scheme}://{path}" if mark else path
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from groupcoord_spark.log import CODES, Kind
+from groupcoord_spark.log import CODES, DamageKind
 from groupcoord_spark.warehouse.declaration import TIMESTAMPS_OUT_OF_RANGE, Column, Table, WriteMode
 from groupcoord_spark.warehouse.warning_codes import WARNING_CODES
 
@@ -65,7 +65,7 @@ MEMBER_STATES = ("STABLE", "UNREVOKED_PARTITIONS", "UNRELEASED_PARTITIONS", "UNR
 
 # Bytes and records that are lost; the codes are the ones the decoders raise and the log reader reports.
 LOST = (
-    *(code.name for code in CODES.values() if code.kind is Kind.LOST),
+    *(code.name for code in CODES.values() if code.kind is DamageKind.LOST),
     *("null_key", "key_too_short", "key_truncated", "key_malformed", "leaked_control_record"),
     *("value_too_short", "unknown_value_version", "value_truncated", "value_malformed", "value_beyond_limits"),
     *("row_without_place", "row_malformed", "line_too_long", "offset_conflict"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from groupcoord_spark.log import CODES, Kind
+from groupcoord_spark.log import CODES, DamageKind
 
 _OF_THE_LOADER: Final[Mapping[str, str]] = {
     "R-1.6": "The release does not know the key type: its loader skips the record, or before 3.4 does not load the partition.",
@@ -48,7 +48,7 @@ _OF_THE_LOADER: Final[Mapping[str, str]] = {
 }
 """Rules by which a broker's loader refuses or skips a record, or after which it knows something that is no state of a group."""
 
-_OF_THE_LOG: Final[Mapping[str, str]] = {code.name: code.sentence for code in CODES.values() if code.kind is not Kind.LOST}
+_OF_THE_LOG: Final[Mapping[str, str]] = {code.name: code.sentence for code in CODES.values() if code.kind is not DamageKind.LOST}
 
 _OF_RECORDS: Final[Mapping[str, str]] = {
     "key_trailing_bytes": "Bytes follow the last field of a key: the broker ignores them, to compaction it is another key.",

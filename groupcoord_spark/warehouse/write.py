@@ -43,7 +43,7 @@ from groupcoord_spark.log.files.object_store import is_object_store
 from groupcoord_spark.log.files.storage import side_by_side
 from groupcoord_spark.warehouse import read
 from groupcoord_spark.warehouse.declaration import Table, WriteMode, no_rows
-from groupcoord_spark.warehouse.location import Location, directory_of, first_line, locate
+from groupcoord_spark.warehouse.location import WarehouseLocation, directory_of, first_line, locate
 from groupcoord_spark.warehouse.parts import AddedFile, describe, run_of, write_part
 from groupcoord_spark.warehouse.tables import GROUPS, HISTORY, LOOK_BACK, NIGHT, OFFSET_COMMITS, RUNS, SCHEMA_VERSION, TABLES, WARNINGS
 
@@ -75,7 +75,7 @@ class RunStart:
     transaction: version of the application transaction in all of these tables; the commits of this run have the next one.
     """
 
-    location: Location
+    location: WarehouseLocation
     cluster: str
     run_id: str
     started_at_ms: int
@@ -155,7 +155,7 @@ def _new_run_id(started_at_ms: int) -> str:
     return f"{datetime.fromtimestamp(started_at_ms / 1000, UTC):%Y%m%dT%H%M%SZ}-{uuid.uuid4().hex[:8]}"
 
 
-def can_be_written(location: Location) -> bool:
+def can_be_written(location: WarehouseLocation) -> bool:
     """True where a run can go on with the warehouse, False where nothing exists and one can be created. Nothing is written.
 
     Raises WarehouseError as ``holds_warehouse`` does, and where a table is gone that no run can write anew, is damaged, or is older than a
@@ -164,7 +164,7 @@ def can_be_written(location: Location) -> bool:
     return _tables_to_write(location) is not None
 
 
-def _tables_to_write(location: Location) -> dict[str, tuple[DeltaTable | None, int]] | None:
+def _tables_to_write(location: WarehouseLocation) -> dict[str, tuple[DeltaTable | None, int]] | None:
     """Table -> the table, and the newest version that a row of ``runs`` names; None: no warehouse exists. For errors see can_be_written."""
     if "%" in location.uri:
         raise WarehouseError(f"{location.uri}: the Delta writer cannot write to a path with a % in it. Name another with --warehouse.")
@@ -180,12 +180,12 @@ def _tables_to_write(location: Location) -> dict[str, tuple[DeltaTable | None, i
     return {name: (table, named.get(name, 0)) for name, table in zip(TABLES, opened, strict=True)}
 
 
-def _tables_at_once(location: Location) -> int:
+def _tables_at_once(location: WarehouseLocation) -> int:
     """How many tables are looked at at the same time: all of them on an object store, where that is waiting for answers."""
     return len(TABLES) if is_object_store(location.filesystem) else 1
 
 
-def _opened_to_write(location: Location, table: Table, named_version: int) -> DeltaTable | None:
+def _opened_to_write(location: WarehouseLocation, table: Table, named_version: int) -> DeltaTable | None:
     """The table, which a run named at ``named_version``; None where the run that begins makes it.
 
     Raises WarehouseError where the table is gone and no run can write its rows anew, and where it is damaged or older than that.
@@ -207,7 +207,7 @@ def _opened_to_write(location: Location, table: Table, named_version: int) -> De
     return opened
 
 
-def _refuse_where_none_can_be_made(location: Location) -> None:
+def _refuse_where_none_can_be_made(location: WarehouseLocation) -> None:
     if not isinstance(location.filesystem, fs.LocalFileSystem):
         return  # other file systems say so only when something is written
     directory = Path(location.path)
@@ -309,7 +309,7 @@ def commit_run(
     return read.runs_of(rows)[0]
 
 
-def _prepared_tables(location: Location) -> dict[str, DeltaTable]:
+def _prepared_tables(location: WarehouseLocation) -> dict[str, DeltaTable]:
     """Every table, after missing tables are created and tables of an older release have the columns of this one."""
     stored = _tables_to_write(location) or {}
 
@@ -333,7 +333,7 @@ def _prepared_tables(location: Location) -> dict[str, DeltaTable]:
     return tables
 
 
-def _in_attempts(location: Location, table: Table, prepare: Callable[[], DeltaTable]) -> DeltaTable:
+def _in_attempts(location: WarehouseLocation, table: Table, prepare: Callable[[], DeltaTable]) -> DeltaTable:
     """What ``prepare`` returns, which is called again where another cluster's run changes the table at this moment."""
     for attempt in range(_ATTEMPTS):
         try:
@@ -344,7 +344,7 @@ def _in_attempts(location: Location, table: Table, prepare: Callable[[], DeltaTa
     raise AssertionError("unreachable")
 
 
-def _created(location: Location, table: Table, named_version: int) -> DeltaTable:
+def _created(location: WarehouseLocation, table: Table, named_version: int) -> DeltaTable:
     opened = DeltaTable.create(
         location.table_uri(table.name),
         table.delta_schema,
@@ -362,7 +362,7 @@ def _created(location: Location, table: Table, named_version: int) -> DeltaTable
     return opened
 
 
-def _completed(location: Location, table: Table) -> DeltaTable:
+def _completed(location: WarehouseLocation, table: Table) -> DeltaTable:
     """The table, with the columns and checks that it lacked, and NULLs where this release writes them."""
     opened = read.open_table(location, table)
     for name in table.former_checks:
@@ -377,13 +377,13 @@ def _completed(location: Location, table: Table) -> DeltaTable:
     return opened
 
 
-def _with_schema_version(location: Location, table: Table) -> DeltaTable:
+def _with_schema_version(location: WarehouseLocation, table: Table) -> DeltaTable:
     opened = read.open_table(location, table)
     opened.alter.set_table_properties({read.SCHEMA_VERSION_PROPERTY: PROPERTIES[read.SCHEMA_VERSION_PROPERTY]}, raise_if_not_exists=False)
     return opened
 
 
-def _skip_versions(location: Location, table: Table, opened: DeltaTable, named_version: int) -> None:
+def _skip_versions(location: WarehouseLocation, table: Table, opened: DeltaTable, named_version: int) -> None:
     """Moves the log of a table that was made anew above the versions that ``runs`` names.
 
     An earlier night of this table then cannot be read. Without this it would show rows of a later night, which has the same number.
@@ -398,7 +398,7 @@ def _skip_versions(location: Location, table: Table, opened: DeltaTable, named_v
             location.filesystem.delete_file(file.path)
 
 
-def _missing_columns(location: Location, table: Table, opened: DeltaTable) -> list[Field]:
+def _missing_columns(location: WarehouseLocation, table: Table, opened: DeltaTable) -> list[Field]:
     """The declared columns that the table lacks, all of them after its last one. Raises WarehouseError for any other difference."""
     fields = table.delta_schema.fields
     stored, declared = ([(field.name, str(field.type)) for field in of] for of in (opened.schema().fields, fields))

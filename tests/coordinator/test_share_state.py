@@ -9,7 +9,7 @@ from dataclasses import astuple
 from pathlib import Path
 from typing import Any
 
-from groupcoord_spark.coordinator.share_state import Batch, ShareStatePartition, combine_batches
+from groupcoord_spark.coordinator.share_state import ShareStatePartition, StateBatch, combine_batches
 
 ORACLE = Path(__file__).parent.parent / "golden" / "log-directory" / "oracle"
 
@@ -21,7 +21,7 @@ def cases(name: str) -> Iterator[dict[str, Any]]:
 
 def test_batches_combine_to_the_boundaries_of_kafkas_class() -> None:
     for case in cases("combine_cases"):
-        batches = [Batch(*batch) for batch in (*case["old"], *case["new"])]
+        batches = [StateBatch(*batch) for batch in (*case["old"], *case["new"])]
         assert [list(batch) for batch in combine_batches(batches, case["start_offset"])] == case["combined"], case
 
 

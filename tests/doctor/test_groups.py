@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import pickle
 
-from groupcoord_spark.doctor.groups import LIVE, SUPERSEDED, SUPERSEDED_TOMBSTONE, TOMBSTONE, GroupFacts, sums_of_groups, together
+from groupcoord_spark.doctor.groups import LIVE, SUPERSEDED, SUPERSEDED_TOMBSTONE, TOMBSTONE, GroupInLog, sums_of_groups, together
 
 
-def live(name: str, **fields: int) -> GroupFacts:
-    return GroupFacts(name, {LIVE: [2, 100]}, {LIVE: [1, 50], SUPERSEDED: [3, 150]}, **fields)
+def live(name: str, **fields: int) -> GroupInLog:
+    return GroupInLog(name, {LIVE: [2, 100]}, {LIVE: [1, 50], SUPERSEDED: [3, 150]}, **fields)
 
 
-def deleted(name: str) -> GroupFacts:
-    return GroupFacts(name, {TOMBSTONE: [2, 40]}, {TOMBSTONE: [1, 20], SUPERSEDED_TOMBSTONE: [1, 20]})
+def deleted(name: str) -> GroupInLog:
+    return GroupInLog(name, {TOMBSTONE: [2, 40]}, {TOMBSTONE: [1, 20], SUPERSEDED_TOMBSTONE: [1, 20]})
 
 
 def test_sums_are_those_of_all_groups() -> None:

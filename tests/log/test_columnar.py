@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from groupcoord_spark.log.decode.columnar import Rows, read_messages, read_rows
 from groupcoord_spark.log.decode.definition import (
     MIN_RECORD,
-    Message,
-    Place,
+    ByteRange,
+    LegacyMessage,
     Record,
     RecordError,
     read_bytes,
@@ -72,9 +72,9 @@ def one_by_one(batches: list[tuple[bytes, int]]) -> list[Outcome]:
     return outcomes
 
 
-def place(start: int, end: int, is_null: bool) -> Place | None:
+def place(start: int, end: int, is_null: bool) -> ByteRange | None:
     assert 0 <= start <= end
-    return None if is_null else Place(start, end)
+    return None if is_null else ByteRange(start, end)
 
 
 def listed(rows: Rows) -> list[tuple[int, Record]]:
@@ -151,7 +151,7 @@ def test_many_old_messages_are_read_as_each_alone(drawn: list[tuple[bytes, int, 
     end = np.cumsum([len(entry) for entry in entries], dtype=np.int64)
     start = end - np.array([len(entry) for entry in entries], np.int64)
     rows, errors = read_messages(np.frombuffer(data, np.uint8), start, end)
-    expected: list[tuple[int, Message]] = []
+    expected: list[tuple[int, LegacyMessage]] = []
     for i in range(len(entries)):
         try:
             expected.append((i, read_message(data, int(start[i]), int(end[i]))))
@@ -210,7 +210,7 @@ class TestRecord:
 
     def test_headers_are_left_out_and_checked(self) -> None:
         raw = record(Rec(b"k", b"v", headers=((b"name", b"value"), (b"", None))))
-        assert read_record(raw, 0, len(raw)) == (Record(0, 0, Place(5, 6), Place(7, 8), len(raw)), len(raw))
+        assert read_record(raw, 0, len(raw)) == (Record(0, 0, ByteRange(5, 6), ByteRange(7, 8), len(raw)), len(raw))
 
     @pytest.mark.parametrize(
         ("body", "why"),

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from groupcoord_spark.log import CODES, Kind, limits
+from groupcoord_spark.log import CODES, DamageKind, limits
 from groupcoord_spark.log.damage import MAX_RECORD_ROWS
 from tests.log.log_writer import (
     GZIP,
@@ -368,5 +368,5 @@ class TestReports:
         assert sum(lost.records or 0 for lost in got.lost) == len(inner)
 
     def test_every_code_has_a_kind_and_a_sentence(self) -> None:
-        assert all(code.sentence.endswith(".") and code.kind in Kind for code in CODES.values())
+        assert all(code.sentence.endswith(".") and code.kind in DamageKind for code in CODES.values())
         assert all(name == code.name for name, code in CODES.items())

@@ -11,7 +11,7 @@ import yaml
 from groupcoord_spark.simulator import State, release_for
 from groupcoord_spark.simulator.groups.classic_group import ClassicGroup
 from groupcoord_spark.simulator.messages.requests import GroupToFetch, OffsetFetch
-from groupcoord_spark.simulator.scenario import Outcome, play, read_scenario
+from groupcoord_spark.simulator.scenario import ScenarioOutcome, play, read_scenario
 from tests.cli.warehouse import groupcoord
 from tests.running import rows_of, run
 
@@ -53,7 +53,7 @@ def scenario(rng: random.Random, group_id: str) -> str:
 
 def test_the_warehouse_holds_what_the_simulated_coordinator_knows(local: LocalSession, tmp_path: Path) -> None:
     rng = random.Random(12)
-    known: dict[str, Outcome] = {}
+    known: dict[str, ScenarioOutcome] = {}
     for group_id in GROUPS:
         (tmp_path / f"{group_id}.yaml").write_text(text := scenario(rng, group_id))
         written = groupcoord("simulate", str(tmp_path / f"{group_id}.yaml"), "--segments", str(tmp_path / "logs"), "--quiet")

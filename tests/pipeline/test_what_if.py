@@ -16,7 +16,7 @@ from groupcoord_spark.coordinator.state import PartitionState
 from groupcoord_spark.log.writing import Batch, RecordToLog, batch_bytes
 from groupcoord_spark.pipeline.exchange.state_rows import WRITTEN_ROWS, state_rows, to_arrow
 from groupcoord_spark.pipeline.expiration import ExpirationJob, expiration_rows, expirations_of
-from groupcoord_spark.pipeline.what_if import Change, StateTables, changes, cleanups, tombstone_batches
+from groupcoord_spark.pipeline.what_if import DayChanges, StateTables, changes, cleanups, tombstone_batches
 from groupcoord_spark.warehouse import TABLES
 from tests.coordinator.records import GOLDEN, Record, recorded, replayed
 from tests.coordinator.test_golden import CORPORA, answer, semantics_of, states_of
@@ -100,15 +100,15 @@ class TestChanges:
     def test_shorter_retention_loses_on_the_day_of_the_new_moment(self) -> None:
         tomorrow = changes(by_hand(), WEEK, replace(WEEK, retention_ms=3 * DAY_MS))
         assert tomorrow == [
-            Change(day(NOW_MS), "empty", 1, 0, True, False),
-            Change(day(NOW_MS + DAY_MS), "simple", 1, 0, True, False),
+            DayChanges(day(NOW_MS), "empty", 1, 0, True, False),
+            DayChanges(day(NOW_MS + DAY_MS), "simple", 1, 0, True, False),
         ]
 
     def test_longer_retention_gains_on_the_day_the_present_one_would_have_taken_it(self) -> None:
         kept = changes(by_hand(), WEEK, replace(WEEK, retention_ms=14 * DAY_MS))
         assert kept == [
-            Change(day(NOW_MS + DAY_MS), "empty", 0, 1, False, True),
-            Change(day(NOW_MS + 5 * DAY_MS), "simple", 0, 1, False, True),
+            DayChanges(day(NOW_MS + DAY_MS), "empty", 0, 1, False, True),
+            DayChanges(day(NOW_MS + 5 * DAY_MS), "simple", 0, 1, False, True),
         ]
 
     def test_what_both_have_removed_by_now_is_no_change(self) -> None:
@@ -120,7 +120,7 @@ class TestChanges:
         live = [{"cluster": "c", **group("empty", state="Stable", member_count=1, subscribed_topics=["orders"])}]
         state = state._replace(groups=TABLES["groups"].from_rows(live))
         gone = replace(WEEK, assume_members_gone=True)
-        assert changes(state, WEEK, gone) == [Change(day(NOW_MS + 7 * DAY_MS), "empty", 1, 0, True, False)]
+        assert changes(state, WEEK, gone) == [DayChanges(day(NOW_MS + 7 * DAY_MS), "empty", 1, 0, True, False)]
 
 
 def test_every_state_of_a_group_is_kept_that_cleanups_ask_for(tables: Any) -> None:

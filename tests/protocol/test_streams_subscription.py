@@ -7,7 +7,7 @@ import uuid
 
 import pytest
 
-from groupcoord_spark.protocol.streams_subscription import RUNNING, StreamsSubscription, Task, decode_streams_subscription
+from groupcoord_spark.protocol.streams_subscription import RUNNING, StatefulTask, StreamsSubscription, decode_streams_subscription
 
 PROCESS = uuid.UUID(int=7)
 END_POINT = struct.pack(">i", 4) + b"h:80"
@@ -28,8 +28,8 @@ def user_data(version: int) -> bytes:
 
 @pytest.mark.parametrize("version", range(1, 12))
 def test_every_version_tells_process_and_tasks(version: int) -> None:
-    standby = Task(1, 2, 40 if version >= 7 else None)
-    assert decode_streams_subscription(user_data(version)) == StreamsSubscription(version, PROCESS, (Task(0, 1, RUNNING), standby))
+    standby = StatefulTask(1, 2, 40 if version >= 7 else None)
+    assert decode_streams_subscription(user_data(version)) == StreamsSubscription(version, PROCESS, (StatefulTask(0, 1, RUNNING), standby))
     assert standby.name == "1_2"
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from groupcoord_spark.coordinator import semantics_for
-from groupcoord_spark.verification import Answers, Comparison, StateOfRun, compare, read_answers, write_answers
+from groupcoord_spark.verification import Answers, BrokerComparison, StateOfRun, compare, read_answers, write_answers
 from tests.coordinator.records import GOLDEN
 from tests.verification.golden import answers_of, state_in, write_warehouse
 
@@ -151,7 +151,7 @@ def test_transactions_of_topics_that_were_not_asked_about_are_not_compared(wareh
 def test_difference_of_an_assignment_shows_what_the_other_side_lacks(warehouses: Callable[[str], str], tmp_path: Path) -> None:
     answers = copy.deepcopy(answers_of("kip848"))
     member_of(answers, "k-range")["assignment"] = [["orders", [0, 1, 7]], ["orders-eu", [0]]]
-    found: Comparison = compare(state_in(warehouses("kip848")), as_file(tmp_path, answers))
+    found: BrokerComparison = compare(state_in(warehouses("kip848")), as_file(tmp_path, answers))
     assert [(difference.ours, difference.theirs) for difference in found.differences] == [("orders:2", "orders:7")]
 
 

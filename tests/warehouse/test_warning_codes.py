@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from functools import cache
 from pathlib import Path
 
-from groupcoord_spark.log import CODES, Kind
+from groupcoord_spark.log import CODES, DamageKind
 from groupcoord_spark.sources.rows import ROW_CODES
 from groupcoord_spark.warehouse import TABLES
 from groupcoord_spark.warehouse.warning_codes import WARNING_CODES
@@ -28,7 +28,7 @@ DECLARATIONS = {"log/damage.py", "sources/rows.py"}
 RULE = re.compile(r"R-\d+\.\d+")
 CODE = re.compile(r"[a-z0-9]+(_[a-z0-9]+)+")
 
-WRITTEN_AS_THEY_ARE = {name: code for name, code in {**CODES, **ROW_CODES}.items() if code.kind is not Kind.LOST}
+WRITTEN_AS_THEY_ARE = {name: code for name, code in {**CODES, **ROW_CODES}.items() if code.kind is not DamageKind.LOST}
 """Codes with a declaration of their own that are no loss: they may be written through a variable."""
 
 

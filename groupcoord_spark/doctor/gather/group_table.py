@@ -54,7 +54,7 @@ class GroupTable:
             self.note_metadata(int(numbers[number]), metadata_bytes)
         return numbers
 
-    def facts(self, keys: Ints) -> dict[str, groups.GroupFacts]:
+    def facts(self, keys: Ints) -> dict[str, groups.GroupInLog]:
         """The facts of each group. keys: the rows of all keys with a decided record."""
         last = np.zeros((len(self.rows), 2, 2, 2), np.int64)
         keys = keys[keys[:, loop.GROUP] >= 0]
@@ -66,7 +66,7 @@ class GroupTable:
         facts = {}
         for name, number in self._number_of.items():
             row = self.rows[number].tolist()
-            facts[name] = groups.GroupFacts(
+            facts[name] = groups.GroupInLog(
                 name,
                 _fates(row[: loop.OTHER_RECORDS], last[number, 0].tolist()),
                 _fates(row[loop.OTHER_RECORDS : 2 * loop.OTHER_RECORDS], last[number, 1].tolist()),

@@ -5,10 +5,10 @@ A new finding is a kind and a rule in one of the files, and its place in ``FINDI
 
 from collections.abc import Mapping
 
-from groupcoord_spark.doctor.findings import Kind
+from groupcoord_spark.doctor.findings import FindingKind
 from groupcoord_spark.doctor.rules import cleaner, groups, sizes, transactions
 
-FINDINGS: Mapping[str, Kind] = {
+FINDINGS: Mapping[str, FindingKind] = {
     kind.name: kind
     for kind in (
         transactions.HANGING,

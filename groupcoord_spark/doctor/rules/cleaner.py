@@ -6,35 +6,37 @@ from collections.abc import Iterator
 from typing import Final
 
 from groupcoord_spark.doctor.facts import PartitionFacts
-from groupcoord_spark.doctor.findings import Finding, Kind, Severity
+from groupcoord_spark.doctor.findings import Finding, FindingKind, Severity
 from groupcoord_spark.doctor.patient import Patient
 from groupcoord_spark.doctor.words import bytes_of, power_of_two, size
 from groupcoord_spark.log.files.broker_files import HIGH_WATERMARKS, RECOVERY_POINTS
 from groupcoord_spark.wording import counted
 
-STOPPED: Final = Kind(
+STOPPED: Final = FindingKind(
     "cleaning_stopped", Severity.SICK, "cleaner_stopped", "Nothing holds the cleaner back, and it has left segments that were due long ago."
 )
-NEVER_CLEANED: Final = Kind(
+NEVER_CLEANED: Final = FindingKind(
     "never_cleaned", Severity.SICK, "never_cleaned", "No offset is missing in many closed segments: the cleaner has never run here."
 )
-OFFSET_SPAN: Final = Kind(
+OFFSET_SPAN: Final = FindingKind(
     "offset_span", Severity.SICK, "offset_span", "A segment spans more offsets than its index can name; cleaning it fails."
 )
-TOO_MANY_KEYS: Final = Kind("too_many_keys", Severity.WATCH, "too_many_keys", "One cleaning pass cannot hold all keys that are dirty.")
-REFUSED_AFTER_CLEANING: Final = Kind(
+TOO_MANY_KEYS: Final = FindingKind(
+    "too_many_keys", Severity.WATCH, "too_many_keys", "One cleaning pass cannot hold all keys that are dirty."
+)
+REFUSED_AFTER_CLEANING: Final = FindingKind(
     "refused_after_cleaning",
     Severity.SICK,
     "refused_after_cleaning",
     "The log loads, and will not once the log cleaner has passed: a record is then refused.",
 )
-OTHER_STATE_AFTER_CLEANING: Final = Kind(
+OTHER_STATE_AFTER_CLEANING: Final = FindingKind(
     "other_state_after_cleaning",
     Severity.WATCH,
     "other_state",
     "The log will load to another state after the log cleaner, mostly with offsets that come back.",
 )
-REFUSED_WHILE_CLEANING: Final = Kind(
+REFUSED_WHILE_CLEANING: Final = FindingKind(
     "refused_while_cleaning",
     Severity.WATCH,
     "refused_while_cleaning",

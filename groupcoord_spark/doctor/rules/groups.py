@@ -6,22 +6,22 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from groupcoord_spark.doctor.facts import CopyFacts
-from groupcoord_spark.doctor.findings import Finding, Kind, Severity
-from groupcoord_spark.doctor.groups import MOST_NAMES, THROWAWAY_KINDS, GroupFacts, together
+from groupcoord_spark.doctor.findings import Finding, FindingKind, Severity
+from groupcoord_spark.doctor.groups import MOST_NAMES, THROWAWAY_KINDS, GroupInLog, together
 from groupcoord_spark.doctor.patient import FEW_BYTES, MOST_OF_THE_LOG, Patient
 from groupcoord_spark.doctor.words import age, size
 from groupcoord_spark.wording import counted
 
-HOT_GROUP: Final = Kind(
+HOT_GROUP: Final = FindingKind(
     "hot_group", Severity.SICK, "hot_committer", "One group writes most of the partition, and commits the same offset over and over."
 )
-LARGE_METADATA: Final = Kind(
+LARGE_METADATA: Final = FindingKind(
     "large_metadata", Severity.WATCH, "large_metadata", "One group writes most of the partition: long metadata in each commit."
 )
-WIDE: Final = Kind(
+WIDE: Final = FindingKind(
     "wide_commit", Severity.WATCH, "wide_commit", "One group writes most of the partition: very many partitions in each commit."
 )
-THROWAWAY: Final = Kind(
+THROWAWAY: Final = FindingKind(
     "throwaway_groups", Severity.WATCH, "throwaway_groups", "Groups whose names are made anew for each start of a client."
 )
 
@@ -89,7 +89,7 @@ def throwaway_groups(copy: CopyFacts) -> Iterator[Finding]:
     yield Finding(THROWAWAY.name, None, copy.log_dir, THROWAWAY.severity, None, summary, remedy, evidence)
 
 
-def _figures_of_group(group: GroupFacts) -> dict[str, Any]:
+def _figures_of_group(group: GroupInLog) -> dict[str, Any]:
     return {
         "records": group.records,
         "record_bytes": group.record_bytes,

@@ -5,23 +5,23 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from groupcoord_spark.doctor.findings import Finding, Kind, Severity
+from groupcoord_spark.doctor.findings import Finding, FindingKind, Severity
 from groupcoord_spark.doctor.groups import LIVE, SUPERSEDED_TOMBSTONE, TOMBSTONE
 from groupcoord_spark.doctor.patient import FEW_BYTES, LARGE_LOG_BYTES, MOST_OF_THE_LOG, Patient
 from groupcoord_spark.doctor.words import size
 from groupcoord_spark.wording import counted
 
-OVERSIZED: Final = Kind(
+OVERSIZED: Final = FindingKind(
     "oversized_record", Severity.WATCH, "oversized", "A batch is larger than the topic takes, or than an old loader can read."
 )
-MANY_PRODUCERS: Final = Kind(
+MANY_PRODUCERS: Final = FindingKind(
     "many_producers",
     Severity.WATCH,
     "producer_residue",
     "Markers and empty batches of one-shot producers, kept while the broker remembers the producers.",
 )
-TOMBSTONES: Final = Kind("tombstones", Severity.WATCH, "tombstones", "Tombstones that wait for the cleaner.")
-LIVE_SET: Final = Kind(
+TOMBSTONES: Final = FindingKind("tombstones", Severity.WATCH, "tombstones", "Tombstones that wait for the cleaner.")
+LIVE_SET: Final = FindingKind(
     "live_set", Severity.NORMAL, "live_set", "The latest values alone are most of the bytes: cleaning cannot make the log smaller."
 )
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
-from groupcoord_spark.doctor.findings import Finding, Kind, Severity
+from groupcoord_spark.doctor.findings import Finding, FindingKind, Severity
 from groupcoord_spark.doctor.hanging_transactions import (
     Certainty,
     Judgement,
@@ -19,25 +19,25 @@ from groupcoord_spark.doctor.words import age, bytes_of, size
 from groupcoord_spark.protocol.record_types import MarkerType
 from groupcoord_spark.wording import counted
 
-HANGING: Final = Kind(
+HANGING: Final = FindingKind(
     "hanging_transaction", Severity.SICK, "hanging", "A transaction for which no marker will come; its offsets stay pending for ever."
 )
-OVERDUE: Final = Kind(
+OVERDUE: Final = FindingKind(
     "open_transaction_overdue",
     Severity.SICK,
     "overdue",
     "The coordinator still knows the transaction, but its timeout is over: it should have been aborted.",
 )
-BLOCKED: Final = Kind(
+BLOCKED: Final = FindingKind(
     "cleaning_blocked_by_open_transaction",
     Severity.SICK,
     "blocked",
     "The cleaner cannot pass the segment where the oldest open transaction begins. No metric of the broker shows it.",
 )
-OPEN: Final = Kind(
+OPEN: Final = FindingKind(
     "open_transaction", Severity.WATCH, "open", "A transaction without a marker; only the coordinator knows whether it hangs."
 )
-YOUNG: Final = Kind("open_transaction_young", Severity.NORMAL, "young", "A transaction that began a short time ago.")
+YOUNG: Final = FindingKind("open_transaction_young", Severity.NORMAL, "young", "A transaction that began a short time ago.")
 
 SEGMENTS_HELD_BACK: Final = 2
 """A transaction that is young and ordinary does not see this many segments fill while the cleaner waits in front of it."""

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from groupcoord_spark.log.decode.definition import MIN_RECORD, Message, Record, RecordError, read_message, read_records
+from groupcoord_spark.log.decode.definition import MIN_RECORD, LegacyMessage, Record, RecordError, read_message, read_records
 from groupcoord_spark.protocol import fast_path
 from groupcoord_spark.protocol.slices import Bytes, Mask, Positions
 
@@ -67,7 +67,7 @@ class Rows:
         """``n`` rows whose contents are not set."""
         return Rows(*(np.empty(n, np.bool_ if name.endswith("is_null") else np.int64) for name in Rows.__slots__))
 
-    def put(self, row: int, record: Record | Message) -> None:
+    def put(self, row: int, record: Record | LegacyMessage) -> None:
         """Sets one row to a record or a message."""
         self.offset_delta[row], self.timestamp_delta[row] = record[0], record[1]
         self.key_is_null[row], self.value_is_null[row] = record.key is None, record.value is None

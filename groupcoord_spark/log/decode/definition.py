@@ -22,7 +22,7 @@ class RecordError(BatchError):
     """Raised when a batch or an old message does not have the content that its format demands."""
 
 
-class Place(NamedTuple):
+class ByteRange(NamedTuple):
     """The range of a key or value in its buffer."""
 
     start: int
@@ -34,25 +34,25 @@ class Record(NamedTuple):
 
     offset_delta: int
     timestamp_delta: int
-    key: Place | None
-    value: Place | None
+    key: ByteRange | None
+    value: ByteRange | None
     size: int
 
 
-class Message(NamedTuple):
+class LegacyMessage(NamedTuple):
     """A message of magic 0 or 1. offset: as stored, relative inside a compressed message of magic 1. timestamp_ms: -1 for none."""
 
     offset: int
     timestamp_ms: int
-    key: Place | None
-    value: Place | None
+    key: ByteRange | None
+    value: ByteRange | None
     size: int
 
 
 class InnerMessages(NamedTuple):
     """The messages inside a compressed message: their ranges, and whether the last one is cut."""
 
-    places: list[Place]
+    places: list[ByteRange]
     is_cut: bool
 
 
@@ -86,14 +86,14 @@ def _read_zigzag(buf: bytes | memoryview, at: int, end: int, most: int, mask: in
     raise _malformed(f"a varint at byte {at} is longer than {most} bytes")
 
 
-def read_bytes(buf: bytes | memoryview, at: int, end: int) -> tuple[Place | None, int]:
+def read_bytes(buf: bytes | memoryview, at: int, end: int) -> tuple[ByteRange | None, int]:
     """The range of the byte string behind its varint length, None for any negative length, and the position after it."""
     length, at = read_varint(buf, at, end)
     if length < 0:
         return None, at
     if length > end - at:
         raise _malformed(f"a field at byte {at} declares {length} bytes, {end - at} remain in its record")
-    return Place(at, at + length), at + length
+    return ByteRange(at, at + length), at + length
 
 
 def read_record(buf: bytes | memoryview, at: int, end: int) -> tuple[Record, int]:
@@ -142,7 +142,7 @@ def read_records(buf: bytes | memoryview, at: int, end: int, count: int) -> list
     return records
 
 
-def read_message(buf: bytes | memoryview, at: int, end: int) -> Message:
+def read_message(buf: bytes | memoryview, at: int, end: int) -> LegacyMessage:
     """The message of magic 0 or 1 that fills ``buf[at:end]``.
 
     Raises RecordError (legacy_length_invalid) where key and value do not fill it exactly, or a length is below -1.
@@ -155,10 +155,10 @@ def read_message(buf: bytes | memoryview, at: int, end: int) -> Message:
     value, here = _read_sized(buf, here, end)
     if here != end:
         raise RecordError("legacy_length_invalid", f"{end - here} bytes are left after key and value of the message")
-    return Message(_int(buf, at, 8), timestamp_ms, key, value, end - at)
+    return LegacyMessage(_int(buf, at, 8), timestamp_ms, key, value, end - at)
 
 
-def _read_sized(buf: bytes | memoryview, at: int, end: int) -> tuple[Place | None, int]:
+def _read_sized(buf: bytes | memoryview, at: int, end: int) -> tuple[ByteRange | None, int]:
     if end - at < 4:
         raise RecordError("legacy_length_invalid", f"{end - at} bytes are left for a length of four")
     length = _int(buf, at, 4)
@@ -167,7 +167,7 @@ def _read_sized(buf: bytes | memoryview, at: int, end: int) -> tuple[Place | Non
         return None, at
     if not 0 <= length <= end - at:
         raise RecordError("legacy_length_invalid", f"a field of the message declares {length} bytes, {end - at} remain")
-    return Place(at, at + length), at + length
+    return ByteRange(at, at + length), at + length
 
 
 def read_inner_messages(buf: bytes | memoryview, at: int, end: int) -> InnerMessages:
@@ -175,7 +175,7 @@ def read_inner_messages(buf: bytes | memoryview, at: int, end: int) -> InnerMess
 
     Raises RecordError (wrapper_malformed): there is no whole message, or one is too short, is itself compressed or is of no old format.
     """
-    places: list[Place] = []
+    places: list[ByteRange] = []
     while end - at >= LOG_OVERHEAD:
         length = _int(buf, at + 8, 4)
         if length < MIN_LENGTH[0]:
@@ -187,7 +187,7 @@ def read_inner_messages(buf: bytes | memoryview, at: int, end: int) -> InnerMess
             raise RecordError("wrapper_malformed", f"the message inside at byte {at} has format {buf[at + 16]}, not 0 or 1")
         if buf[at + LEGACY_ATTRIBUTES] & CODEC_BITS:
             raise RecordError("wrapper_malformed", f"the message inside at byte {at} is itself compressed")
-        places.append(Place(at, end_of_message))
+        places.append(ByteRange(at, end_of_message))
         at = end_of_message
     if not places:
         raise RecordError("wrapper_malformed", "there is no whole message inside")
@@ -205,7 +205,7 @@ def inner_offset_base(buf: bytes | memoryview, inner: InnerMessages, wrapper_mag
     return wrapper_offset - _int(buf, inner.places[-1].start, 8)
 
 
-def inner_checksum_fits(buf: bytes | memoryview, place: Place) -> bool:
+def inner_checksum_fits(buf: bytes | memoryview, place: ByteRange) -> bool:
     """True where the CRC-32 of a message inside a compressed message is right. Kafka never checks it."""
     return zlib.crc32(buf[place.start + 16 : place.end]) == _int(buf, place.start + 12, 4) & 0xFFFFFFFF
 

@@ -262,11 +262,11 @@ def with_rows_read(shuffled: Iterable[ShuffledRow], offsets_partition: int, sour
 
 def _pieces_of_partition(
     pieces: Iterator[tuple[int, bytes]], offsets_partition: int, source: str, until: Until | None
-) -> Iterator[tuple[Piece, Iterator[Chunk]]]:
+) -> Iterator[tuple[RowPiece, Iterator[Chunk]]]:
     first = next(pieces, None)
     if first is not None:  # without a row there is nothing to report
         chunks = _PartitionChunks(offsets_partition, source).of(rows_in_order(chain([first], pieces)))
-        yield Piece(offsets_partition, source), chunks if until is None else _before(chunks, until, offsets_partition)
+        yield RowPiece(offsets_partition, source), chunks if until is None else _before(chunks, until, offsets_partition)
 
 
 def _before(chunks: Iterable[Chunk], until: Until, offsets_partition: int) -> Iterator[Chunk]:
@@ -297,14 +297,14 @@ def sorted_table(files: RowFiles, most_bytes: int) -> pa.Table | None:
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class RowPiece:
     """The rows of one offsets partition; -1 for rows whose offsets partition is not known."""
 
     offsets_partition: int
     source: str
 
 
-def chunks_by_partition(batches: Iterable[pa.RecordBatch], source: str) -> Iterator[tuple[Piece, Iterator[Chunk]]]:
+def chunks_by_partition(batches: Iterable[pa.RecordBatch], source: str) -> Iterator[tuple[RowPiece, Iterator[Chunk]]]:
     """(piece, chunks) for each offsets partition. Take all chunks of a partition before the next partition.
 
     batches: of ROW_SCHEMA, sorted by ORDER.
@@ -319,7 +319,7 @@ def chunks_by_partition(batches: Iterable[pa.RecordBatch], source: str) -> Itera
                     yield int(numbers[begin]), batch.slice(begin, end - begin)
 
     for number, of_partition in groupby(slices_of_partitions(), key=lambda part: part[0]):
-        yield Piece(number, source), _PartitionChunks(number, source).of(rows for _, rows in of_partition)
+        yield RowPiece(number, source), _PartitionChunks(number, source).of(rows for _, rows in of_partition)
 
 
 class _PartitionChunks:

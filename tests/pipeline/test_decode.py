@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -64,13 +66,15 @@ def empty_tags(number: int) -> bytes:
     return b"".join(write_uvarint(tag) + b"\0" for tag in range(100, 100 + number))
 
 
-OF_LIMITS: dict[str, tuple[bytes, bytes | None]] = {
-    "a negative number of tags": (EPOCH_KEY, epoch_value_with_tags(b"\xff\xff\xff\xff\x0f")),
-    "10,001 tags": (EPOCH_KEY, epoch_value_with_tags(write_uvarint(10_001), empty_tags(10_001))),
-    "1,000,001 topics": (
-        consumer_member("m").key,
-        consumer_member("m", *[""] * 1_000_001).value,
-    ),
+@cache
+def member_of_too_many_topics() -> tuple[bytes, bytes | None]:
+    return consumer_member("m").key, consumer_member("m", *[""] * 1_000_001).value
+
+
+OF_LIMITS: dict[str, Callable[[], tuple[bytes, bytes | None]]] = {
+    "a negative number of tags": lambda: (EPOCH_KEY, epoch_value_with_tags(b"\xff\xff\xff\xff\x0f")),
+    "10,001 tags": lambda: (EPOCH_KEY, epoch_value_with_tags(write_uvarint(10_001), empty_tags(10_001))),
+    "1,000,001 topics": member_of_too_many_topics,
 }
 
 
@@ -78,8 +82,8 @@ OF_LIMITS: dict[str, tuple[bytes, bytes | None]] = {
 @pytest.mark.parametrize(
     ("release", "is_refused"), [("4.1.0", False), ("4.2.1", False), ("4.2.2", True), ("4.3.1", False), ("4.4.0", True)]
 )
-def test_limits_of_4_2_2_and_4_4_0(record: tuple[bytes, bytes | None], release: str, is_refused: bool) -> None:
-    chunk = decoded(record, (COMMIT_KEY, commit_value(5)), semantics=semantics_for(broker_version=release))
+def test_limits_of_4_2_2_and_4_4_0(record: Callable[[], tuple[bytes, bytes | None]], release: str, is_refused: bool) -> None:
+    chunk = decoded(record(), (COMMIT_KEY, commit_value(5)), semantics=semantics_for(broker_version=release))
     assert chunk.decodes.tolist() == [not is_refused, True]
     assert codes(chunk.faults) == ([(0, "value_beyond_limits")] if is_refused else [])
     assert [code for _, code in codes(chunk.refusals)] == (["R-1.10"] if is_refused else [])

@@ -20,7 +20,6 @@ import os
 import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -62,7 +61,6 @@ PROPERTIES: Final = {
 _CLUSTER_OF_COMMIT: Final = "groupcoord.cluster"
 _ATTEMPTS: Final = 5
 _RUN_FILES: Final = 16
-_LISTS_AT_ONCE: Final = 8
 
 _Action = AddAction | RemoveAction
 
@@ -239,13 +237,12 @@ def _delete_files(start: RunStart, but: Iterable[AddedFile] = ()) -> None:
 
     def delete_of(table: Table) -> None:
         directory = fs.FileSelector(start.location.path_in(table.name, directory_of(start.cluster)), allow_not_found=True)
-        for file in filesystem.get_file_info(directory):
-            if run_of(file.base_name) == start.run_id and file.base_name not in kept:
-                filesystem.delete_file(file.path)
+        with suppress(OSError):
+            for file in filesystem.get_file_info(directory):
+                if run_of(file.base_name) == start.run_id and file.base_name not in kept:
+                    filesystem.delete_file(file.path)
 
-    # At once: on an object store each list is a request, of some tens of milliseconds.
-    with suppress(OSError), ThreadPoolExecutor(_LISTS_AT_ONCE) as pool:
-        list(pool.map(delete_of, TABLES.values()))
+    side_by_side(delete_of, TABLES.values(), _tables_at_once(start.location))
 
 
 def commit_run(

@@ -515,7 +515,8 @@ def paths_of_files(
             sentence = f"The log of table {table.name} of {location.uri} names a file outside of it: {uri}."
             raise WarehouseError(f"{sentence} {way_out(location, table)}")
         paths.append(location.path_in(table.name, f"{partition}/{name}"))
-    runs = sorted({run_of(path.rsplit("/", 1)[1]) or "another writer" for path in paths})
+    # OPTIMIZE of Spark and of delta-rs gives files other names.
+    runs = sorted({run for path in paths if (run := run_of(path.rsplit("/", 1)[1])) is not None})
     if table.write is WriteMode.REPLACED_BY_EACH_RUN and len(runs) > 1:
         raise unreadable(location, table, f"its log names files of the runs {first_of(runs)} as those of one night")
     return paths
@@ -540,15 +541,22 @@ def checked_file(source: pa.NativeFile, path: str, table: Table) -> pq.ParquetFi
         columns = file.schema_arrow
     except UnicodeDecodeError:
         raise OSError(f"{path} is damaged: the name of one of its columns is no text") from None
-    types = dict(zip(table.file_schema.names, table.file_schema.types, strict=True))
+    types = dict(zip(table.arrow_schema.names, table.arrow_schema.types, strict=True))
     for column in columns:
         if column.name not in types:
             raise OSError(f"{path} is damaged: it has a column {column.name!r}, which the table does not have")
-        if column.type != types[column.name]:
+        if not _holds(column.type, types[column.name]):
             raise OSError(f"{path} is damaged: its column {column.name!r} is of another type than in the table")
     if file.metadata.num_rows != sum(file.metadata.row_group(group).num_rows for group in range(file.num_row_groups)):
         raise OSError(f"{path} is damaged: the rows of its groups are not as many as the rows of the file")
     return file
+
+
+def _holds(stored: pa.DataType, declared: pa.DataType) -> bool:
+    """Whether a column of the one type has the values of the other. OPTIMIZE of Spark writes times without a zone."""
+    if pa.types.is_timestamp(stored) and pa.types.is_timestamp(declared):
+        return bool(stored.unit == declared.unit)
+    return bool(stored == declared)
 
 
 def rows_of_file(file: pq.ParquetFile, cluster: str, schema: pa.Schema, where: Sequence[Condition]) -> pa.Table:

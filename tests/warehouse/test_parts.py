@@ -55,6 +55,16 @@ def test_a_flipped_bit_never_reads_as_other_rows(tmp_path):
     assert refused > 100
 
 
+@pytest.mark.parametrize("table", ["offset_commits", "rebalances", "runs"])
+def test_files_as_spark_writes_them_when_it_optimizes_a_table_are_sound(tmp_path, table):
+    declared = TABLES[table]
+    path = tmp_path / "part-00000-0d7a.c000.snappy.parquet"
+    columns = declared.arrow_schema.empty_table().rename_columns(declared.arrow_schema.names)
+    without_zone = pa.schema([pa.field(f.name, pa.timestamp("us") if pa.types.is_timestamp(f.type) else f.type) for f in columns.schema])
+    pq.write_table(columns.cast(without_zone), path, use_deprecated_int96_timestamps=True, use_compliant_nested_type=True)
+    assert checked_file(path.open("rb"), str(path), declared).schema_arrow.names == declared.arrow_schema.names
+
+
 def test_no_rows_make_no_file(tmp_path):
     assert write_part(str(tmp_path), COMMITS, COMMITS.empty(), "prod", "run-1") == []
     assert not (tmp_path / "offset_commits").exists()

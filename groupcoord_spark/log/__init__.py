@@ -13,9 +13,10 @@ from groupcoord_spark.log.directory import LogPlan, PartitionLog, plan_logs
 from groupcoord_spark.log.high_watermark import cut_at_high_watermarks
 from groupcoord_spark.log.marks import RecordMark, first_record, newest_record, record_at, record_crc
 from groupcoord_spark.log.ranges import RangeOffsets, check_range, possible_ranges, ranges_to_read
-from groupcoord_spark.log.segment import Chunk, Segment, read_segment
+from groupcoord_spark.log.segment import CHUNK_BYTES, Chunk, Segment, read_segment
 
 __all__ = [
+    "CHUNK_BYTES",
     "CODES",
     "ChangedFiles",
     "Chunk",

@@ -15,7 +15,7 @@ import numpy as np
 
 from groupcoord_spark.log.damage import CODES, DamageKind
 from groupcoord_spark.log.directory import PartitionLog
-from groupcoord_spark.log.segment import DEFAULT_CHUNK_BYTES, Segment
+from groupcoord_spark.log.segment import CHUNK_BYTES, Segment
 
 _FIRST_BATCH_BYTES = 1 << 16
 
@@ -101,7 +101,7 @@ def has_every_offset(segments: tuple[Segment, ...], offset: int, end_offset: int
     """
     reached = offset
     for segment in segments:
-        with segment.finder(DEFAULT_CHUNK_BYTES) as finder:
+        with segment.finder(CHUNK_BYTES) as finder:
             for section in finder.sections(segment.start):
                 if section.damaged:
                     if finder.is_last and CODES[section.damaged.code].kind is DamageKind.INFO:

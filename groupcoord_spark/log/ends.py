@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from groupcoord_spark.log.damage import CODES, DamageKind
 from groupcoord_spark.log.salvage.finder import ResyncAbandonedError
 from groupcoord_spark.log.salvage.order import Borders, is_in_order
-from groupcoord_spark.log.segment import DEFAULT_CHUNK_BYTES, Reading, Segment
+from groupcoord_spark.log.segment import CHUNK_BYTES, Reading, Segment
 from groupcoord_spark.protocol.record_types import NO_LEADER_EPOCH
 
 TAIL_BYTES = (1 << 16, 1 << 22)
@@ -71,7 +71,7 @@ def tail_from_last_bytes(segment: Segment, tail_bytes: int) -> Tail | None:
 def _tail_from_whole_file(segment: Segment) -> Tail:
     """The end of a file from all its entries in their order."""
     with segment.open() as file:
-        reading = Reading(segment, file, DEFAULT_CHUNK_BYTES)
+        reading = Reading(segment, file, CHUNK_BYTES)
         reading.walk()
         return Tail(*reading.end())
 

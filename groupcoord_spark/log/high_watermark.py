@@ -13,7 +13,7 @@ from groupcoord_spark.log.damage import PlacedDoubt
 from groupcoord_spark.log.directory import LogPlan, PartitionLog
 from groupcoord_spark.log.files.broker_files import HIGH_WATERMARKS, read_checkpoint_of
 from groupcoord_spark.log.files.storage import Location
-from groupcoord_spark.log.segment import DEFAULT_CHUNK_BYTES, Segment
+from groupcoord_spark.log.segment import CHUNK_BYTES, Segment
 
 _LEAVE_OUT = "or leave --up-to-high-watermark out"
 
@@ -91,7 +91,7 @@ def _position_of(segment: Segment, watermark: int, source: str) -> int | None:
     """
     if segment.next_base_offset is not None and segment.next_base_offset <= watermark:
         return None
-    with segment.finder(DEFAULT_CHUNK_BYTES) as finder:
+    with segment.finder(CHUNK_BYTES) as finder:
         for section in finder.sections(segment.start):
             entries = section.entries
             for row in (entries.last_offset >= watermark).nonzero()[0][:1].tolist():

@@ -15,14 +15,12 @@ from crc32c import crc32c
 
 from groupcoord_spark.log.decode.batches import CONTROL
 from groupcoord_spark.log.decode.records import Records
+from groupcoord_spark.log.ends import TAIL_BYTES
 from groupcoord_spark.log.salvage.finder import ResyncAbandonedError
 from groupcoord_spark.log.segment import Segment, read_segment
 from groupcoord_spark.protocol.record_types import NO_TIMESTAMP, NOT_A_CONTROL_RECORD
 
 _WINDOW_BYTES = 1 << 16
-
-_END_BYTES = (1 << 16, 1 << 22)
-"""How much of an end of a file is searched for a record: enough for usual batches, then enough for the largest ones."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +46,7 @@ def record_crc(key: bytes | None, value: bytes | None) -> int:
 def first_record(segments: Sequence[Segment]) -> RecordMark | None:
     """The first record of a log; None where the beginnings of its files have none. segments: all files in the order of their offsets."""
     for segment in segments:
-        for batch in _data_batches(segment, 0, _END_BYTES[-1]):
+        for batch in _data_batches(segment, 0, TAIL_BYTES[-1]):
             marks = _marks_of_batch(segment, *batch)
             if marks:
                 return marks[0]
@@ -58,7 +56,7 @@ def first_record(segments: Sequence[Segment]) -> RecordMark | None:
 def newest_record(segments: Sequence[Segment]) -> RecordMark | None:
     """The record with the highest offset of a log; None where the ends of its files have none."""
     for segment in reversed(segments):
-        for tail_bytes in _END_BYTES:
+        for tail_bytes in TAIL_BYTES:
             begin = max(0, segment.size - tail_bytes)
             for batch in reversed(list(_data_batches(segment, begin, tail_bytes))):
                 marks = _marks_of_batch(segment, *batch)

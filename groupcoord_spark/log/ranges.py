@@ -16,7 +16,7 @@ import numpy as np
 from groupcoord_spark.log.damage import CODES, DamageKind
 from groupcoord_spark.log.salvage.finder import ResyncAbandonedError
 from groupcoord_spark.log.salvage.order import Borders, is_in_order
-from groupcoord_spark.log.segment import DEFAULT_CHUNK_BYTES, Segment
+from groupcoord_spark.log.segment import CHUNK_BYTES, Segment
 
 _SEARCH_WINDOW_BYTES = 1 << 16
 
@@ -59,7 +59,7 @@ def check_range(part: Segment, *, ends_file: bool) -> RangeOffsets | None:
     first: int | None = None
     reached = part.base_offset
     at = part.start
-    with part.finder(DEFAULT_CHUNK_BYTES) as finder:
+    with part.finder(CHUNK_BYTES) as finder:
         finder.is_last = is_last = ends_file and part.next_base_offset is None
         for section in finder.sections(part.start):
             entries, headers = section.entries, section.headers

@@ -32,7 +32,8 @@ from groupcoord_spark.protocol.record_types import NO_LEADER_EPOCH, NOT_A_CONTRO
 from groupcoord_spark.protocol.slices import Bytes, Mask, Positions
 from groupcoord_spark.wording import counted
 
-DEFAULT_CHUNK_BYTES = 16 * MIB
+CHUNK_BYTES = 12 * MIB
+"""Bytes of a segment in memory at a time. Small enough for small workers, large enough that the same keys come again in a chunk."""
 CHUNKS_IN_ONE_WINDOW = 2
 """A file of at most this many chunks is held in memory and read once; a longer file is read for its entries, then for its records."""
 
@@ -141,7 +142,7 @@ class Chunk:
         return of_batch[self.batch[rows]].astype(np.int32)
 
 
-def read_segment(segment: Segment, *, chunk_bytes: int = DEFAULT_CHUNK_BYTES) -> Iterator[Chunk]:
+def read_segment(segment: Segment, *, chunk_bytes: int = CHUNK_BYTES) -> Iterator[Chunk]:
     """All records of one file in the order of their offsets, in chunks of about ``chunk_bytes``; a single batch may be larger.
 
     A file with any bytes has at least one chunk, and the bytes of the chunks add up to its size. Damage is reported in the chunks. Raises

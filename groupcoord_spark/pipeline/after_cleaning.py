@@ -35,7 +35,7 @@ from groupcoord_spark.doctor import FINDINGS, Finding
 from groupcoord_spark.doctor.groups import MOST_NAMES
 from groupcoord_spark.log import PartitionLog, read_segment
 from groupcoord_spark.pipeline.exchange.kept_records import as_one, kept_records
-from groupcoord_spark.pipeline.load_check import CHUNK_BYTES, LoadOutcome, check_load_and_keep
+from groupcoord_spark.pipeline.load_check import LoadOutcome, check_load_and_keep
 from groupcoord_spark.pipeline.read.decode import decode_chunk
 from groupcoord_spark.pipeline.read.superseded import needed_for_replay
 from groupcoord_spark.pipeline.replay.kept_records_replay import KeptRecordsReplay
@@ -193,7 +193,7 @@ def _records_of_groups(log: PartitionLog, group_ids: Set[str], semantics: Semant
     kept, starts = [], []
     wanted = pa.array(sorted(group_ids), pa.string())
     for segment in log.segments:
-        for chunk in read_segment(segment, chunk_bytes=CHUNK_BYTES):
+        for chunk in read_segment(segment):
             code, distinct = chunk.records.distinct_keys()
             of_group = pc.is_in(decode_key_columns(Slices.from_arrow(distinct)).group_id, wanted).to_numpy(zero_copy_only=False)
             is_wanted = np.append(of_group, False)[code] | (chunk.records.control_type != NOT_A_CONTROL_RECORD)

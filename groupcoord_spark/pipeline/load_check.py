@@ -25,7 +25,6 @@ from groupcoord_spark.pipeline.replay.kept_records_replay import KeptRecordsRepl
 
 _UNKNOWN_TYPE: Final = "R-1.6"
 _ENDS_WITH_AN_ERROR: Final = "R-1.28"
-CHUNK_BYTES: Final = 12 << 20
 
 _NOT_OF_LOADING: Final = (
     *("written_offset_value", "describes_pending_revocation", "forgets_former_instance_ids", "offset_rules", "expires_unsubscribed"),
@@ -108,7 +107,7 @@ def check_load_and_keep(
     """As ``check_load``, with the batches of KEPT that each load needed, in the order of the log."""
     loads = [_Load(log.offsets_partition, semantics, keep) for semantics in releases]
     for segment in log.segments:
-        for chunk in read_segment(segment, chunk_bytes=CHUNK_BYTES):
+        for chunk in read_segment(segment):
             if len(chunk.records):
                 for load in loads:
                     load.add(chunk.records)

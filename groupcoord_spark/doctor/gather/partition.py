@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Final
 
 import numpy as np
 import pyarrow as pa
@@ -27,9 +26,7 @@ from groupcoord_spark.doctor.gather.producer_table import ProducerTable
 from groupcoord_spark.doctor.groups import sums_of_groups
 from groupcoord_spark.doctor.hanging_transactions import OpenTransaction
 from groupcoord_spark.doctor.side_files import checked_files
-from groupcoord_spark.log import Chunk, PartitionLog, Records, Segment, read_segment
-
-CHUNK_BYTES: Final = 12 << 20
+from groupcoord_spark.log import CHUNK_BYTES, Chunk, PartitionLog, Records, Segment, read_segment
 
 
 def gather_partition(log: PartitionLog, files: FilesBeside, *, chunk_bytes: int = CHUNK_BYTES) -> PartitionFacts:

@@ -18,7 +18,7 @@ import pyarrow as pa
 from groupcoord_spark.coordinator.semantics import Semantics
 from groupcoord_spark.coordinator.state import LoadWarning
 from groupcoord_spark.doctor import ChunkKeys, PartitionGatherer, segments_beside
-from groupcoord_spark.log import Chunk, PartitionLog, Records, Segment, read_segment
+from groupcoord_spark.log import CHUNK_BYTES, Chunk, PartitionLog, Records, Segment, read_segment
 from groupcoord_spark.pipeline.exchange.counts import add_kinds, counts_by_kind
 from groupcoord_spark.pipeline.exchange.health_facts import rows_of_gatherer
 from groupcoord_spark.pipeline.exchange.kept_records import (
@@ -55,9 +55,6 @@ from groupcoord_spark.protocol import offsets_partition_for
 from groupcoord_spark.protocol.primitives import uuid_text
 from groupcoord_spark.protocol.slices import Mask
 from groupcoord_spark.spark.job_progress import noted
-
-CHUNK_BYTES = 12 << 20
-"""Bytes of a segment in memory at a time. Small enough for small workers, large enough that the same keys come again in a chunk."""
 
 
 @dataclass(frozen=True, slots=True)

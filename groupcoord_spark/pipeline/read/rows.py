@@ -19,14 +19,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from groupcoord_spark.log import Chunk, Lost, PlacedDoubt, Records
+from groupcoord_spark.log import CHUNK_BYTES, Chunk, Lost, PlacedDoubt, Records
 from groupcoord_spark.log.files.storage import Location
 from groupcoord_spark.pipeline.division import Division
 from groupcoord_spark.pipeline.exchange.kept_records import ROWS, ShuffledRow, as_one, batches_of_size, records_of, shuffled_row
 from groupcoord_spark.pipeline.exchange.packing import pack, unpack_batch
 from groupcoord_spark.pipeline.exchange.task_files import TaskRows
 from groupcoord_spark.pipeline.extents import Until
-from groupcoord_spark.pipeline.read.reader import CHUNK_BYTES, ReadJob, read_chunks
+from groupcoord_spark.pipeline.read.reader import ReadJob, read_chunks
 from groupcoord_spark.protocol.record_types import NO_LEADER_EPOCH, NOT_A_CONTROL_RECORD, MarkerType
 from groupcoord_spark.sources.columns import lacks_of, raw_rows
 from groupcoord_spark.sources.frames import DEFAULT_CLUSTER, wanted_rows

@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 import pyarrow as pa
 
 from groupcoord_spark.answers.findings import KINDS, NEWS, Kind
-from groupcoord_spark.answers.night_changes import NO_LOG, NOT_KNOWN, Change, last_night_that_differs
+from groupcoord_spark.answers.night_changes import NO_LOG, NOT_KNOWN, PARTITION_MISSING, Change, last_night_that_differs
 from groupcoord_spark.warehouse.read import Run, Warehouse
 from groupcoord_spark.warehouse.sql import NightInDuckDB
 from groupcoord_spark.wording import first_of
@@ -20,7 +20,7 @@ MOST_NAMES: Final = 20
 
 
 _FATES: Final = {
-    **dict.fromkeys((NOT_KNOWN, "vanished", "topic_begun_anew"), "vanished"),
+    **dict.fromkeys((NOT_KNOWN, PARTITION_MISSING, "vanished", "topic_begun_anew"), "vanished"),
     **dict.fromkeys(("expired", "expiry_due"), "expired"),
     NO_LOG: "gone",
 }

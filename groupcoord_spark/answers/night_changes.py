@@ -35,6 +35,7 @@ CHANGES: Final[Mapping[str, str]] = {
 
 NOT_KNOWN: Final = "not_known"
 NO_LOG: Final = "no_log"
+PARTITION_MISSING: Final = "partition_missing"
 
 REASONS: Final[Mapping[str, str]] = {
     "expired": "Its retention was over: a cleanup removed it.",
@@ -48,6 +49,7 @@ REASONS: Final[Mapping[str, str]] = {
     "aborted": "Its transaction was aborted.",
     "expiry_due": "Its retention was over by then, so a cleanup was due to remove it; no night has read the record of the removal.",
     "vanished": "Its record is gone from the log, and no night has read a later one or a tombstone: the warning keys_vanished has more.",
+    PARTITION_MISSING: "The later night read no record of its offsets partition: the copy may have lacked it (--accept missing).",
     NO_LOG: "The nights are from the Admin API, and only the log tells why.",
     NOT_KNOWN: "The history has no record of its removal, or the records do not show the cause.",
 }
@@ -295,6 +297,7 @@ def _reasons(
     commits = warehouse.read("offset_commits", cluster=later.cluster, columns=COMMIT_COLUMNS, where=of_group)
     removals = removals_of(warehouse, later.cluster, group_ids, commits, read_markers(warehouse, later.cluster, commits))
     logs, older_logs = _logs(warehouse, later), _logs(warehouse, earlier)
+    missing = {number for number, log in logs.items() if not log.has_records and older_logs[number].has_records}
     orphans = {_key(row) for row in warehouse.read("orphan_offsets", columns=_OFFSET_KEY, where=of_group, run=later).to_pylist()}
     tombstones = _newest_tombstones(removals, logs)
     due, vanished = _due(warehouse, earlier, later, of_group), _vanished(warehouse, earlier, later)
@@ -302,14 +305,18 @@ def _reasons(
     for row in gone_offsets:
         number, key = row["offsets_partition_before"], _key(row)
         tombstone, reason = tombstones.get(key, (-1, NOT_KNOWN))
-        if logs[number].incarnation > older_logs[number].incarnation:
+        if number in missing:
+            reason = PARTITION_MISSING
+        elif logs[number].incarnation > older_logs[number].incarnation:
             reason = "topic_begun_anew"
         elif tombstone < row["record_offset_before"]:
             reason = "orphaned" if key in orphans else NOT_KNOWN
         of_offsets[key] = _without_tombstone(key in due, number in vanished) if reason == NOT_KNOWN else reason
     of_groups = _reasons_of_groups(gone_groups, of_offsets, removals, logs)
     for group_id, number in gone_groups.items():
-        if of_groups[group_id] == NOT_KNOWN:
+        if number in missing:
+            of_groups[group_id] = PARTITION_MISSING
+        elif of_groups[group_id] == NOT_KNOWN:
             of_groups[group_id] = _without_tombstone((group_id, None, None) in due, number in vanished)
     return of_groups, of_offsets
 
@@ -339,12 +346,15 @@ class _Log(NamedTuple):
 
     incarnation: int = 0
     end_offset: int = 0
+    has_records: bool = False
 
 
 def _logs(warehouse: Warehouse, run: Run) -> dict[int, _Log]:
     """Offsets partition -> what the run read of it; of a partition that is not in the run's tables nothing is known."""
-    rows = warehouse.read("offsets_partitions", columns=["offsets_partition", "incarnation", "end_offset"], run=run).to_pylist()
-    return defaultdict(_Log, {row["offsets_partition"]: _Log(row["incarnation"], row["end_offset"]) for row in rows})
+    columns = ["offsets_partition", "incarnation", "end_offset", "first_offset"]
+    rows = warehouse.read("offsets_partitions", columns=columns, run=run).to_pylist()
+    logs = {row["offsets_partition"]: _Log(row["incarnation"], row["end_offset"], row["first_offset"] is not None) for row in rows}
+    return defaultdict(_Log, logs)
 
 
 def _newest_tombstones(removals: Removals, logs: Mapping[int, _Log]) -> dict[_OffsetKey, tuple[int, str]]:

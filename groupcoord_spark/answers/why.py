@@ -7,7 +7,7 @@ from contextlib import suppress
 from typing import Any, Final, Literal, NamedTuple
 
 from groupcoord_spark.answers.group_history import PlaceHistory, Question, expiry_events, milliseconds, read_history, rows_of, share_events
-from groupcoord_spark.answers.night_changes import NOT_KNOWN, REASONS, departure_of
+from groupcoord_spark.answers.night_changes import NOT_KNOWN, PARTITION_MISSING, REASONS, departure_of
 from groupcoord_spark.answers.removal_causes import OffsetRemoval
 from groupcoord_spark.answers.timeline import (
     Event,
@@ -135,6 +135,7 @@ _CAUSE_OF_DEPARTURE: Final[Mapping[str, Cause]] = {
     "vanished": "vanished",
     "orphaned": "orphan",
     "topic_begun_anew": "unknown",
+    PARTITION_MISSING: "unknown",
     NOT_KNOWN: "unknown",
 }
 """Why something is gone that no tombstone explains -> cause."""

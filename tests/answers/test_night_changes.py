@@ -108,6 +108,14 @@ def test_a_topic_that_was_begun_anew_and_orphans_are_reasons_of_their_own(tmp_pa
     assert change[-1] == "topic_begun_anew"
 
 
+def test_what_lay_in_a_partition_that_the_copy_lacks_is_not_said_to_be_expired(tmp_path):
+    expiry = {"group_id": "g", "topic": "t", "partition": 0, **EXPIRIES, "expires_at_ms": AS_OF_MS + HOUR_MS}
+    before = {"groups": [group("g")], "committed_offsets": [offset("g", "t", 0, 5, record_offset=10)], "offset_expirations": [expiry]}
+    earlier = {**log(100)[0], "first_offset": 0}
+    found = changes(tmp_path, before | {"offsets_partitions": [earlier]}, {"offsets_partitions": [earlier | {"first_offset": None}]})
+    assert {change[-1] for change in found} == {"partition_missing"} and len(found) == 2
+
+
 EXPIRIES = {"as_of_ms": AS_OF_MS, "retention_ms": DAY_MS, "base_timestamp_ms": AS_OF_MS, "expired": False, "rule": "X-B1"} | dict.fromkeys(
     ("inherits_empty_time", "topic_is_unsubscribed", "is_simple_group", "has_explicit_expiry", "may_come_back", "retention_changed"), False
 )

@@ -470,7 +470,7 @@ def _rows(
             return rows_of_file(checked_file(source, path, table), cluster, schema, where)
 
     try:
-        stored = columns_of(opened)
+        stored = {field.name for field in opened.schema().fields}
         # To delta-rs an empty text in a condition means NULL; Kafka has groups of that name.
         for_files = [
             (name, comparison, value)
@@ -520,11 +520,6 @@ def paths_of_files(
     if table.write is WriteMode.REPLACED_BY_EACH_RUN and len(runs) > 1:
         raise unreadable(location, table, f"its log names files of the runs {first_of(runs)} as those of one night")
     return paths
-
-
-def columns_of(opened: DeltaTable) -> frozenset[str]:
-    """The names of the columns of a version of a table."""
-    return frozenset(field.name for field in opened.schema().fields)
 
 
 def checked_file(source: pa.NativeFile, path: str, table: Table) -> pq.ParquetFile:

@@ -10,11 +10,11 @@ import re
 import time
 import uuid
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime
 from types import TracebackType
-from typing import Any, Final, Self
+from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -49,7 +49,7 @@ class AddedFile:
     """Delta's file statistics as JSON: numRecords, minValues, maxValues, nullCount."""
 
 
-class PartWriter:
+class PartWriter(AbstractContextManager["PartWriter"]):
     """Writes rows of one table, cluster and run into files of about 128 MiB.
 
     A context manager: at the end of the block the last file is closed, and ``files`` lists all files; after an exception the unfinished
@@ -87,9 +87,6 @@ class PartWriter:
         self._flush()
         self._finish()
         return self.files
-
-    def __enter__(self) -> Self:
-        return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         try:

@@ -16,7 +16,7 @@ import pyarrow.dataset as ds
 from groupcoord_spark.errors import UsageError, WarehouseError
 from groupcoord_spark.warehouse.declaration import Column, Table, no_rows
 from groupcoord_spark.warehouse.location import WarehouseLocation, first_line
-from groupcoord_spark.warehouse.read import Run, Warehouse, checked_file, columns_of, open_table, paths_of_files, unreadable
+from groupcoord_spark.warehouse.read import Run, Warehouse, checked_file, open_table, paths_of_files, unreadable
 from groupcoord_spark.warehouse.tables import RUNS, TABLES
 from groupcoord_spark.warehouse.views import VIEWS
 
@@ -326,7 +326,8 @@ def _selects(engine: Engine, location: WarehouseLocation, table: Table, runs: Se
 
 def _columns(engine: Engine, location: WarehouseLocation, table: Table, version: int | None) -> str:
     """The columns of the table, with NULL for those that a later release added to this version."""
-    stored, quote = columns_of(open_table(location, table, version)), "`" if engine == "spark" else '"'
+    stored = {field.name for field in open_table(location, table, version).schema().fields}
+    quote = "`" if engine == "spark" else '"'
     return ", ".join(f"{quote}{c.name}{quote}" if c.name in stored else _null(engine, c) for c in table.columns)
 
 

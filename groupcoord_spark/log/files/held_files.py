@@ -10,6 +10,7 @@ import errno
 import os
 import stat
 import sys
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Final
@@ -42,15 +43,12 @@ class HeldFile:
         return (status.st_dev, status.st_ino) == (self.device, self.inode)
 
 
-class HeldFiles:
+class HeldFiles(AbstractContextManager["HeldFiles"]):
     """Files that stay open until the block ends. Where the system does not allow it, nothing is held, and files are read by their paths."""
 
     def __init__(self) -> None:
         self._descriptors: list[int] = []
         self._limits: tuple[int, int] | None = None
-
-    def __enter__(self) -> HeldFiles:
-        return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self.close()

@@ -6,6 +6,7 @@ import errno
 import os
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -128,7 +129,7 @@ class Location:
             raise _failure(error, self.shown, f"the file cannot be read: {first_line(error)}. Check its permissions.") from error
 
 
-class SegmentFile:
+class SegmentFile(AbstractContextManager["SegmentFile"]):
     """An open file, read in ranges up to the size that it had when the work was planned: a live file may have grown since.
 
     Args:
@@ -207,9 +208,6 @@ class SegmentFile:
     def close(self) -> None:
         """Closes the file."""
         self._file.close()
-
-    def __enter__(self) -> SegmentFile:
-        return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self.close()

@@ -33,7 +33,7 @@ from groupcoord_spark.simulator.simulator import Simulator, TimelineEntry
 BROKER: Final = "broker"
 MOST_WORK: Final = 500_000
 """How much a scenario may have to do, in events."""
-MOST_CPU_S: Final = 60
+MOST_CPU_S: Final = 180
 """The same in seconds of a processor: the assignment of many partitions to many members is one event."""
 EVENTS_PER_PARTITION: Final = 0.02
 """Work of an event that writes records, for each partition of the cluster: an assignment lists them all."""

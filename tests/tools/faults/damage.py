@@ -164,7 +164,9 @@ def faults_of(
     if code == 1:
         if "Restore it from a copy" not in stderr and "into another directory" not in stderr:
             yield f"night does not say how to go on: {stderr}"
-        if way := re.search(r"delete the directory (\S+):", stderr):
+        if (way := re.search(r"delete the directory (\S+):", stderr)) and Path(way[1]).is_file():
+            Path(way[1]).unlink()
+        elif way:
             shutil.rmtree(way[1])
         elif (warehouse / table).is_file():
             (warehouse / table).unlink()

@@ -128,8 +128,8 @@ class _LogFile:
 class _Listing:
     """What is in the directory of a partition.
 
-    files: those that are the log, in the order of their offsets. has_files: it has files of any kind. tails: by place of the file, the
-    end of each file that was looked at, None where its last bytes give no sure answer.
+    files: those that are the log, in the order of their offsets. has_files: the directory has files of any kind. tails: by place of the
+    file, the end of each file that was looked at, None where its last bytes give no sure answer.
     """
 
     directory: _Directory
@@ -231,8 +231,9 @@ def _planned_directories(
     without_segments = [of_directory.directory.location for of_directory in listed if of_directory.has_files]
     if without_segments and not any(of_directory.files for of_directory in listed):
         raise InputError(
-            f"{without_segments[0].shown}: none of its files is a segment, called by its first offset such as 00000000000000000000.log, and"
-            " no other partition has one. A broker has at least one for each partition: copy the segments too."
+            f"{without_segments[0].shown}: none of its files is a segment (a segment has the name of its first offset, such as"
+            " 00000000000000000000.log), and no other partition has a segment. A broker keeps at least one segment for each partition: copy"
+            " the segments too."
         )
     to_look_at = [
         (of_directory, place, segment)

@@ -30,7 +30,7 @@ _UNCHANGED = "The tables are as they were."
 _EXCEPTION = re.compile(r"(?:: |Caused by: |Exception in thread \"[^\"]*\" )?((?:[\w$]+\.)*[\w$]*(?:Error|Exception)\b(?!:? occurred).*)")
 _KILLED = "Linux kills a process where memory runs out: look at `dmesg`."
 _MORE_MEMORY = "Give Java more memory, for example with SPARK_DRIVER_MEMORY=4g in the environment."
-_ANOTHER_PYTHON = f"Spark's workers run another Python: set PYSPARK_PYTHON={sys.executable} in the environment before Spark starts."
+_ANOTHER_PYTHON = f"If Spark's workers run another Python, set PYSPARK_PYTHON={sys.executable} in the environment before Spark starts."
 _FEWER_WORKERS = "Fewer workers at a time need less memory, for example with SPARK_MASTER=local[1] in the environment."
 
 

@@ -526,7 +526,7 @@ def checked_file(source: pa.NativeFile, path: str, table: Table) -> pq.ParquetFi
     """The open file as Parquet, whose columns are all of the table. A later read of a page that does not fit its checksum raises OSError.
 
     Only pages have checksums, and those of older releases have none. A footer has none either: with one flipped bit in the name of a column
-    the file would have another column, and NULL in its place; with one in its type microseconds would be nanoseconds.
+    the file would have another column, and NULL in its place; with a flipped bit in the type, microseconds would be nanoseconds.
 
     path: of the file, for the sentence. Raises OSError where the file has a column that the table does not have, one of another type, or
     one whose name is no text, and where the rows of its row groups are not as many as those of the file.

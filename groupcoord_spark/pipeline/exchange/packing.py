@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-# In the thread that asks: the columns of most batches are too small to be shared out, which costs five times what packing them does.
+# Without Arrow's threads: most batches are small, and to divide their columns among threads costs five times as much as to pack them.
 _LZ4 = pa.ipc.IpcWriteOptions(compression="lz4", use_threads=False)
 _UNPACKED_HERE = pa.ipc.IpcReadOptions(use_threads=False)
 

@@ -6,7 +6,7 @@ The rules need the sums and the few groups that may be findings: their size does
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -18,12 +18,16 @@ ABORTED, OPEN = "aborted", "open"
 
 MOST_NAMES: Final = 20
 """Names of groups in the evidence of one finding."""
-_LARGEST_GROUPS: Final = 2
-"""A finding about a group is about one that wrote at least half of the partition: there are at most two of them."""
+_LARGEST_GROUPS: Final = 10
+"""A finding about a group is about one that wrote at least a tenth of the partition: there are at most ten of them."""
+WIDE_COMMIT: Final = 100
 
+_UUID = r"[0-9a-f]{8}(-?)[0-9a-f]{4}\1[0-9a-f]{4}\1[0-9a-f]{4}\1[0-9a-f]{12}"
 _THROWAWAY = (
     ("console-consumer", re.compile(r"console-consumer-[0-9]+")),
-    ("uuid", re.compile(r"(.*[-_.])?[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}", re.DOTALL)),
+    ("perf-consumer", re.compile(r"perf-consumer-[0-9]+")),
+    ("uuid", re.compile(rf"(?:.*[-_.])?{_UUID}", re.DOTALL | re.IGNORECASE)),
+    ("spark-kafka", re.compile(rf"spark-kafka-(?:source|relation)-{_UUID}-.*", re.DOTALL)),  # the names that Spark gives its readers
 )
 THROWAWAY_KINDS: Final = tuple(kind for kind, _ in _THROWAWAY)
 
@@ -36,8 +40,9 @@ class GroupInLog:
     superseded or a superseded tombstone. Each fate has [records, bytes], for offsets and for all other records of the group.
 
     Attributes:
-        commits: values of offset commits. repeated_commits: those that commit the same offset as the commit before of the same partition.
-        batches, most_records_in_batch: of the batches whose first record is the group's.
+        commits: values of offset commits. repeated_commits: those of an offset that was committed for the same partition less than
+            ``record_loop.FREQUENT_COMMITS_MS`` before.
+        batches, most_records_in_batch: of the batches whose first record is the group's; records of other groups in them do not count.
         first_timestamp_ms, last_timestamp_ms: of its records.
         keys: distinct partitions with an offset, live or not.
         large_commit_bytes: bytes of the commits whose value has more than ``record_loop.LARGE_VALUE`` bytes: their metadata is long.
@@ -88,12 +93,44 @@ class ThrowawayGroups:
 
 
 @dataclass(frozen=True, slots=True)
+class HabitOfGroups:
+    """The groups with a habit that fills the log. size: bytes that they wrote so. largest: of them, by these bytes."""
+
+    groups: int
+    size: int
+    largest: tuple[GroupInLog, ...]
+
+
+def _repeated_bytes(group: GroupInLog) -> int:
+    return group.batch_bytes if group.repeated_commits and 2 * group.repeated_commits >= group.commits else 0
+
+
+def _metadata_bytes(group: GroupInLog) -> int:
+    return group.large_commit_bytes if group.metadata_bytes else 0
+
+
+def _wide_bytes(group: GroupInLog) -> int:
+    # many members that commit a partition each make large batches too, where the coordinator waits for further commits
+    is_wide = min(group.keys, group.most_records_in_batch) >= WIDE_COMMIT and 2 * group.records >= WIDE_COMMIT * group.batches
+    return group.batch_bytes if is_wide and group.commits else 0
+
+
+BYTES_OF_HABIT: Final[Mapping[str, Callable[[GroupInLog], int]]] = {
+    "repeats": _repeated_bytes,
+    "metadata": _metadata_bytes,
+    "wide": _wide_bytes,
+}
+"""Habit -> the bytes that a group wrote so; 0 where it has another habit. Those of metadata are bytes of records, others of batches."""
+
+
+@dataclass(frozen=True, slots=True)
 class GroupSums:
     """Sums over all groups of a partition.
 
     Attributes:
         groups: how many. fates: [records, bytes] by fate.
-        largest: the groups with the most bytes of batches. most_transactional: the group with the most records of transactions, if any.
+        habits: by a key of BYTES_OF_HABIT, without habits that no group has.
+        most_transactional: the group with the most records of transactions, if any.
         with_tombstones: how many groups have tombstones. tombstone_prefix: what the names of all these begin with.
         offset_tombstones, group_tombstones: tombstones, also superseded ones, of offsets and of all other records.
         throwaway: by a kind of THROWAWAY_KINDS, without kinds that have no group.
@@ -101,7 +138,7 @@ class GroupSums:
 
     groups: int = 0
     fates: dict[str, list[int]] = field(default_factory=dict)
-    largest: tuple[GroupInLog, ...] = ()
+    habits: dict[str, HabitOfGroups] = field(default_factory=dict)
     most_transactional: str | None = None
     with_tombstones: int = 0
     tombstone_prefix: str = ""
@@ -120,7 +157,7 @@ def sums_of_groups(groups: Sequence[GroupInLog]) -> GroupSums:
     return GroupSums(
         len(groups),
         fates,
-        tuple(sorted(groups, key=lambda group: -group.batch_bytes)[:_LARGEST_GROUPS]),
+        _habits_of(groups),
         writer.group_id if writer is not None and writer.transactional_records else None,
         len(with_tombstones),
         _common_prefix([group.group_id for group in with_tombstones]),
@@ -145,6 +182,15 @@ def together(parts: Iterable[ThrowawayGroups]) -> ThrowawayGroups | None:
     names = tuple(name for part in listed for name in part.names)[:MOST_NAMES]
     groups, deleted, record_bytes = (sum(getattr(part, name) for part in listed) for name in ("groups", "deleted", "record_bytes"))
     return ThrowawayGroups(groups, deleted, record_bytes, names)
+
+
+def _habits_of(groups: Sequence[GroupInLog]) -> dict[str, HabitOfGroups]:
+    habits = {}
+    for habit, bytes_of in BYTES_OF_HABIT.items():
+        with_habit = sorted((group for group in groups if bytes_of(group)), key=bytes_of, reverse=True)
+        if with_habit:
+            habits[habit] = HabitOfGroups(len(with_habit), sum(map(bytes_of, with_habit)), tuple(with_habit[:_LARGEST_GROUPS]))
+    return habits
 
 
 def _throwaway_of(groups: Sequence[GroupInLog]) -> dict[str, ThrowawayGroups]:

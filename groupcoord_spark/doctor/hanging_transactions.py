@@ -164,12 +164,19 @@ def judge_by_coordinator(
         if not coordinator.is_complete or not 0 <= transaction.first_timestamp_ms <= newest_ms:
             return None
         return Judgement(Certainty.CERTAIN, "the coordinator's log does not know the producer, so that find-hanging names the transaction")
-    if newest_ms < transaction.last_timestamp_ms + MARKER_DELAY_MS:
-        return None
     name = f"transactional id {state.transactional_id!r}"
     is_here = ("__consumer_offsets", offsets_partition) in state.partitions
-    is_same = state.producer_epoch == transaction.producer_epoch and state.start_timestamp_ms <= transaction.last_timestamp_ms
-    if state.state not in _UNFINISHED or not is_here or not is_same:
+    # the markers to come may have a newer epoch: that of a fenced producer, and of each transaction since KIP-890
+    is_its_epoch = state.producer_epoch == transaction.producer_epoch or (
+        state.state in _ENDING and state.producer_epoch > transaction.producer_epoch
+    )
+    is_its_state = is_here and is_its_epoch and state.start_timestamp_ms <= transaction.last_timestamp_ms
+    is_unfinished = is_its_state and state.state in ("Ongoing", *_ENDING)
+    # the coordinator's next record tells how the transaction goes on: after a begin perhaps minutes later, after an end at once
+    known_to_ms = transaction.first_timestamp_ms - MARKER_DELAY_MS if is_unfinished else transaction.last_timestamp_ms + MARKER_DELAY_MS
+    if newest_ms < known_to_ms:
+        return None
+    if not is_unfinished:
         partitions = ", ".join(f"{topic}-{number}" for topic, number in state.partitions) or "no partition"
         reason = f"the coordinator has {name} in state {state.state}, epoch {state.producer_epoch}, with {partitions}"
         return Judgement(Certainty.CERTAIN, reason)
@@ -179,5 +186,5 @@ def judge_by_coordinator(
     return Judgement(Certainty.OPEN, f"the coordinator has {name} in state {state.state}, and its timeout is {state.timeout_ms / 1000:g} s")
 
 
-_UNFINISHED: Final = ("Ongoing", "PrepareCommit", "PrepareAbort", "PrepareEpochFence")
-"""States in which the markers of a transaction are still to come."""
+_ENDING: Final = ("PrepareCommit", "PrepareAbort", "PrepareEpochFence")
+"""States in which the transaction has ended, and its markers are still to come."""

@@ -34,7 +34,8 @@ class PartitionVerdict:
 class Diagnosis:
     """What is wrong, worst first, and the verdict on every partition and copy, worst first.
 
-    dump_ms: the moment at which ages are measured. remarks: sentences about files that are damaged or do not fit.
+    dump_ms: the moment at which ages are measured, of several copies the newest one. remarks: sentences about files that are damaged or do
+    not fit.
     """
 
     dump_ms: int
@@ -49,15 +50,16 @@ def diagnose(
     """The findings and verdicts.
 
     transaction_states: what the coordinator's own log says of transactions; empty where the copies do not have it.
-    as_of_ms: the moment of the dump; None: its newest timestamp.
+    as_of_ms: the moment of the dump; None: the newest timestamp of each copy.
     """
-    partitions = [partition for copy in copies for partition in copy.partitions]
-    dump_ms = as_of_ms if as_of_ms is not None else max((partition.newest_timestamp_ms for partition in partitions), default=0)
+    # brokers are copied one after the other: a transaction that was seconds old in one copy is not older by the moment of another copy
+    newest_ms = [max((partition.newest_timestamp_ms for partition in copy.partitions), default=0) for copy in copies]
+    moments_ms = newest_ms if as_of_ms is None else [as_of_ms] * len(copies)
     findings: list[Finding] = []
     verdicts: list[PartitionVerdict] = []
-    for copy in copies:
+    for copy, moment_ms in zip(copies, moments_ms, strict=True):
         for partition in copy.partitions:
-            patient = Patient(copy, partition, copies, settings, transaction_states, dump_ms)
+            patient = Patient(copy, partition, copies, settings, transaction_states, moment_ms)
             of_partition = [finding for rule in RULES for finding in rule(patient)]
             findings += of_partition
             place = partition.offsets_partition, copy.log_dir
@@ -68,7 +70,7 @@ def diagnose(
         for copy in copies
         for damage in (*copy.files.damages, *(damage for partition in copy.partitions for damage in partition.damages))
     ]
-    return diagnosis_of(dump_ms, findings, verdicts, remarks)
+    return diagnosis_of(max(moments_ms, default=0), findings, verdicts, remarks)
 
 
 def diagnosis_of(dump_ms: int, findings: Iterable[Finding], verdicts: Iterable[PartitionVerdict], remarks: Iterable[str]) -> Diagnosis:

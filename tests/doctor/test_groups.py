@@ -20,7 +20,7 @@ def test_sums_are_those_of_all_groups() -> None:
     sums = sums_of_groups([*living, deleted("app-old-1"), deleted("app-old-2")])
     assert sums.groups == 4
     assert sums.fates == {LIVE: [6, 300], SUPERSEDED: [6, 300], TOMBSTONE: [6, 120], SUPERSEDED_TOMBSTONE: [2, 40]}
-    assert [group.group_id for group in sums.largest] == ["etl", "app"]
+    assert sums.habits == {}
     assert sums.most_transactional == "app"
     assert (sums.with_tombstones, sums.tombstone_prefix, sums.offset_tombstones, sums.group_tombstones) == (2, "app-old-", 4, 4)
     assert sums.throwaway == {}

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+import pytest
+
 from groupcoord_spark.doctor.hanging_transactions import (
     Certainty,
     Judgement,
@@ -124,3 +126,15 @@ def test_producer_that_a_part_of_the_coordinators_log_does_not_know_is_judged_by
     of_another_producer = STATE._replace(producer_id=8)
     assert by_coordinator(of_another_producer, is_complete=False) is None
     assert by_coordinator(of_another_producer, is_complete=True, age_ms=-1) is None
+
+
+@pytest.mark.parametrize(("state", "epoch"), [("PrepareCommit", 4), ("PrepareAbort", 4), ("PrepareEpochFence", 3)])
+def test_transaction_whose_markers_are_to_come_is_open_also_with_the_epoch_of_the_next_one(state: str, epoch: int) -> None:
+    judgement = by_coordinator(STATE._replace(state=state, producer_epoch=epoch))
+    assert judgement is not None and judgement.certainty is Certainty.OPEN
+
+
+def test_transaction_is_open_where_the_coordinator_has_written_nothing_since_it_began() -> None:
+    """As in a copy of a stopped broker with one transactional client."""
+    judgement = by_coordinator(age_ms=0)
+    assert judgement is not None and judgement.certainty is Certainty.OPEN

@@ -29,7 +29,7 @@ from groupcoord_spark.log import Segment, read_segment
 from groupcoord_spark.log.files.broker_files import LogDirectoryFiles, PartitionFiles, ProducerState
 from tests.doctor.copies import CORPORA, GOLDEN, SICK, logs, oracle
 from tests.examples import examples
-from tests.log.log_writer import Rec, batch
+from tests.log.log_writer import T0, Rec, batch, write_segment
 
 NOT_IN_THE_LOG = {
     ("hanging", 1, 6): "open_transaction",  # a commit that came late after its marker, with the same epoch
@@ -340,3 +340,22 @@ def test_snapshot_that_names_a_batch_is_sound_where_the_cleaner_may_have_removed
     of_segment = ProducerTable().by_segment()
     checked = checked_files(files, 0, "__consumer_offsets-0", [0], 30, of_segment, 2_000, (), hole_end=hole_end)
     assert (checked.damages == ()) == fits
+
+
+@pytest.mark.parametrize(("since_closed_ms", "is_ill"), [(60_000, False), (86_400_001, True)])
+def test_segment_that_was_closed_long_after_its_last_record_is_due_since_then(since_closed_ms: int, is_ill: bool, tmp_path: Path) -> None:
+    """A slow partition: the next commit came after a week, and only then did the broker roll the segment."""
+    rolled_ms = T0 + 7 * 86_400_000
+    write_segment(tmp_path, [batch(offset, base_timestamp=T0 + offset) for offset in range(100)])
+    later = batch(100, base_timestamp=rolled_ms), batch(101, base_timestamp=rolled_ms + since_closed_ms)
+    write_segment(tmp_path, [*later], base_offset=100)
+    assert [name for _, name, _ in names(diagnosis_of(str(tmp_path)))] == ["never_cleaned"] * is_ill
+
+
+def test_age_of_a_transaction_is_that_at_the_moment_of_its_own_copy(tmp_path: Path) -> None:
+    """The log directory of another broker was copied an hour later."""
+    for copy, moment_ms in (("first", T0), ("second", T0 + 3_600_000)):
+        signs = {"producer_id": 7, "producer_epoch": 0, "attributes": 0x10} if copy == "first" else {}
+        write_segment(tmp_path / copy, [batch(0, base_timestamp=moment_ms, **signs)])
+    findings = diagnosis_of(str(tmp_path / "first"), str(tmp_path / "second")).findings
+    assert [(finding.finding, finding.certainty) for finding in findings] == [("open_transaction_young", "not decidable")]

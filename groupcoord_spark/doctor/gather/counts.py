@@ -23,7 +23,7 @@ from groupcoord_spark.protocol.loop_cache import module_in_a_file
 from groupcoord_spark.protocol.slices import Slices
 
 _NOTHING = np.zeros(0, np.int64)
-_OF_NO_RECORDS = np.zeros(0, np.bool_), *[_NOTHING] * 5
+_OF_NO_RECORDS = np.zeros(0, np.bool_), *[_NOTHING] * 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,8 +56,8 @@ class RecordCounts:
         """
         records, entries = chunk.records, chunk.entries
         missing, longest = np.full(len(entries), NONE), np.full(len(self.groups.rows), NONE)
-        of_new = records.is_transactional, records.timestamp_ms, chunk.batch, entries.first_offset, entries.last_offset, entries.size
-        waited = records.value, keys.code, fates, records.record_offset, chunk.record_size
+        of_new = records.is_transactional, chunk.batch, entries.first_offset, entries.last_offset, entries.size
+        waited = records.value, keys.code, fates, records.record_offset, chunk.record_size, records.timestamp_ms
         self._add((*waited, True, *of_new, key_of_code, is_active, missing), longest)
         for row in longest[longest >= 0].tolist():
             group = int(self.keys.rows[key_of_code[keys.code[row]], GROUP])
@@ -68,7 +68,7 @@ class RecordCounts:
         """Add what depends on the fate of records that waited for it. is_active: a marker in the active segment decides."""
         numbers, place = np.unique(records["key"], return_inverse=True)
         head = Slices.from_arrow(records["head"])
-        waited = head, place, fates, records["record_offset"].to_numpy(), records["size"].to_numpy()
+        waited = head, place, fates, *(records[name].to_numpy() for name in ("record_offset", "size", "timestamp_ms"))
         self._add((*waited, False, *_OF_NO_RECORDS, numbers, is_active, _NOTHING), _NOTHING)
 
     def absorb(self, later: RecordCounts) -> Ints:
@@ -103,7 +103,7 @@ def loop_for(rows: int) -> Callable[..., None]:
 def _compiled(loops: ModuleType) -> Callable[..., None]:
     numbers, flags, table, filled = loops.NUMBERS, loops.FLAGS, loops.TABLE_OUT, loops.NUMBERS_OUT
     signature = loops.types.void(
-        loops.BYTES, numbers, numbers, flags, numbers, loops.SHORTS, numbers, numbers, loops.types.boolean, flags, numbers, numbers,
+        loops.BYTES, numbers, numbers, flags, numbers, loops.SHORTS, numbers, numbers, numbers, loops.types.boolean, flags, numbers,
         numbers, numbers, numbers, numbers, loops.types.boolean, filled, table, table, filled, filled,
     )  # fmt: skip
     compiled: Callable[..., None] = loops.compiled(signature)(module_in_a_file(add_records.__module__).add_records)

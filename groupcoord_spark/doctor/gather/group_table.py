@@ -54,8 +54,8 @@ class GroupTable:
             self.note_metadata(int(numbers[number]), metadata_bytes)
         return numbers
 
-    def facts(self, keys: Ints) -> dict[str, groups.GroupInLog]:
-        """The facts of each group. keys: the rows of all keys with a decided record."""
+    def facts(self, keys: Ints, file_share: float) -> dict[str, groups.GroupInLog]:
+        """The facts of each group. keys: the rows of all keys with a decided record. file_share: bytes in files of a byte of records."""
         last = np.zeros((len(self.rows), 2, 2, 2), np.int64)
         keys = keys[keys[:, loop.GROUP] >= 0]
         cell = (keys[:, loop.GROUP] * 2 + 1 - keys[:, loop.IS_OFFSET]) * 2 + keys[:, loop.LAST_IS_TOMBSTONE]
@@ -70,7 +70,7 @@ class GroupTable:
                 name,
                 _fates(row[: loop.OTHER_RECORDS], last[number, 0].tolist()),
                 _fates(row[loop.OTHER_RECORDS : 2 * loop.OTHER_RECORDS], last[number, 1].tolist()),
-                row[loop.BATCH_BYTES],
+                row[loop.BATCH_BYTES] + round(file_share * row[loop.SHARED_BYTES]),
                 row[loop.BATCHES],
                 row[loop.MOST_RECORDS],
                 row[loop.COMMITS],

@@ -15,6 +15,7 @@ from groupcoord_spark.protocol.slices import codes_of
 _NO_RECORD = np.zeros(loop.KEY_COLUMNS, np.int64)
 _NO_RECORD[loop.GROUP] = NONE
 _NO_RECORD[[loop.LAST_OFFSET, loop.FIRST_COMMITTED, loop.LAST_COMMITTED]] = loop.NO_COMMIT
+_NO_RECORD[[loop.FIRST_COMMIT_MS, loop.LAST_COMMIT_MS]] = NONE
 
 
 class KeyTable:
@@ -57,14 +58,17 @@ class KeyTable:
         theirs = later.rows[1 : len(numbers) + 1].copy()
         theirs[:, loop.GROUP] = np.append(group_numbers, NONE)[theirs[:, loop.GROUP]]
         ours = self.rows[numbers]
-        is_repeated = (theirs[:, loop.FIRST_COMMITTED] == ours[:, loop.LAST_COMMITTED]) & (ours[:, loop.LAST_COMMITTED] != loop.NO_COMMIT)
+        last_ms = ours[:, loop.LAST_COMMIT_MS]
+        is_soon = (last_ms >= 0) & (theirs[:, loop.FIRST_COMMIT_MS] - last_ms < loop.FREQUENT_COMMITS_MS)
+        is_repeated = is_soon & (theirs[:, loop.FIRST_COMMITTED] == ours[:, loop.LAST_COMMITTED])
         groups.count_repeats(theirs[is_repeated, loop.GROUP])
         theirs[:, loop.CLOSED_BYTES] = np.where(theirs[:, loop.CLOSED_BYTES] > 0, theirs[:, loop.CLOSED_BYTES], ours[:, loop.CLOSED_BYTES])
-        for column, is_theirs in (
-            (loop.FIRST_COMMITTED, ours[:, loop.FIRST_COMMITTED] == loop.NO_COMMIT),
-            (loop.LAST_COMMITTED, theirs[:, loop.LAST_COMMITTED] != loop.NO_COMMIT),
+        has_first, has_last = ours[:, loop.FIRST_COMMITTED] != loop.NO_COMMIT, theirs[:, loop.LAST_COMMITTED] == loop.NO_COMMIT
+        for is_ours, columns in (
+            (has_first, slice(loop.FIRST_COMMITTED, loop.LAST_COMMITTED)),
+            (has_last, slice(loop.LAST_COMMITTED, loop.KEY_COLUMNS)),
         ):
-            theirs[:, column] = np.where(is_theirs, theirs[:, column], ours[:, column])
+            theirs[is_ours, columns] = ours[is_ours, columns]
         is_last = theirs[:, loop.LAST_OFFSET] > ours[:, loop.LAST_OFFSET]
         theirs[~is_last, loop.LAST_OFFSET : loop.FIRST_COMMITTED] = ours[~is_last, loop.LAST_OFFSET : loop.FIRST_COMMITTED]
         self.rows[numbers] = theirs

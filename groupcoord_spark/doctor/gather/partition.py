@@ -134,7 +134,7 @@ class PartitionGatherer:
         self._batches.record_bytes = int(self._counts.totals[loop.RECORD_BYTES])
         for segment, size in zip(self._segments, self._by_segment(last_offset, last_bytes), strict=True):
             segment.last_value_bytes = size
-        groups = self._counts.groups.facts(keys)
+        groups = self._counts.groups.facts(keys, min(1.0, self._batches.bytes / max(self._batches.record_bytes, 1)))
         return PartitionFacts(
             number, log.directory, tuple(self._segments), start, log_end, last_stable, self._records, missing,
             holes, hole_end, newest, self._batches, groups, sums_of_groups(list(groups.values())), self._producers.facts(),

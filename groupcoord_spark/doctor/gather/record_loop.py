@@ -16,12 +16,20 @@ DECIDED, TOMBSTONE, ABORTED, OPEN, WAITING, CONTROL = range(6)
 have no marker any more, WAITING may still have one. A group has [records, bytes] of the first four for its offsets, and the same for its
 other records: columns 0 to 15 of its row."""
 
-OTHER_RECORDS = 8
-BATCH_BYTES, BATCHES, COMMITS, REPEATED, TRANSACTIONAL, LARGE_BYTES, MOST_RECORDS, FIRST_MS, LAST_MS, LONGEST_VALUE = range(16, 26)
-GROUP_COLUMNS = 26
+FREQUENT_COMMITS_MS = 1_000
+"""Clients commit every 5 seconds by default, also where nothing moves: only much faster repetition is an error of the client."""
 
-GROUP, IS_OFFSET, CLOSED_BYTES, LAST_OFFSET, LAST_BYTES, LAST_IS_TOMBSTONE, FIRST_COMMITTED, LAST_COMMITTED = range(8)
-KEY_COLUMNS = 8
+OTHER_RECORDS = 8
+BATCH_BYTES, SHARED_BYTES, BATCHES, COMMITS, REPEATED, TRANSACTIONAL, LARGE_BYTES = range(16, 23)
+MOST_RECORDS, FIRST_MS, LAST_MS, LONGEST_VALUE = range(23, 27)
+GROUP_COLUMNS = 27
+"""BATCH_BYTES: of the batches that begin with a record of the group. SHARED_BYTES: of its records in other groups' batches, less those of
+other groups in its own: a coordinator puts commits that come at once into one batch. REPEATED: commits of an offset that was committed less
+than FREQUENT_COMMITS_MS before."""
+
+GROUP, IS_OFFSET, CLOSED_BYTES, LAST_OFFSET, LAST_BYTES, LAST_IS_TOMBSTONE = range(6)
+FIRST_COMMITTED, FIRST_COMMIT_MS, LAST_COMMITTED, LAST_COMMIT_MS = range(6, 10)
+KEY_COLUMNS = 10
 """The key's row in the table of groups, -1 where the key does not decode; whether it is the key of an offset; of its last record that was
 decided before the active segment begins; of its last decided record; of its first and last commit."""
 
@@ -34,7 +42,7 @@ COMMITTED_AT, COMMITTED_END = 2, 10
 
 
 def add_records(
-    data, value_start, value_end, is_tombstone, code, fate, record_offset, size, is_new, is_transactional, timestamp_ms, batch,
+    data, value_start, value_end, is_tombstone, code, fate, record_offset, size, timestamp_ms, is_new, is_transactional, batch,
     first_offset, last_offset, batch_bytes, key_of_code, is_active, missing, groups, keys, longest, totals,
 ):  # fmt: skip
     """Adds records in the order of their offsets to the tables of groups and keys.
@@ -66,7 +74,11 @@ def add_records(
                     groups[group, BATCHES] += 1
             elif offset - 1 > record_offset[row - 1]:
                 missing[of_batch] += 1
-            records_of_batch += 1
+            if group == group_of_batch:
+                records_of_batch += 1
+            elif group >= 0 and group_of_batch >= 0:
+                groups[group, SHARED_BYTES] += record_bytes
+                groups[group_of_batch, SHARED_BYTES] -= record_bytes
         if kind == CONTROL:
             continue
         length = value_end[row] - value_start[row]
@@ -106,11 +118,12 @@ def add_records(
             committed = np.int64(0)
             for place in range(value_start[row] + COMMITTED_AT, value_start[row] + COMMITTED_END):
                 committed = committed << 8 | np.int64(data[place])
-            if committed == keys[key, LAST_COMMITTED] and group >= 0:
+            time = timestamp_ms[row]
+            if committed == keys[key, LAST_COMMITTED] and group >= 0 and 0 <= keys[key, LAST_COMMIT_MS] > time - FREQUENT_COMMITS_MS:
                 groups[group, REPEATED] += 1
             if keys[key, FIRST_COMMITTED] == NO_COMMIT:
-                keys[key, FIRST_COMMITTED] = committed
-            keys[key, LAST_COMMITTED] = committed
+                keys[key, FIRST_COMMITTED], keys[key, FIRST_COMMIT_MS] = committed, time
+            keys[key, LAST_COMMITTED], keys[key, LAST_COMMIT_MS] = committed, time
     if earlier >= 0 and record_offset[len(code) - 1] < last_offset[earlier]:
         missing[earlier] += 1
     if group_of_batch >= 0:

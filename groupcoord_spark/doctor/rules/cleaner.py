@@ -74,12 +74,14 @@ def of_idle_cleaner(patient: Patient) -> Iterator[Finding]:
         return
     since = len(dirty) - 1 - due
     damaged = [name for name in facts.damaged_indexes if any(f"{segment.base_offset:020}." in name for segment in dirty)]
-    due_ms = dirty[due].newest_timestamp_ms
+    # the broker closes a segment when it writes the first record of the next one, up to segment.ms after the last record of the segment
+    following = next(segment for segment in facts.segments if segment.base_offset > dirty[due].base_offset)
+    due_ms = max(following.oldest_timestamp_ms, dirty[due].newest_timestamp_ms + settings.min_compaction_lag_ms)
     files = patient.copy.files
     has_checkpoints = facts.has_checkpoint_file or HIGH_WATERMARKS in files.offsets or RECOVERY_POINTS in files.offsets
     is_off = not facts.has_checkpoint_file and has_checkpoints  # a broker makes the file when it starts its cleaner
     most = SEGMENTS_PASSED_OVER if _cleaner_was_elsewhere(patient, due_ms) else SEGMENTS_SINCE_DUE
-    is_overdue = due_ms >= 0 and patient.dump_ms - due_ms > OVERDUE_MS  # records before magic 1 have no timestamp
+    is_overdue = dirty[due].newest_timestamp_ms >= 0 and patient.dump_ms - due_ms > OVERDUE_MS  # records before magic 1 have no timestamp
     clean_copy = _smaller_copy(patient)
     is_convicted = clean_copy is not None and since >= 1 and CLEAN_COPY * clean_copy.log_bytes < facts.log_bytes
     is_idle = is_off or (has_checkpoints and since >= most) or is_overdue

@@ -2,67 +2,80 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
 from groupcoord_spark.doctor.facts import CopyFacts
 from groupcoord_spark.doctor.findings import Finding, FindingKind, Severity
-from groupcoord_spark.doctor.groups import MOST_NAMES, THROWAWAY_KINDS, GroupInLog, together
+from groupcoord_spark.doctor.groups import BYTES_OF_HABIT, MOST_NAMES, THROWAWAY_KINDS, GroupInLog, together
 from groupcoord_spark.doctor.patient import FEW_BYTES, MOST_OF_THE_LOG, Patient
 from groupcoord_spark.doctor.words import age, size
 from groupcoord_spark.wording import counted
 
 HOT_GROUP: Final = FindingKind(
-    "hot_group", Severity.SICK, "hot_committer", "One group writes most of the partition, and commits the same offset over and over."
+    "hot_group", Severity.SICK, "hot_committer", "Groups write most of the partition: they commit the same offset over and over."
 )
 LARGE_METADATA: Final = FindingKind(
-    "large_metadata", Severity.WATCH, "large_metadata", "One group writes most of the partition: long metadata in each commit."
+    "large_metadata", Severity.WATCH, "large_metadata", "Groups write most of the partition: long metadata in each commit."
 )
 WIDE: Final = FindingKind(
-    "wide_commit", Severity.WATCH, "wide_commit", "One group writes most of the partition: very many partitions in each commit."
+    "wide_commit", Severity.WATCH, "wide_commit", "Groups write most of the partition: very many partitions in each commit."
 )
 THROWAWAY: Final = FindingKind(
     "throwaway_groups", Severity.WATCH, "throwaway_groups", "Groups whose names are made anew for each start of a client."
 )
 
-MANY_REPEATED_COMMITS: Final = 100
-FREQUENT_COMMITS_MS: Final = 1_000
-"""Clients commit every 5 seconds by default, also where nothing moves: only much faster repetition is an error of the client."""
-LONG_METADATA: Final = 1_024
-WIDE_COMMIT: Final = 100
-MANY_THROWAWAY_GROUPS: Final = 10
+SHARE_OF_ONE_GROUP: Final = 0.1
+"""Of groups that fill a partition together, those are named that wrote a tenth of it; a partition has at most ten of them."""
+SHARE_OF_THROWAWAY: Final = 0.2
+SMALL_SHARE_OF_THROWAWAY: Final = 0.01
+"""Throwaway groups with fewer of the bytes do not make the topic large, also where they are most of the groups."""
+MANY_THROWAWAY_GROUPS: Final = 1_000
+"""So many groups fill each list of groups and the coordinator's memory, however few of the bytes they have."""
 
 
 def of_groups(patient: Patient) -> Iterator[Finding]:
+    """Findings about groups with a habit that fills the log, alone or together."""
     facts = patient.facts
-    for group in facts.group_sums.largest:
-        if group.batch_bytes < MOST_OF_THE_LOG * facts.log_bytes or not group.commits:
+    for habit, (kind, sentence, remedy) in _OF_HABIT.items():
+        of_habit, bytes_of = facts.group_sums.habits.get(habit), BYTES_OF_HABIT[habit]
+        total = facts.batches.record_bytes if kind is LARGE_METADATA else facts.log_bytes
+        if of_habit is None or of_habit.size < max(FEW_BYTES, MOST_OF_THE_LOG * total):
             continue
-        share = f"{round(100 * group.batch_bytes / facts.log_bytes)} % of {size(facts.log_bytes)}"
-        evidence = {
-            **_figures_of_group(group),
-            "log_bytes": facts.log_bytes,
-            "share_of_log_bytes": round(group.batch_bytes / facts.log_bytes, 4),
-        }
-        name = group.group_id
-        span_ms = max(group.last_timestamp_ms - group.first_timestamp_ms, 1)
-        is_repeating = group.repeated_commits >= max(MANY_REPEATED_COMMITS, MOST_OF_THE_LOG * group.commits)
-        if is_repeating and span_ms * max(group.keys, 1) < FREQUENT_COMMITS_MS * group.commits:
-            summary = (
-                f"Group {name!r} wrote {share}: {group.commits:,} commits to {counted(group.keys, 'partition')} in {age(span_ms)},"
-                f" {group.repeated_commits:,} of them with the offset that was already committed."
-            )
-            remedy = f"Mend the client of group {name!r}: commit after records were read, and at most about once a second."
-            yield patient.finding(HOT_GROUP, summary, remedy, subject=name, evidence=evidence)
-        is_most = group.large_commit_bytes >= max(FEW_BYTES, MOST_OF_THE_LOG * facts.batches.record_bytes)
-        if group.metadata_bytes >= LONG_METADATA and is_most:
-            summary = f"Group {name!r} wrote {share}: its commits carry up to {group.metadata_bytes:,} bytes of metadata."
-            remedy = f"Keep that state of group {name!r} elsewhere, or lower offset.metadata.max.bytes (default 4096)."
-            yield patient.finding(LARGE_METADATA, summary, remedy, subject=name, evidence=evidence)
-        if group.most_records_in_batch >= WIDE_COMMIT and group.records >= WIDE_COMMIT * group.batches / 2:
-            summary = f"Group {name!r} wrote {share}: up to {group.most_records_in_batch:,} partitions in one commit."
-            remedy = f"Commit less often in group {name!r} (auto.commit.interval.ms), or only the partitions whose offset has moved."
-            yield patient.finding(WIDE, summary, remedy, subject=name, evidence=evidence)
+        for place, group in enumerate(of_habit.largest):
+            if place and bytes_of(group) < SHARE_OF_ONE_GROUP * total:
+                break
+            share = group.batch_bytes / facts.log_bytes
+            evidence = {**_figures_of_group(group), "log_bytes": facts.log_bytes, "share_of_log_bytes": round(share, 4)}
+            summary = f"Group {group.group_id!r} wrote {round(100 * share)} % of {size(facts.log_bytes)}: {sentence(group)}."
+            if of_habit.groups > 1:
+                evidence |= {"groups_alike": of_habit.groups, "share_of_groups_alike": round(of_habit.size / total, 4)}
+                summary += f" Together {of_habit.groups:,} such groups wrote {round(100 * of_habit.size / total)} %."
+            yield patient.finding(kind, summary, remedy.format(group.group_id), subject=group.group_id, evidence=evidence)
+
+
+def _repeats(group: GroupInLog) -> str:
+    span_ms = max(group.last_timestamp_ms - group.first_timestamp_ms, 1)
+    return (
+        f"{group.commits:,} commits to {counted(group.keys, 'partition')} in {age(span_ms)},"
+        f" {group.repeated_commits:,} of them with the offset that was committed less than a second before"
+    )
+
+
+_OF_HABIT: Final[Mapping[str, tuple[FindingKind, Callable[[GroupInLog], str], str]]] = {
+    "repeats": (HOT_GROUP, _repeats, "Mend the client of group {!r}: commit after records were read, and at most about once a second."),
+    "metadata": (
+        LARGE_METADATA,
+        lambda group: f"its commits carry up to {group.metadata_bytes:,} bytes of metadata",
+        "Keep that state of group {!r} elsewhere, or lower offset.metadata.max.bytes (default 4096).",
+    ),
+    "wide": (
+        WIDE,
+        lambda group: f"up to {group.most_records_in_batch:,} partitions in one commit",
+        "Commit less often in group {!r} (auto.commit.interval.ms), or only the partitions whose offset has moved.",
+    ),
+}
+"""Habit -> its finding, what a group does, and the remedy."""
 
 
 def throwaway_groups(copy: CopyFacts) -> Iterator[Finding]:
@@ -77,12 +90,25 @@ def throwaway_groups(copy: CopyFacts) -> Iterator[Finding]:
             kinds[kind] = {"groups": of_kind.groups, "deleted": of_kind.deleted, "record_bytes": of_kind.record_bytes}
             names += of_kind.names
             number += of_kind.groups
-    if number < MANY_THROWAWAY_GROUPS:
-        return
     all_groups = sum(of_partition.groups for of_partition in sums)
-    evidence = {"kinds": kinds, "groups": names[:MOST_NAMES], "number_of_groups": number, "all_groups": all_groups}
+    throwaway_bytes = sum(figures["record_bytes"] for figures in kinds.values())
+    record_bytes = sum(partition.batches.record_bytes for partition in copy.partitions)
+    is_large = throwaway_bytes >= SHARE_OF_THROWAWAY * record_bytes
+    is_many = number >= MANY_THROWAWAY_GROUPS or throwaway_bytes >= SMALL_SHARE_OF_THROWAWAY * record_bytes
+    if throwaway_bytes < FEW_BYTES or not (is_large or (is_many and 2 * number >= all_groups)):
+        return
+    evidence = {
+        "kinds": kinds,
+        "groups": names[:MOST_NAMES],
+        "number_of_groups": number,
+        "all_groups": all_groups,
+        "share_of_record_bytes": round(throwaway_bytes / record_bytes, 4),
+    }
     parts = ", ".join(f"{figures['groups']:,} named by {kind}" for kind, figures in kinds.items())
-    summary = f"{number:,} of {all_groups:,} groups are made anew for each start of a client ({parts}), such as {names[0]!r}."
+    summary = (
+        f"{number:,} of {all_groups:,} groups are made anew for each start of a client ({parts}), such as {names[0]!r}:"
+        f" {round(100 * throwaway_bytes / record_bytes)} % of the bytes of all records."
+    )
     remedy = (
         "Give these clients a fixed group.id; delete old groups with kafka-consumer-groups.sh --delete, or lower offsets.retention.minutes."
     )

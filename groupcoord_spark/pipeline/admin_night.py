@@ -25,7 +25,7 @@ from groupcoord_spark.protocol.partitioner import offsets_partition_for
 from groupcoord_spark.sources.inputs import InputKind
 from groupcoord_spark.sources.rows import LOG
 from groupcoord_spark.verification import Answers, connected
-from groupcoord_spark.warehouse import TABLES, RunStart, begin_run, commit_run, discarded_on_failure, write_part
+from groupcoord_spark.warehouse import TABLES, RunStart, Warehouse, begin_run, commit_run, discarded_on_failure, write_part
 
 LOG_NOT_READ: Final = (
     "The night is from the Admin API: only the log has record offsets, times of commits and of expiry, offsets in open transactions and the"
@@ -33,7 +33,7 @@ LOG_NOT_READ: Final = (
 )
 
 
-def run_admin_night(request: RunRequest, properties: Mapping[str, str], progress: Progress) -> Summary:
+def run_admin_night(request: RunRequest, warehouse: Warehouse, properties: Mapping[str, str], progress: Progress) -> Summary:
     """Summary of a night whose tables have what the brokers answer now.
 
     Args:
@@ -62,7 +62,7 @@ def run_admin_night(request: RunRequest, properties: Mapping[str, str], progress
         log_starts={place: start for place, (start, _) in extents.items()},
         log_ends_sampled_at_ms=answers.asked_at_ms[1],
     )
-    start = begin_run(request.warehouse, request.cluster)
+    start = begin_run(warehouse, request.cluster)
     _refuse_bad_night(request, answers, cluster.cluster_id, start)
     count = cluster.partitions.get(OFFSETS_TOPIC) or request.offsets_partitions or KAFKAS_DEFAULT
     rows = state_rows(answers, count)

@@ -49,7 +49,7 @@ from groupcoord_spark.sources.rows import UNKNOWN_PARTITION
 from groupcoord_spark.spark.failures import own_errors
 from groupcoord_spark.spark.job_progress import Expected, ProgressOfJob
 from groupcoord_spark.spark.stage_names import UNNAMED, StageNames, describe_job, describe_stages
-from groupcoord_spark.warehouse import TABLES, RunStart, begin_run, commit_run, discarded_on_failure, write_part
+from groupcoord_spark.warehouse import TABLES, RunStart, Warehouse, begin_run, commit_run, discarded_on_failure, write_part
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -58,18 +58,26 @@ WRITTEN_ROW_BYTES: Final = 4 << 10
 """What a row of an input other than segments counts for the number of writers: they also write its history, a million rows each."""
 
 
-def run_nightly(request: RunRequest, log: LogPlan, spark: SparkSession, progress: Progress, rows: RowPlan | None = None) -> Summary:
+def run_nightly(
+    request: RunRequest,
+    log: LogPlan,
+    spark: SparkSession,
+    progress: Progress,
+    rows: RowPlan | None = None,
+    warehouse: Warehouse | None = None,
+) -> Summary:
     """Summary of a run that reads, decodes, replays, expires and writes. All tables change at once, in the commit at the end.
 
     Args:
         request: what the user asked for.
         log: the segments to read; with ``rows``, what is known of the rows before they are read.
         rows: rows of an input other than segments, which are then read instead of segments.
+        warehouse: that of the request, where it is open already.
     Raises:
         InputError, WarehouseError: an input or the warehouse cannot be used; the tables are as they were.
         BadCopyError: the input looks like a bad copy, and the request does not accept that; the tables are as they were.
     """
-    start = begin_run(request.warehouse, request.cluster)
+    start = begin_run(warehouse or request.warehouse, request.cluster)
     progress.begin("read, replay and write")
     with own_errors(lambda: progress.stage), describe_job(spark, shown_run(request), "look for new records"):
         planned, beside = plan(request, log, rows, start, spark)

@@ -46,12 +46,12 @@ from groupcoord_spark.sources.rows import EVERY_ROW, SOURCE
 from groupcoord_spark.spark.failures import own_errors
 from groupcoord_spark.spark.session import PACKAGES, delta_settings, metastore_settings, session, session_ends_with_block
 from groupcoord_spark.spark.stage_names import describe_job
-from groupcoord_spark.warehouse.location import first_line, locate
+from groupcoord_spark.warehouse import Warehouse, open_warehouse
+from groupcoord_spark.warehouse.location import first_line
 from groupcoord_spark.warehouse.maintenance import FEW_BYTES, Upkeep, maintain
-from groupcoord_spark.warehouse.read import holds_warehouse, open_warehouse
 from groupcoord_spark.warehouse.sql import publish as publish_views
 from groupcoord_spark.warehouse.sql import refuse_bad_database
-from groupcoord_spark.warehouse.write import can_be_written
+from groupcoord_spark.warehouse.write import open_to_write
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -160,7 +160,7 @@ def run_night(
     if publish is not None:
         refuse_bad_database(publish)
     end = until_of(until)
-    can_be_written(locate(place))  # so that a warehouse that cannot be used is reported before Spark starts
+    opened = open_to_write(place)  # so that a warehouse that cannot be used is reported before Spark starts
     request = RunRequest(
         inputs=paths,
         warehouse=place,
@@ -181,7 +181,9 @@ def run_night(
     )
     stages = progress if isinstance(progress, Progress) else Progress(progress)
     client = _properties(command_config, "The command config file")
-    night = _Night(request, kind, cluster, client, up_to_high_watermark, with_end_offsets, publish, show_output, spark, stages, frame)
+    night = _Night(
+        request, opened, kind, cluster, client, up_to_high_watermark, with_end_offsets, publish, show_output, spark, stages, frame
+    )
     if isinstance(end_offsets, str | PathLike):
         night = replace(night, sampled_at_ms=changed_at_ms(fspath(end_offsets)))
     with session_ends_with_block():
@@ -196,6 +198,8 @@ class _Night:
     """What stays the same each time that the input is read. cluster: from the user."""
 
     request: RunRequest
+    warehouse: Warehouse
+    """Opened once, before anything else is done."""
     kind: InputKind
     cluster: str | None
     client: Mapping[str, str]
@@ -225,7 +229,7 @@ class _Night:
     def _run(self) -> tuple[SparkSession | None, Summary]:
         request, progress = self.request, self.progress
         if self.kind is InputKind.ADMIN:
-            return None, run_admin_night(replace(request, cluster=self.cluster or ""), self.client, progress)
+            return None, run_admin_night(replace(request, cluster=self.cluster or ""), self.warehouse, self.client, progress)
         with HeldFiles() as held:
             with own_errors(lambda: progress.stage):
                 spark, plan, rows = self._planned(held)
@@ -241,7 +245,8 @@ class _Night:
                     progress.end(rows=len(extents))
                 sampled_at_ms = now_ms() if self.sampled_at_ms is None else self.sampled_at_ms
             cluster = self._cluster_of(plan, rows)
-            return spark, run_nightly(replace(request, cluster=cluster, log_ends_sampled_at_ms=sampled_at_ms), plan, spark, progress, rows)
+            request = replace(request, cluster=cluster, log_ends_sampled_at_ms=sampled_at_ms)
+            return spark, run_nightly(request, plan, spark, progress, rows, self.warehouse)
 
     def _planned(self, held: HeldFiles) -> tuple[SparkSession, LogPlan, RowPlan | None]:
         """Spark, and what there is to read. held: holds local segments open."""
@@ -259,7 +264,7 @@ class _Night:
         progress.begin("read the topic" if self.kind is InputKind.KAFKA else "look at the rows")
         with describe_job(spark, "nightly", str(progress.stage)):
             accept_empty = EMPTY in self.request.accepted
-            rows = plan_rows(source, self.request.warehouse, cluster=self.cluster, goes_on=self._goes_on, accept_empty=accept_empty)
+            rows = plan_rows(source, self.warehouse, cluster=self.cluster, goes_on=self._goes_on, accept_empty=accept_empty)
         progress.end(rows=rows.rows)
         return spark, rows.log, rows
 
@@ -313,7 +318,7 @@ class _Night:
             return self.session(packages=f"{KAFKA_CONNECTOR}:{FALLBACK_VERSION}", is_older=True)
 
     def _known_ends(self, cluster_id: str | None) -> Mapping[int, int]:
-        return ends_of_last_night(self.request.warehouse, self.cluster or cluster_id)
+        return ends_of_last_night(self.warehouse, self.cluster or cluster_id)
 
     def _cluster_of(self, plan: LogPlan, rows: RowPlan | None) -> str:
         """The cluster that is named, else the one that the input names, else the warehouse's only cluster, else ``default``.
@@ -323,17 +328,15 @@ class _Night:
         named = self.cluster or plan.cluster_id
         if named is not None:
             return named
-        place = self.request.warehouse
-        warehouse = open_warehouse(place) if holds_warehouse(locate(place)) else None
-        clusters = [] if warehouse is None else warehouse.clusters()
-        if warehouse is None or not clusters:
+        place, clusters = self.request.warehouse, self.warehouse.clusters()
+        if not clusters:
             return DEFAULT_CLUSTER
         if len(clusters) > 1:
             names = ", ".join(map(repr, clusters))
             raise UsageError(f"{place} holds the clusters {names}. Say with --cluster which one this dump is of.")
-        if not warehouse.clusters_with_nights():
+        if not self.warehouse.clusters_with_nights():
             return clusters[0]  # it only has look-backs: there is no good night that another cluster's dump could replace
-        last_night = last_night_of(warehouse, clusters[0])
+        last_night = last_night_of(self.warehouse, clusters[0])
         evidence = evidence_of_segments(plan, remembered_offsets([last_night])) if rows is None else rows.evidence
         if not belongs_to(last_night, evidence):
             raise UsageError(

@@ -119,7 +119,7 @@ class Table:
         """The schema of a Parquet file: ``arrow_schema`` without the partition columns, which stand in Delta's log."""
         return pa.schema([f for f in self.arrow_schema if f.name not in self.partition_columns])
 
-    @property
+    @cached_property
     def delta_schema(self) -> Schema:
         """The schema with its comments, as Delta's transaction log has it."""
         comments = [{"comment": column.comment} for column in self.columns]

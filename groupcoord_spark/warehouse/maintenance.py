@@ -110,12 +110,12 @@ def maintain(
     Raises:
         WarehouseError: there is no run of the cluster, or a table cannot be read or written. What was done until then stays done.
     """
-    location = read.open_warehouse(warehouse).location
-    read.open_warehouse(warehouse).run(cluster)  # says what there is where there is no run
+    opened = read.open_warehouse(warehouse)
+    opened.run(cluster)  # says what there is where there is no run
     if not dry_run:
         # Removes what dead runs left, and lets a night finish that commits at this moment.
-        begin_run(warehouse, cluster, spares_ms=_COMMITTING_MS)
-    house = _House(location, cluster, read.runs_of(read.read_runs(location)), now_ms or time.time_ns() // 1_000_000, dry_run)
+        opened = begin_run(opened, cluster, spares_ms=_COMMITTING_MS).warehouse
+    house = _House(opened.location, cluster, opened.finished_runs(), now_ms or time.time_ns() // 1_000_000, dry_run)
     border_ms = None if keep_history_ms is None else house.now_ms - keep_history_ms
     done = {table.name: TableUpkeep(table.name) for table in TABLES.values()}
     for table in HISTORY:
@@ -128,7 +128,7 @@ def maintain(
         files, size = _delete_unneeded(house, table, runs)
         done[table.name] = replace(done[table.name], files_deleted=files, bytes_deleted=size)
         if not dry_run:
-            read.open_table(location, table).create_checkpoint()
+            read.open_table(house.location, table).create_checkpoint()
     nights = sum(run.kind == "night" for run in dropped)
     return Upkeep(nights, len(dropped) - nights, tuple(done.values()))
 

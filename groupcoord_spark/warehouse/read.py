@@ -11,7 +11,7 @@ from array import array
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from itertools import accumulate
 from os import PathLike, fspath
 from pathlib import Path
@@ -101,12 +101,30 @@ class Run:
 
 
 class Warehouse:
-    """A warehouse as it was when ``open_warehouse`` opened it."""
+    """A warehouse as it was when ``open_warehouse`` opened it, or ``write.open_to_write``, which opens every table."""
 
-    def __init__(self, location: WarehouseLocation, runs: pa.Table) -> None:
+    def __init__(self, location: WarehouseLocation, tables: Mapping[str, DeltaTable], earlier: Warehouse | None = None) -> None:
+        """tables: those that are open at their newest version; without ``runs`` nothing was ever written.
+
+        earlier: the warehouse as it was opened before, whose runs are not read again where none has finished since.
+        """
         self.location = location
-        self._runs = runs
-        self._finished = runs_of(runs)
+        self.tables = tables
+        self._runs_version = tables[RUNS.name].version() if RUNS.name in tables else None
+        if earlier is not None and earlier._runs_version == self._runs_version:
+            self._runs: pa.Table = earlier._runs
+            self._finished: list[Run] = earlier._finished
+        else:
+            self._runs = RUNS.empty() if self._runs_version is None else _rows_of_runs(location, tables[RUNS.name])
+            self._finished = runs_of(self._runs)
+
+    @cached_property
+    def newest_versions(self) -> dict[str, int]:
+        """Table -> the newest of its versions that a run names."""
+        named: dict[str, int] = {}
+        for run in self._finished:
+            named.update({table: max(version, named.get(table, 0)) for table, version in run.table_versions.items()})
+        return named
 
     def clusters(self) -> list[str]:
         """Names of the clusters with a finished run, sorted."""
@@ -120,9 +138,9 @@ class Warehouse:
         """The rows of ``runs``, oldest first."""
         return self._runs if cluster is None else self._runs.filter(pc.equal(self._runs["cluster"], cluster))
 
-    def finished_runs(self, cluster: str) -> list[Run]:
-        """The runs of a cluster, nights and look-backs, oldest first."""
-        return [run for run in self._finished if run.cluster == cluster]
+    def finished_runs(self, cluster: str | None = None) -> list[Run]:
+        """The runs of a cluster, or of all, nights and look-backs, oldest first."""
+        return [run for run in self._finished if cluster is None or run.cluster == cluster]
 
     def kept_nights(self, run: Run) -> list[Run]:
         """The nights of the run's cluster, up to the run, whose tables are kept, oldest first."""
@@ -236,11 +254,24 @@ class Warehouse:
             )
         # A night of a release that did not have the table yet has no rows of it.
         parts = [
-            rows_at(self.location, declared, run.table_versions[table], run.cluster, wanted, where)
+            _rows(self.location, self._opened(declared, run), declared, run.cluster, wanted, where)
             for run in runs
             if table in run.table_versions
         ]
         return pa.concat_tables([no_rows(pa.schema([declared.arrow_schema.field(name) for name in wanted])), *parts])
+
+    def check_files(self, table: str, run: Run) -> None:
+        """Raises WarehouseError where the version of a table that the run names, or a file of its cluster's rows in it, is gone."""
+        declared = TABLES[table]
+        for path in paths_of_files(self.location, declared, self._opened(declared, run), [("cluster", "=", run.cluster)]):
+            if self.location.filesystem.get_file_info(path).type != fs.FileType.File:
+                way = way_out(self.location, declared)
+                raise WarehouseError(f"A file of table {table} of {self.location.uri} is gone: {path}. {way}")
+
+    def _opened(self, table: Table, run: Run) -> DeltaTable:
+        """The table at the version that the run names."""
+        opened, version = self.tables.get(table.name), run.table_versions[table.name]
+        return opened if opened is not None and opened.version() == version else open_table(self.location, table, version)
 
     def _runs_until(self, runs: Sequence[Run], where: Sequence[Condition]) -> pa.Table:
         last = {run.cluster: run.finished_at_ms for run in runs}
@@ -254,11 +285,11 @@ def open_warehouse(uri: str | PathLike[str]) -> Warehouse:
     Raises WarehouseError where there is none, or where it is not one of ours, is of a newer release or cannot be read.
     """
     location = locate(fspath(uri))
-    if not holds_warehouse(location):
+    if (runs := open_runs(location)) is None:
         raise WarehouseError(
             f"{location.uri} is no warehouse: nothing is there. Make one with `groupcoord nightly`, or name another with --warehouse."
         )
-    return Warehouse(location, read_runs(location))
+    return Warehouse(location, {RUNS.name: runs})
 
 
 def find_warehouse(start: Path | None = None) -> str:
@@ -272,7 +303,7 @@ def find_warehouse(start: Path | None = None) -> str:
     directory = (start or Path.cwd()).resolve()
     for parent in (directory, *directory.parents):
         warehouse = parent / "warehouse"
-        if (warehouse / RUNS.name).is_dir() and holds_warehouse(locate(str(warehouse))):
+        if (warehouse / RUNS.name).is_dir() and open_runs(locate(str(warehouse))) is not None:
             return str(warehouse)
     raise WarehouseError(
         f"There is no warehouse in a directory 'warehouse' of {directory} or above."
@@ -280,8 +311,8 @@ def find_warehouse(start: Path | None = None) -> str:
     )
 
 
-def holds_warehouse(location: WarehouseLocation) -> bool:
-    """True where the place is a warehouse of ours, False where it is empty or does not exist.
+def open_runs(location: WarehouseLocation) -> DeltaTable | None:
+    """The table ``runs`` of the warehouse of ours that is there; None where the place is empty or does not exist.
 
     Raises WarehouseError for anything else: a file, a directory with other files, one that cannot be read, a warehouse of a newer release.
     """
@@ -290,15 +321,15 @@ def holds_warehouse(location: WarehouseLocation) -> bool:
         if place.type == fs.FileType.NotFound:
             if (bucket := missing_bucket(location.filesystem, location.path)) is not None:
                 raise WarehouseError(f"{location.uri}: {no_such_bucket(bucket)}.")
-            return False
+            return None
         if place.type == fs.FileType.File:
             raise WarehouseError(f"{location.uri} is a file, not a warehouse directory. Name a directory with --warehouse.")
         names = [info.base_name for info in location.filesystem.get_file_info(fs.FileSelector(location.path))]
         if not names:
-            return False
+            return None
         has_runs = RUNS.name in names and table_exists(location, RUNS)
         if not has_runs and _is_being_made(location, names):
-            return False
+            return None
     except OSError as e:
         raise WarehouseError(f"{location.uri} cannot be read: {first_line(e)}.") from e
     if not has_runs and any(name in names and table_exists(location, table) for name, table in TABLES.items()):
@@ -306,7 +337,8 @@ def holds_warehouse(location: WarehouseLocation) -> bool:
             f"{location.uri} has no table runs, which names the version of every other table: it was removed, or it is damaged."
             f" {way_out(location, RUNS)}"
         )
-    schema_version = open_table(location, RUNS).metadata().configuration.get(SCHEMA_VERSION_PROPERTY) if has_runs else None
+    runs = open_table(location, RUNS) if has_runs else None
+    schema_version = None if runs is None else runs.metadata().configuration.get(SCHEMA_VERSION_PROPERTY)
     if schema_version is None:
         raise WarehouseError(
             f"{location.uri} holds other things and no table 'runs' of ours: it is no warehouse, and nothing was touched."
@@ -317,7 +349,7 @@ def holds_warehouse(location: WarehouseLocation) -> bool:
             f"{location.uri} was written by a newer release (tables of version {schema_version}, this release knows {SCHEMA_VERSION})."
             " Upgrade groupcoord-spark, or name another directory with --warehouse."
         )
-    return True
+    return runs
 
 
 def _is_being_made(location: WarehouseLocation, names: Sequence[str]) -> bool:
@@ -378,9 +410,8 @@ def way_out(location: WarehouseLocation, table: Table) -> str:
     )
 
 
-def read_runs(location: WarehouseLocation, opened: DeltaTable | None = None) -> pa.Table:
-    """All rows of ``runs``, oldest first; ``kind`` is never NULL. opened: the table, where it is open already."""
-    opened = opened or open_table(location, RUNS)
+def _rows_of_runs(location: WarehouseLocation, opened: DeltaTable) -> pa.Table:
+    """All rows of ``runs``, oldest first; ``kind`` is never NULL."""
     clusters = {values["cluster"] for values in opened.partitions()}
     rows = pa.concat_tables([RUNS.empty(), *(_rows(location, opened, RUNS, name, list(RUNS.by_name), ()) for name in sorted(clusters))])
     rows = rows.take(pc.sort_indices(rows, sort_keys=[("finished_at", "ascending"), ("run_id", "ascending")]))
@@ -450,13 +481,6 @@ def surviving_ranges(
     places = {*zip(numbers.tolist(), incarnations.tolist(), strict=True)}
     chosen = {(number, incarnation): (numbers == number) & (incarnations == incarnation) for number, incarnation in places}
     return {place: SurvivingRanges(first[is_here], end[is_here]) for place, is_here in chosen.items()}
-
-
-def check_files_at(location: WarehouseLocation, table: Table, version: int, cluster: str) -> None:
-    """Raises WarehouseError where a version of a table, or a file of the cluster's rows in it, is gone."""
-    for path in paths_of_files(location, table, open_table(location, table, version), [("cluster", "=", cluster)]):
-        if location.filesystem.get_file_info(path).type != fs.FileType.File:
-            raise WarehouseError(f"A file of table {table.name} of {location.uri} is gone: {path}. {way_out(location, table)}")
 
 
 def _rows(

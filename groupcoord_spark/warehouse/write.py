@@ -44,6 +44,7 @@ from groupcoord_spark.warehouse import read
 from groupcoord_spark.warehouse.declaration import Table, WriteMode, no_rows
 from groupcoord_spark.warehouse.location import WarehouseLocation, directory_of, first_line, locate
 from groupcoord_spark.warehouse.parts import AddedFile, describe, run_of, write_part
+from groupcoord_spark.warehouse.read import Warehouse
 from groupcoord_spark.warehouse.tables import GROUPS, HISTORY, LOOK_BACK, NIGHT, OFFSET_COMMITS, RUNS, SCHEMA_VERSION, TABLES, WARNINGS
 
 PROPERTIES: Final = {
@@ -69,17 +70,26 @@ _Action = AddAction | RemoveAction
 class RunStart:
     """A run that has begun, made by ``begin_run``. The workers need its ``run_id`` and ``cluster``.
 
-    finished: the cluster's finished runs, nights and look-backs, oldest first. tables: every table as ``begin_run`` left it.
+    warehouse: with every table as ``begin_run`` left it. finished: the cluster's finished runs, nights and look-backs, oldest first.
     transaction: version of the application transaction in all of these tables; the commits of this run have the next one.
     """
 
-    location: WarehouseLocation
+    warehouse: Warehouse
     cluster: str
     run_id: str
     started_at_ms: int
-    finished: tuple[read.Run, ...]
-    tables: Mapping[str, DeltaTable]
+    finished: Sequence[read.Run]
     transaction: int
+
+    @property
+    def location(self) -> WarehouseLocation:
+        """The place of the warehouse."""
+        return self.warehouse.location
+
+    @property
+    def tables(self) -> Mapping[str, DeltaTable]:
+        """Every table as ``begin_run`` left it."""
+        return self.warehouse.tables
 
     @property
     def last_run(self) -> read.Run | None:
@@ -91,16 +101,14 @@ class RunStart:
 
         Raises WarehouseError where they cannot be read.
         """
-        declared = TABLES[table]
-        wanted = list(columns) if columns is not None else list(declared.by_name)
-        version = None if self.last_run is None else self.last_run.table_versions.get(table)
-        if version is not None:
+        declared, last_run = TABLES[table], self.last_run
+        if last_run is not None and table in last_run.table_versions:
             try:
-                return read.rows_at(self.location, declared, version, self.cluster, wanted)
+                return self.warehouse.read(table, columns=columns, run=last_run)
             except WarehouseError:
-                if not read.begins_after(self.location, declared, version):
+                if not read.begins_after(self.location, declared, last_run.table_versions[table]):
                     raise
-        return no_rows(pa.schema([declared.arrow_schema.field(name) for name in wanted]))
+        return no_rows(pa.schema([declared.arrow_schema.field(name) for name in columns or declared.by_name]))
 
     def history_end(self, offsets_partition: int, incarnation: int) -> int | None:
         """The record offset below which the history tables have the records of a partition, as these tables say themselves; None: they do
@@ -114,38 +122,37 @@ def history_application(cluster: str, offsets_partition: int, incarnation: int) 
     return f"{quote(cluster, safe=' ')}/{offsets_partition}/{incarnation}"
 
 
-def begin_run(warehouse: str, cluster: str, *, spares_ms: int = 0) -> RunStart:
+def begin_run(warehouse: str | Warehouse, cluster: str, *, spares_ms: int = 0) -> RunStart:
     """A new run of a cluster. Afterwards every table exists, with all columns of this release, as the cluster's last night left it.
 
     What a run that is not in ``runs`` put into the tables is removed, for this cluster only; if that run is still alive, it fails at its
     next commit. Files of dead runs that are in no table stay until the next upkeep. Raises WarehouseError where the place holds something
     else, is of a newer release, or cannot be read or written.
 
-    spares_ms: a run whose last commit is younger than this is taken to be at work, and nothing is removed.
+    Args:
+        warehouse: its place, or as it was opened before (``open_to_write``).
+        spares_ms: a run whose last commit is younger than this is taken to be at work, and nothing is removed.
     """
     if not cluster:
         raise WarehouseError("A cluster's name cannot be empty. Name it with --cluster.")
-    location = locate(warehouse)
     started_at_ms = time.time_ns() // 1_000_000
     run_id = _new_run_id(started_at_ms)
     for _ in range(_ATTEMPTS):
-        tables = _prepared_tables(location)
-        runs = read.runs_of(read.read_runs(location, tables[RUNS.name]))
-        transactions = {name: _transaction_of(table, cluster) for name, table in tables.items()}
+        warehouse = _prepared(open_to_write(warehouse))
+        transactions = {name: _transaction_of(table, cluster) for name, table in warehouse.tables.items()}
         transaction = transactions[RUNS.name]
-        of_cluster = tuple(run for run in runs if run.cluster == cluster)
-        start = RunStart(location, cluster, run_id, started_at_ms, of_cluster, tables, transaction)
+        start = RunStart(warehouse, cluster, run_id, started_at_ms, warehouse.finished_runs(cluster), transaction)
         _refuse_older_runs(start, max(transactions.values()))
         unfinished = {*transactions.values()} != {transaction}
         if spares_ms and _last_commit_ms(start) > started_at_ms - spares_ms:
             return start
-        if unfinished or any(_strays(start, table) for name, table in tables.items() if name != RUNS.name):
+        if unfinished or any(_strays(start, table) for name, table in start.tables.items() if name != RUNS.name):
             try:
                 start = _healed(start)
             except _OvertakenError:
                 continue  # a run finished, or began and repaired, at this moment: look at its tables
         return start
-    raise _overtaken(RunStart(location, cluster, run_id, started_at_ms, (), {}, 0))
+    raise _overtaken(start)
 
 
 def _new_run_id(started_at_ms: int) -> str:
@@ -153,29 +160,31 @@ def _new_run_id(started_at_ms: int) -> str:
     return f"{datetime.fromtimestamp(started_at_ms / 1000, UTC):%Y%m%dT%H%M%SZ}-{uuid.uuid4().hex[:8]}"
 
 
-def can_be_written(location: WarehouseLocation) -> bool:
-    """True where a run can go on with the warehouse, False where nothing exists and one can be created. Nothing is written.
+def open_to_write(warehouse: str | Warehouse) -> Warehouse:
+    """The warehouse with each of its tables open that a run can go on with; one without tables where none exists and one can be created.
 
-    Raises WarehouseError as ``holds_warehouse`` does, and where a table is gone that no run can write anew, is damaged, or is older than a
-    run left it, and where nothing may be written.
+    Nothing is written. Raises WarehouseError as ``open_runs`` does, and where a table is gone that no run can write anew, is damaged, or is
+    older than a run left it, and where nothing may be written.
+
+    warehouse: its place; or as it was opened before, so that of each table but ``runs`` only the commits since are read.
     """
-    return _tables_to_write(location) is not None
-
-
-def _tables_to_write(location: WarehouseLocation) -> dict[str, tuple[DeltaTable | None, int]] | None:
-    """Table -> the table, and the newest version that a row of ``runs`` names; None: no warehouse exists. For errors see can_be_written."""
+    earlier = warehouse if isinstance(warehouse, Warehouse) else None
+    location = locate(warehouse) if isinstance(warehouse, str) else warehouse.location
     if "%" in location.uri:
         raise WarehouseError(f"{location.uri}: the Delta writer cannot write to a path with a % in it. Name another with --warehouse.")
-    if not read.holds_warehouse(location):
+    runs = read.open_runs(location)
+    if runs is None:
         _refuse_where_none_can_be_made(location)
-        return None
-    named: dict[str, int] = {}
-    for run in read.runs_of(read.read_runs(location)):
-        named.update({table: max(version, named.get(table, 0)) for table, version in run.table_versions.items()})
-    opened = side_by_side(
-        lambda table: _opened_to_write(location, table, named.get(table.name, 0)), TABLES.values(), _tables_at_once(location)
-    )
-    return {name: (table, named.get(name, 0)) for name, table in zip(TABLES, opened, strict=True)}
+        return Warehouse(location, {})
+    # A run that finishes now changes the tables that are opened after `runs`: whoever repairs them commits to this `runs` first.
+    opened = Warehouse(location, {RUNS.name: runs}, earlier)
+    tables = {**({} if earlier is None else earlier.tables), RUNS.name: runs}
+
+    def to_write(table: Table) -> DeltaTable | None:
+        return _opened_to_write(location, table, tables.get(table.name), opened.newest_versions.get(table.name, 0))
+
+    listed = zip(TABLES, side_by_side(to_write, TABLES.values(), _tables_at_once(location)), strict=True)
+    return Warehouse(location, {name: table for name, table in listed if table is not None}, opened)
 
 
 def _tables_at_once(location: WarehouseLocation) -> int:
@@ -183,16 +192,23 @@ def _tables_at_once(location: WarehouseLocation) -> int:
     return len(TABLES) if is_object_store(location.filesystem) else 1
 
 
-def _opened_to_write(location: WarehouseLocation, table: Table, named_version: int) -> DeltaTable | None:
+def _opened_to_write(location: WarehouseLocation, table: Table, opened: DeltaTable | None, named_version: int) -> DeltaTable | None:
     """The table, which a run named at ``named_version``; None where the run that begins makes it.
 
+    opened: the table as it was opened before; None: it was not.
     Raises WarehouseError where the table is gone and no run can write its rows anew, and where it is damaged or older than that.
     """
     if not read.table_exists(location, table):
         if named_version and (table in HISTORY or table is RUNS):
             read.open_table(location, table)  # says that it is gone
         return None  # nothing was ever in it, this release is the first to have it, or it can do without its earlier rows
-    opened = read.open_table(location, table)
+    if opened is None:
+        opened = read.open_table(location, table)
+    elif table is not RUNS:
+        try:
+            opened.update_incremental()
+        except (DeltaError, OSError) as e:
+            raise read.unreadable(location, table, first_line(e)) from e
     if opened.version() < named_version:
         raise WarehouseError(
             f"Table {table.name} of {location.uri} is at version {opened.version()}, and a night was written at version {named_version}: it"
@@ -301,19 +317,18 @@ def commit_run(
         **{name: sum(file.records for file in files.get(name, ())) for name in (GROUPS.name, WARNINGS.name)},
     }
     rows = RUNS.from_rows([row])
-    _commit_table(start, RUNS, write_part(start.location.uri, RUNS, rows, start.cluster, start.run_id))
-    _keep_few_files(start)
+    _keep_few_files(start, _commit_table(start, RUNS, write_part(start.location.uri, RUNS, rows, start.cluster, start.run_id)))
     return read.runs_of(rows)[0]
 
 
-def _prepared_tables(location: WarehouseLocation) -> dict[str, DeltaTable]:
-    """Every table, after missing tables are created and tables of an older release have the columns of this one."""
-    stored = _tables_to_write(location) or {}
+def _prepared(warehouse: Warehouse) -> Warehouse:
+    """The warehouse with every table, after missing ones are created and those of an older release have the columns of this one."""
+    location = warehouse.location
 
     def prepared(table: Table) -> DeltaTable:
-        opened, named_version = stored.get(table.name, (None, 0))
+        opened = warehouse.tables.get(table.name)
         if opened is None:
-            opened = _in_attempts(location, table, lambda: _created(location, table, named_version))
+            opened = _in_attempts(location, table, lambda: _created(location, table, warehouse.newest_versions.get(table.name, 0)))
         if _missing_columns(location, table, opened) or _missing_checks(table, opened) or _never_null(table, opened):
             opened = _in_attempts(location, table, lambda: _completed(location, table))
         return opened
@@ -327,7 +342,7 @@ def _prepared_tables(location: WarehouseLocation) -> dict[str, DeltaTable]:
         opened = tables[table.name]
         if opened.metadata().configuration.get(read.SCHEMA_VERSION_PROPERTY) != PROPERTIES[read.SCHEMA_VERSION_PROPERTY]:
             tables[table.name] = _in_attempts(location, table, lambda t=table: _with_schema_version(location, t))  # type: ignore[misc]
-    return tables
+    return Warehouse(location, tables, warehouse)
 
 
 def _in_attempts(location: WarehouseLocation, table: Table, prepare: Callable[[], DeltaTable]) -> DeltaTable:
@@ -475,7 +490,7 @@ def _healed(start: RunStart) -> RunStart:
     for table in TABLES.values():
         if table is not RUNS:
             tables[table.name] = _commit(start, table, start.tables[table.name], _actions_to_last_night, expected=None, transaction=raised)
-    return replace(start, tables=tables, transaction=raised)
+    return replace(start, warehouse=Warehouse(start.location, tables, start.warehouse), transaction=raised)
 
 
 def _actions_to_last_night(start: RunStart, table: Table, opened: DeltaTable) -> list[_Action]:
@@ -595,9 +610,8 @@ def _not_committed(start: RunStart, table: Table, error: BaseException) -> Wareh
     )
 
 
-def _keep_few_files(start: RunStart) -> None:
+def _keep_few_files(start: RunStart, runs: DeltaTable) -> None:
     """Merges the files of ``runs``: each run adds a file with one row, and every reader opens all of them."""
-    runs = read.open_table(start.location, RUNS)
     if len(files_of(runs, start.cluster)) <= _RUN_FILES:
         return
     # Two runs at once, or a full disk: this run is committed all the same, and the next run tries again.

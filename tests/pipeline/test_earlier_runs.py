@@ -10,7 +10,6 @@ import pytest
 from groupcoord_spark.errors import WarehouseError
 from groupcoord_spark.log import RecordMark
 from groupcoord_spark.pipeline.extents import HistoryRange
-from groupcoord_spark.pipeline.plan import earlier_runs
 from groupcoord_spark.pipeline.plan.earlier_runs import (
     BEYOND_SETTING,
     FIRST_RECORD,
@@ -39,6 +38,7 @@ def start(*rows: dict[str, Any], runs: tuple[Any, ...] = ()) -> Any:
         previous=lambda table, columns: TABLES[table].from_rows(rows).select(columns),
         finished=runs,
         last_run=None,
+        warehouse=SimpleNamespace(check_files=lambda table, run: None),
     )
 
 
@@ -114,19 +114,12 @@ def finished(history: str | None, version: int, **settings: str) -> Any:
     return SimpleNamespace(settings=of_run, is_kept=True, table_versions={"groups": 1, LATEST_RECORDS: version})
 
 
-@pytest.fixture
-def tables_are_there(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(earlier_runs, "check_files_at", lambda *args: None)
-
-
-@pytest.mark.usefixtures("tables_are_there")
 def test_state_at_the_end_of_the_history_is_that_of_the_newest_run_that_wrote_history_to_the_end() -> None:
     runs = (finished("true", 1), finished("true", 2), finished("false", 3), finished("true", 4, until="2026-01-01"), finished(None, 5))
     assert latest_records_at_history_end(start(runs=runs)) == 2
     assert latest_records_at_history_end(start(runs=runs[2:])) is None
 
 
-@pytest.mark.usefixtures("tables_are_there")
 def test_a_run_over_an_older_dump_has_not_the_state_at_the_end_of_the_history() -> None:
     runs = (finished("true", 1), finished("true", 2, **{BEYOND_SETTING: "true"}))
     assert latest_records_at_history_end(start(runs=runs)) == 1

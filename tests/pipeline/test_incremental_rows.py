@@ -29,6 +29,7 @@ from groupcoord_spark.sources.live import LiveTopic, TopicExtent
 from groupcoord_spark.sources.rows import Wanted, from_offsets
 from groupcoord_spark.warehouse import TABLES
 from groupcoord_spark.warehouse.declaration import WriteMode
+from groupcoord_spark.warehouse.write import open_to_write
 from tests.cli.warehouse import groupcoord
 from tests.conftest import DAY_MS, GOLDEN
 from tests.examples import TIMES_AS_MANY
@@ -197,7 +198,7 @@ def test_of_a_topic_only_the_newest_records_are_fetched_and_each_record_once(
     monkeypatch.setattr(live_rows, "live_frame", frame_of_topic)
     for end in (25, 40):
         source = LiveRows(spark, LiveTopic("kafka://a:9092", "a:9092", "t", {}), TopicExtent("id", {0: 0, 7: 3}, {0: end, 7: 3}))
-        planned = plan_rows(source, str(tmp_path / "w"), cluster="sample", goes_on=True)
+        planned = plan_rows(source, open_to_write(str(tmp_path / "w")), cluster="sample", goes_on=True)
         request = RunRequest(("kafka://a:9092",), str(tmp_path / "w"), "sample", AS_OF_MS, 7 * DAY_MS, JAVA)
         summary = run_nightly(request, planned.log, spark, Progress(), planned)
         assert (summary.input_kind, summary.lacks) == ("kafka", ("transactions", "leader_epochs"))

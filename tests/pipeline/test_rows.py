@@ -24,6 +24,7 @@ from groupcoord_spark.pipeline.read.rows import FileRows, chunks_by_partition, p
 from groupcoord_spark.pipeline.run import RunRequest, Summary
 from groupcoord_spark.sources.inputs import InputKind, kind_of
 from groupcoord_spark.sources.rows import ROW_SCHEMA, RowBatch
+from groupcoord_spark.warehouse.write import open_to_write
 from tests.cli.warehouse import groupcoord
 from tests.conftest import DAY_MS, GOLDEN
 from tests.log import log_writer
@@ -193,7 +194,7 @@ def night_over(
     files = row_files(kind_of(paths), paths)
     goes_on = not changed.get("full") and changed.get("until") is None
     source = FileRows(spark, files.kind, files.inputs, files.pieces)
-    rows = plan_rows(source, str(warehouse), cluster=cluster, goes_on=goes_on)
+    rows = plan_rows(source, open_to_write(str(warehouse)), cluster=cluster, goes_on=goes_on)
     usual = {"cluster": cluster or "sample", "as_of_ms": AS_OF_MS, "retention_ms": 7 * DAY_MS, "semantics": JAVA}
     night = RunRequest(inputs=paths, warehouse=str(warehouse), **{**usual, **changed})
     return run_nightly(night, rows.log, spark, StageLines(quiet=True), rows)

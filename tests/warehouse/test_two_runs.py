@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import shutil
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -17,6 +18,7 @@ from groupcoord_spark.errors import WarehouseError
 from groupcoord_spark.warehouse import TABLES, begin_run, commit_run, open_warehouse, write_part
 from groupcoord_spark.warehouse import write as write_module
 from groupcoord_spark.warehouse.tables import HISTORY
+from groupcoord_spark.warehouse.write import open_to_write
 from tests.warehouse.nights import commit, group, night, offset, run_fields, written
 
 COMMITS = len(TABLES)
@@ -71,6 +73,14 @@ def stopped_before_commit(number: int, then: Callable[[], None]) -> Iterator[Non
 
     with patch.object(write_module, "_commit_table", commit_table):
         yield
+
+
+class Stopped(Exception):  # noqa: N818
+    """Raised where a run is stopped."""
+
+
+def stop() -> None:
+    raise Stopped
 
 
 @pytest.fixture(scope="module")
@@ -135,6 +145,39 @@ def test_a_run_that_began_before_the_other_finished_fails_at_its_first_commit_an
     names = [file.name for file in (tmp_path / "w").rglob("*.parquet")]
     assert any(name.startswith(winner.run_id) for name in names)
     assert not any(name.startswith(loser.run_id) for name in names)
+
+
+@pytest.mark.parametrize("number", [None, 1, 7, COMMITS - 1])
+def test_what_another_run_did_since_the_tables_were_opened_is_noticed(tmp_path: Path, number: int | None) -> None:
+    """The other one finishes, or is stopped before a commit; no table but runs is opened a second time."""
+    undisturbed(tmp_path / "w", 1)
+    opened = open_to_write(str(tmp_path / "w"))
+    other = begin_run(str(tmp_path / "w"), "prod")
+    with suppress(Stopped), stopped_before_commit(COMMITS if number is None else number, stop):
+        commit_run(other, run_fields(), written(other, rows_of_night(2)))
+    with patch.object(write_module.read, "DeltaTable", wraps=DeltaTable) as opening:
+        start = begin_run(opened, "prod")
+    assert {call.args[0] for call in opening.call_args_list if call.kwargs["version"] is None} == {f"{tmp_path}/w/runs"}
+    finished_nights = [1, 2] if number is None else [1]
+    assert len(start.finished) == len(finished_nights)
+    assert sorted(start.previous("offset_commits")["record_offset"].to_pylist()) == finished_nights
+    assert newest_rows(tmp_path / "w") == undisturbed(tmp_path / "before", *finished_nights)
+    commit_run(start, run_fields(), written(start, rows_of_night(3)))
+    assert newest_rows(tmp_path / "w") == rows_of_readers(tmp_path / "w") == undisturbed(tmp_path / "expected", *finished_nights, 3)
+
+
+@pytest.mark.parametrize("table", ["groups", "offset_commits"])
+def test_a_table_that_is_gone_since_the_tables_were_opened_is_noticed(tmp_path: Path, table: str) -> None:
+    undisturbed(tmp_path / "w", 1)
+    opened = open_to_write(str(tmp_path / "w"))
+    shutil.rmtree(tmp_path / "w" / table)
+    if table == "groups":
+        start = begin_run(opened, "prod")
+        commit_run(start, run_fields(), written(start, rows_of_night(2)))
+        assert open_warehouse(str(tmp_path / "w")).read(table)["group_id"].to_pylist() == ["g2"]
+    else:
+        with pytest.raises(WarehouseError, match="has no table offset_commits: it was removed"):
+            begin_run(opened, "prod")
 
 
 def test_an_unfinished_run_without_rows_cannot_go_on_either(tmp_path: Path) -> None:
@@ -232,8 +275,6 @@ def test_runs_that_was_put_back_to_an_earlier_night_is_refused(tmp_path: Path) -
 
 
 def test_a_state_table_that_was_deleted_is_written_anew_and_never_shows_another_night(tmp_path: Path) -> None:
-    import shutil
-
     runs = [night(tmp_path, "prod", rows_of_night(number)) for number in (1, 2)]
     shutil.rmtree(tmp_path / "groups")
     with pytest.raises(WarehouseError, match=r"has no table groups: it was removed.* the next nightly then writes the table anew"):
@@ -254,8 +295,6 @@ def test_a_state_table_that_was_deleted_is_written_anew_and_never_shows_another_
 
 @pytest.mark.parametrize("table", [*HISTORY, TABLES["runs"]], ids=lambda table: table.name)
 def test_a_history_table_that_was_deleted_is_not_made_anew(tmp_path: Path, table: Any) -> None:
-    import shutil
-
     night(tmp_path, "prod", rows_of_night(1))
     shutil.rmtree(tmp_path / table.name)
     with pytest.raises(WarehouseError, match=r"has no table .*Restore it from a copy, or run the nightly into another directory\."):

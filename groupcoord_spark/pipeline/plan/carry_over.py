@@ -11,8 +11,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any, Final
 
-import pyarrow as pa
-
 from groupcoord_spark import __version__
 from groupcoord_spark.coordinator.semantics import Semantics
 from groupcoord_spark.errors import InputError, WarehouseError
@@ -25,9 +23,7 @@ from groupcoord_spark.pipeline.plan.earlier_runs import PartitionHistory
 from groupcoord_spark.pipeline.plan.guards import Verdict
 from groupcoord_spark.pipeline.read.carried_records import LATEST_RECORDS, TOPIC_IDS
 from groupcoord_spark.pipeline.run import RunRequest
-from groupcoord_spark.warehouse import TABLES, RunStart, open_warehouse
-from groupcoord_spark.warehouse.location import locate
-from groupcoord_spark.warehouse.read import Run, check_files_at, holds_warehouse, rows_at
+from groupcoord_spark.warehouse import Run, RunStart, Warehouse
 from groupcoord_spark.warehouse.tables import DECODE_COVERAGE, OFFSETS_PARTITIONS
 
 if TYPE_CHECKING:
@@ -85,21 +81,17 @@ def rules_of(semantics: Semantics) -> str:
     return f"{__version__} {semantics.name} {semantics.broker_version} {hashlib.sha256(repr(ordered).encode()).hexdigest()[:16]}"
 
 
-def ends_of_last_night(warehouse: str, cluster: str | None) -> dict[int, int]:
+def ends_of_last_night(warehouse: Warehouse, cluster: str | None) -> dict[int, int]:
     """Offsets partition -> end offset of the last night, where that night kept its latest records; {} where there is no such night.
 
     cluster: None: the only cluster of the warehouse.
     """
+    names = [name for name in warehouse.clusters_with_nights() if cluster is None or name == cluster]
+    if len(names) != 1 or LATEST_RECORDS not in warehouse.run(names[0]).table_versions:
+        return {}
     try:
-        if not holds_warehouse(locate(warehouse)):
-            return {}
-        opened = open_warehouse(warehouse)
-        with_nights = opened.clusters_with_nights()
-        names = with_nights if cluster is None else [name for name in with_nights if name == cluster]
-        if len(names) != 1 or LATEST_RECORDS not in opened.run(names[0]).table_versions:
-            return {}
         columns = ["offsets_partition", "end_offset", "latest_records"]
-        rows = opened.read("offsets_partitions", cluster=names[0], columns=columns).to_pylist()
+        rows = warehouse.read("offsets_partitions", cluster=names[0], columns=columns).to_pylist()
     except WarehouseError:
         return {}  # the run reports what is wrong with the warehouse
     return {row["offsets_partition"]: row["end_offset"] for row in rows if row["latest_records"] is not None}
@@ -192,7 +184,7 @@ def _coverage_of(night: Run, start: RunStart) -> Sequence[Row]:
     if LATEST_RECORDS not in night.table_versions:  # older releases counted what the night itself read
         return ()
     try:
-        rows: Sequence[Row] = _rows_of_table(DECODE_COVERAGE.name, night, start).to_pylist()
+        rows: Sequence[Row] = start.warehouse.read(DECODE_COVERAGE.name, run=night).to_pylist()
     except WarehouseError:
         return ()
     return rows
@@ -244,7 +236,7 @@ def _why_nothing_is_kept(night: Run, start: RunStart) -> str | None:
         if table not in night.table_versions:
             return "the night before was written by an older release"
         try:
-            check_files_at(start.location, TABLES[table], night.table_versions[table], start.cluster)
+            start.warehouse.check_files(table, night)
         except WarehouseError:
             return f"the table {table} of the night before is lost or damaged"
     return None
@@ -252,13 +244,8 @@ def _why_nothing_is_kept(night: Run, start: RunStart) -> str | None:
 
 def _rows_of_night(night: Run, start: RunStart) -> dict[int, Row]:
     """Offsets partition -> the night's row of offsets_partitions, with Kafka's values."""
-    rows = OFFSETS_PARTITIONS.to_milliseconds(_rows_of_table(OFFSETS_PARTITIONS.name, night, start))
+    rows = OFFSETS_PARTITIONS.to_milliseconds(start.warehouse.read(OFFSETS_PARTITIONS.name, run=night))
     return {row["offsets_partition"]: row for row in rows.to_pylist()}
-
-
-def _rows_of_table(name: str, night: Run, start: RunStart) -> pa.Table:
-    table = TABLES[name]
-    return rows_at(start.location, table, night.table_versions[name], start.cluster, list(table.by_name))
 
 
 def _why_whole(request: RunRequest, log: PartitionLog, row: Row | None, history: PartitionHistory) -> str | None:

@@ -13,9 +13,8 @@ from groupcoord_spark.log import RecordMark
 from groupcoord_spark.pipeline.extents import NO_HISTORY, HistoryRange
 from groupcoord_spark.pipeline.rebalances import LATEST_RECORDS
 from groupcoord_spark.protocol.record_types import NO_TIMESTAMP
-from groupcoord_spark.warehouse import TABLES, RunStart, Warehouse, open_warehouse
-from groupcoord_spark.warehouse.location import locate
-from groupcoord_spark.warehouse.read import UNTIL_SETTING, check_files_at, holds_warehouse
+from groupcoord_spark.warehouse import Run, RunStart, Warehouse
+from groupcoord_spark.warehouse.read import UNTIL_SETTING
 from groupcoord_spark.warehouse.tables import OFFSETS_PARTITIONS
 
 HISTORY_SETTING: Final = "history"
@@ -78,14 +77,6 @@ def last_night_of(warehouse: Warehouse, cluster: str) -> dict[int, PartitionHist
     if cluster not in warehouse.clusters_with_nights():
         return {}
     return _histories_of_rows(warehouse.read("offsets_partitions", cluster=cluster, columns=_COLUMNS))
-
-
-def last_nights(warehouse: str) -> dict[str, dict[int, PartitionHistory]]:
-    """Cluster -> what its last night knows of each offsets partition; {} where there is no warehouse yet."""
-    if not holds_warehouse(locate(warehouse)):
-        return {}
-    opened = open_warehouse(warehouse)
-    return {cluster: last_night_of(opened, cluster) for cluster in opened.clusters_with_nights()}
 
 
 def remembered_offsets(histories: Iterable[Mapping[int, PartitionHistory]]) -> dict[int, frozenset[int]]:
@@ -160,18 +151,15 @@ def _histories_of_tables(start: RunStart, offsets_partitions: Iterable[int]) -> 
 def latest_records_at_history_end(start: RunStart) -> int | None:
     """Delta version of latest_records after the newest run that wrote history up to the end of the log; None: it cannot be read."""
     # A run with --until, and a run over an older dump, stored the state of an earlier moment, not that at the end of the history.
-    versions: Mapping[str, int] = next(
-        (
-            run.table_versions
-            for run in reversed(start.finished)
-            if run.is_kept and run.settings.get(HISTORY_SETTING) == "true" and not run.settings.keys() & {UNTIL_SETTING, BEYOND_SETTING}
-        ),
-        {},
-    )
-    version = versions.get(LATEST_RECORDS)
+
+    def reached_the_end(run: Run) -> bool:
+        return run.settings.get(HISTORY_SETTING) == "true" and not run.settings.keys() & {UNTIL_SETTING, BEYOND_SETTING}
+
+    newest = next((run for run in reversed(start.finished) if run.is_kept and reached_the_end(run)), None)
+    if newest is None or LATEST_RECORDS not in newest.table_versions:
+        return None
     try:
-        if version is not None:
-            check_files_at(start.location, TABLES[LATEST_RECORDS], version, start.cluster)
+        start.warehouse.check_files(LATEST_RECORDS, newest)
     except WarehouseError:
         return None  # the table was deleted, or has lost a file of the run
-    return version
+    return newest.table_versions[LATEST_RECORDS]

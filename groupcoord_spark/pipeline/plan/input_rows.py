@@ -19,11 +19,12 @@ from groupcoord_spark.log.files.storage import shown
 from groupcoord_spark.log.partition_count import best_partition_count
 from groupcoord_spark.pipeline.exchange.kept_records import SHUFFLED
 from groupcoord_spark.pipeline.plan.carry_over import ends_of_last_night
-from groupcoord_spark.pipeline.plan.earlier_runs import PartitionHistory, last_nights, remembered_offsets
+from groupcoord_spark.pipeline.plan.earlier_runs import PartitionHistory, last_night_of, remembered_offsets
 from groupcoord_spark.pipeline.plan.evidence import Evidence
 from groupcoord_spark.pipeline.plan.row_overview import PartitionOverview, RowOverview, overview_of
 from groupcoord_spark.pipeline.read.rows import OfBatches, RowSource
 from groupcoord_spark.sources.rows import EVERY_ROW, LACKING, NO_END, TRANSACTIONS, RowBatch, Wanted, from_offsets
+from groupcoord_spark.warehouse import Warehouse
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -105,7 +106,7 @@ def _places(batches: Iterable[RowBatch]) -> Iterator[pa.RecordBatch]:
         yield batch.rows.filter(pc.field("fault").is_null()).select(["offsets_partition", "record_offset"])
 
 
-def plan_rows(source: RowSource, warehouse: str, *, cluster: str | None, goes_on: bool, accept_empty: bool = False) -> RowPlan:
+def plan_rows(source: RowSource, warehouse: Warehouse, *, cluster: str | None, goes_on: bool, accept_empty: bool = False) -> RowPlan:
     """The plan of a run that reads rows. Raises as ``row_plan`` does.
 
     Args:
@@ -114,7 +115,7 @@ def plan_rows(source: RowSource, warehouse: str, *, cluster: str | None, goes_on
         goes_on: the run may go on from the last night.
         accept_empty: without any row the plan is one without partitions.
     """
-    nights = last_nights(warehouse)
+    nights = {name: last_night_of(warehouse, name) for name in warehouse.clusters_with_nights()}
     named = cluster or (None if source.extent is None else source.extent.cluster_id)
     night_of = named or next(iter(nights if len(nights) == 1 else ()), None)
     night = nights.get(night_of or "", {})

@@ -20,8 +20,8 @@ from groupcoord_spark.pipeline.plan.earlier_runs import HISTORY_SETTING
 from groupcoord_spark.pipeline.plan.input_rows import RowPlan
 from groupcoord_spark.pipeline.read.history_records import first_later_in_history
 from groupcoord_spark.sources.rows import TIMESTAMPS
-from groupcoord_spark.warehouse import TABLES, RunStart, open_warehouse
-from groupcoord_spark.warehouse.read import UNTIL_SETTING, rows_at
+from groupcoord_spark.warehouse import RunStart
+from groupcoord_spark.warehouse.read import UNTIL_SETTING
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -156,7 +156,7 @@ def _ends_of_complete_runs(start: RunStart) -> dict[tuple[int, int], list[_Compl
     log. Runs whose table version was removed from the warehouse are left out, and so are runs that go on from them.
     """
     ends: dict[tuple[int, int], list[_CompleteRun]] = {}
-    for run in open_warehouse(start.location.uri).finished_runs(start.cluster) if start.last_run is not None else []:
+    for run in start.finished if start.last_run is not None else []:
         settings = run.settings
         if settings.get(HISTORY_SETTING) != "true" or UNTIL_SETTING in settings or "offsets_partitions" not in run.table_versions:
             continue
@@ -164,9 +164,7 @@ def _ends_of_complete_runs(start: RunStart) -> dict[tuple[int, int], list[_Compl
             continue
         columns = ["offsets_partition", "incarnation", "first_offset", "end_offset", "read_from"]
         try:
-            rows = rows_at(
-                start.location, TABLES["offsets_partitions"], run.table_versions["offsets_partitions"], start.cluster, columns
-            ).to_pylist()
+            rows = start.warehouse.read("offsets_partitions", run=run, columns=columns).to_pylist()
         except WarehouseError:
             continue
         for row in rows:

@@ -19,9 +19,8 @@ STATES: Final = ("Empty", "Stable", "Assigning", "Reconciling", "NotReady", "Pre
 TYPES: Final = ("Classic", "Consumer", "Share", "Streams")
 
 _LAG_OF_GROUPS: Final = """
-SELECT group_id, CAST(SUM(CASE WHEN lag > 0 THEN lag ELSE 0 END) AS BIGINT) AS lag, MAX(lag) AS max_lag, MAX(hours_behind) AS hours_behind,
-  MIN(CASE WHEN lost > 0 THEN 0.0E0 ELSE hours_to_loss END) AS hours_to_loss,
-  COUNT(CASE WHEN remark = 'no_sample' THEN 1 END) > 0 AS lag_is_partial
+SELECT group_id, CAST(MAX(group_lag) AS BIGINT) AS lag, MAX(group_max_lag) AS max_lag, MAX(hours_behind) AS hours_behind,
+  MIN(CASE WHEN lost > 0 THEN 0.0E0 ELSE hours_to_loss END) AS hours_to_loss, BOOL_OR(group_lag_is_partial) AS lag_is_partial
 FROM lag
 GROUP BY group_id HAVING COUNT(lag) > 0
 UNION ALL

@@ -28,11 +28,12 @@ HORIZON_MS: Final = 2 * 86_400_000
 MOST_GROUPS: Final = 100
 
 _LAGS: Final = """
-SELECT group_id, SUM(GREATEST(lag, 0)) AS lag, MAX(GREATEST(lag, 0)) AS max_lag, MAX(hours_behind) * 3600 AS seconds_behind,
-  MAX(share_of_log) AS share_of_log
+SELECT group_id, MAX(group_lag) AS lag, MAX(group_max_lag) AS max_lag, MAX(hours_behind) * 3600 AS seconds_behind,
+  MAX(share_of_log) AS share_of_log, COUNT(*) FILTER (remark = 'no_sample') AS unsampled
 FROM lag GROUP BY group_id HAVING COUNT(lag) > 0
 UNION ALL
-SELECT group_id, SUM(lag), MAX(lag), NULL, NULL FROM share_lag GROUP BY group_id HAVING COUNT(lag) > 0
+SELECT group_id, SUM(lag), MAX(lag), NULL, NULL, COUNT(*) FILTER (remark IN ('no_sample', 'no_count'))
+FROM share_lag GROUP BY group_id HAVING COUNT(lag) > 0
 ORDER BY lag DESC, group_id
 """
 
@@ -77,6 +78,10 @@ GAUGES: Final[Mapping[str, tuple[str, str]]] = {
     "lag_rest_groups": ("Groups that the series with series=rest stand for.", "SELECT COUNT(*) FROM group_lags WHERE NOT is_own"),
     "group_lag_records": (f"Records that the group has not read.{_REST.format('the sum of')}", _of_lags("SUM(lag)")),
     "group_max_lag_records": (f"The largest lag of a partition.{_REST.format('the largest of')}", _of_lags("MAX(max_lag)")),
+    "group_lag_missing_partitions": (
+        f"Partitions of the group without a log end: its lag is a lower bound.{_REST.format('the sum of')}",
+        f"FROM ({_of_lags('SUM(unsampled)')}) WHERE value > 0",
+    ),
     "group_lag_seconds": (f"How long ago the next record was written.{_REST.format('the largest of')}", _of_lags("MAX(seconds_behind)")),
     "group_lag_ratio": (
         f"The largest share of a log that is lag: near 1 the group loses records.{_REST.format('the largest of')}",

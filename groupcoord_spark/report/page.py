@@ -65,7 +65,7 @@ def index(entries: Sequence[tuple[str, Report]]) -> str:
             f'<a href="{quote(name)}"><bdi>{shown(report.run.cluster)}</bdi></a>',
             _moment(report.run.as_of_ms),
             f"{report.tables['groups'].num_rows:,}",
-            _sum(report.tables["lag_by_group"], "lag") if report.has_log_ends else "-",
+            _lag(report),
             f"{len(news):,}",
             worst,
         ]
@@ -202,9 +202,7 @@ def _figures(report: Report) -> Iterator[str]:
         "Expire within 7 days", _link("expiring", f"{(trends['expiring'] or [0])[-1] or 0:,}"), "committed offsets", trends["expiring"]
     )
     if report.has_log_ends:
-        yield _figure(
-            "Lag", _link("lag_by_group", _sum(report.tables["lag_by_group"], "lag")), "records, by the newest log ends", trends["lag"]
-        )
+        yield _figure("Lag", _link("lag_by_group", _lag(report)), "records, by the newest log ends", trends["lag"])
     yield _figure(
         "Bytes of the log",
         _link("completeness", f"{_sum(report.tables['completeness'], 'bytes')}"),
@@ -224,6 +222,14 @@ def _figure(name: str, number: str, below: str, nights: Sequence[float | None] =
 
 def _sum(rows: object, column: str) -> str:
     return f"{pc.sum(rows[column]).as_py() or 0:,}"  # type: ignore[index]
+
+
+def _lag(report: Report) -> str:
+    """The sum of the lags of all groups, with ``≥`` where the sample of log ends lacks some of their partitions; ``-`` for no lag."""
+    if not pc.count(report.tables["lag_by_group"]["lag"]).as_py():
+        return "-"
+    is_partial = pc.any(pc.equal(report.tables["offsets"]["remark"], "no_sample")).as_py()
+    return f"{'≥ ' if is_partial else ''}{_sum(report.tables['lag_by_group'], 'lag')}"
 
 
 def _link(table: str, text: str, where: Sequence[tuple[str, str, object]] = (), kind: str = "") -> str:

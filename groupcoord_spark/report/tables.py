@@ -50,7 +50,11 @@ TABLES: Final = (
         "log_ends",
     ),
     ReportTable(
-        "lag_by_group", "lag", "Lag of each group", "Partitions without an answer (see remark in the table above) count as 0.", "log_ends"
+        "lag_by_group",
+        "lag",
+        "Lag of each group",
+        "The sum of the partitions with an answer (see remark in the table above), with ≥ where the sample lacks a partition of the group.",
+        "log_ends",
     ),
     ReportTable("lag_history", "lag", "Lag at each sample", "Below 100 % completeness the lag is an upper bound.", "log_ends"),
     ReportTable(

@@ -90,6 +90,13 @@ def test_lag_is_the_sum_over_the_newest_sample(tmp_path):
     assert [line.split(",")[5:7] for line in lines[1:]] == [["50", "10"], ["51", "0"], ["", ""]]
 
 
+def test_lag_is_a_lower_bound_where_the_newest_sample_lacks_a_partition_of_a_topic(tmp_path):
+    ends = [{"topic": "t", "partition": n, "end_offset": 50, "sampled_at_ms": AS_OF_MS - n, "run_id": "r"} for n in range(2)]
+    night(tmp_path, "prod", {"groups": [group("a")], "committed_offsets": [offset("a", "t", n, 60) for n in range(2)], "log_ends": ends})
+    (line,) = groupcoord("list", "--lag", "--warehouse", str(tmp_path)).stdout.splitlines()[1:]
+    assert line.split()[:3] == ["a", ">=0", ">=0"]
+
+
 def test_lag_says_how_long_a_group_is_behind_and_when_it_loses_records(tmp_path):
     sample = {"topic": "t", "partition": 0, "run_id": "r"}
     ends = [{**sample, "end_offset": 100 * n, "start_offset": 24 * n, "sampled_at_ms": AS_OF_MS + n * 86_400_000} for n in range(3)]

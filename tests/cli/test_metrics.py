@@ -38,12 +38,12 @@ needs_prometheus = pytest.mark.skipif(
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """Two clusters; in one of them five groups with lag and one without a sample."""
+    """Two clusters; in one of them five groups with lag, one of them with a partition that has no sample, and one without a sample."""
     place = tmp_path_factory.mktemp("metrics")
     ends = [
         {"topic": "t", "partition": 0, "start_offset": 0, "end_offset": 100, "sampled_at_ms": AS_OF_MS, "run_id": "r", "source": "sample"}
     ]
-    offsets = [*(offset(name, "t", 0, 100 - lag) for name, lag in LAGS.items()), offset("unsampled", "u", 0, 5)]
+    offsets = [*(offset(name, "t", 0, 100 - lag) for name, lag in LAGS.items()), offset("unsampled", "u", 0, 5), offset("slow", "u", 0, 5)]
     health = {"copy": "/dump", "summary": ".", "evidence": "{}", "since_ms": AS_OF_MS, "read_at_ms": AS_OF_MS, "log_bytes": 4096}
     findings = [{"offsets_partition": 3, "finding": "cleaner_stopped", "severity": "sick", **health}]
     findings.append({"offsets_partition": 4, "finding": "healthy", "severity": "normal", **health})
@@ -84,12 +84,13 @@ def test_every_cluster_has_the_figures_of_its_newest_night(place: str) -> None:
         ("groups", "prod", "Empty", "classic"): 5,
         ("groups", "prod", "Stable", "consumer"): 1,
         ("members", "prod", "Stable", "consumer"): 3,
-        ("committed_offsets", "prod"): 6,
+        ("committed_offsets", "prod"): 7,
         ("committed_offsets", "test"): 0,
         ("offsets_partition_size_bytes", "prod", "3"): 4096,
         ("findings", "prod", "cleaner_stopped", "sick"): 1,
         ("news", "prod", "danger", "sick"): 1,
         ("group_lag_records", "prod", "behind", "group"): 70,
+        ("group_lag_missing_partitions", "prod", "slow", "group"): 1,
         ("group_lag_ratio", "prod", "behind", "group"): 0.7,
         ("group_max_lag_records", "prod", 'quo"ted\\\n', "group"): 20,
     }

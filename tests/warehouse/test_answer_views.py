@@ -318,18 +318,22 @@ def test_lag_is_of_the_newest_sample_and_says_what_it_cannot_know() -> None:
         offset("g", "t", 4, 500),
         offset("h", "gone", 0, 5),
         offset("h", "never", 0, 5),
+        offset("i", "t", 3, 500),
+        offset("i", "t", 5, 90),
     ]
-    ends = [end("t", 0, 70), end("t", 0, 90, 1), end("t", 0, 120, 2, start_offset=20), end("gone", 0, 9, 1)]
+    ends = [end("t", 0, 70), end("t", 0, 90, 1), end("t", 0, 120, 2, start_offset=20), end("gone", 0, 9, 1), end("t", 5, 100, 1)]
     ends += [end("t", partition, 110, 2) for partition in (1, 2, 3, 4)]
-    columns = "topic, partition, lag, remark, CAST(behind_since AS VARCHAR), share_of_log, group_lag, group_max_lag"
+    columns = "topic, partition, lag, remark, CAST(behind_since AS VARCHAR), share_of_log, group_lag, group_max_lag, group_lag_is_partial"
     assert rows("lag", columns, committed_offsets=offsets, log_ends=ends) == [
-        ("gone", 0, None, "topic_gone", None, None, None, None),
-        ("never", 0, None, "no_sample", None, None, None, None),
-        ("t", 0, 40, None, "2026-01-01 00:00:00+00", 0.4, 50, 40),
-        ("t", 1, 10, None, None, None, 50, 40),
-        ("t", 2, None, "nothing_read", None, None, 50, 40),
-        ("t", 3, -390, "sample_is_older", None, None, 50, 40),
-        ("t", 4, -390, "beyond_end", None, None, 50, 40),
+        ("gone", 0, None, "topic_gone", None, None, None, None, True),
+        ("never", 0, None, "no_sample", None, None, None, None, True),
+        ("t", 0, 40, None, "2026-01-01 00:00:00+00", 0.4, 50, 40, False),
+        ("t", 1, 10, None, None, None, 50, 40, False),
+        ("t", 2, None, "nothing_read", None, None, 50, 40, False),
+        ("t", 3, -390, "beyond_end", None, None, 0, 0, True),
+        ("t", 3, -390, "sample_is_older", None, None, 50, 40, False),
+        ("t", 4, -390, "beyond_end", None, None, 50, 40, False),
+        ("t", 5, None, "no_sample", None, None, 0, 0, True),  # the newest sample has other partitions of the topic
     ]
 
 

@@ -160,7 +160,7 @@ class TableView {
   /** id: of the element. without: columns that are not shown. */
   constructor(rows, id = `table-${rows.name}`, without = []) {
     this.rows = rows;
-    this.columns = rows.columns.filter((column) => !without.includes(column.name));
+    this.columns = rows.columns.filter((column) => ![...without, "lag_is_partial"].includes(column.name));
     this.where = [];
     this.search = "";
     this.sorted = null;
@@ -292,7 +292,7 @@ class TableView {
     const value = this.rows.value(column, row);
     const cell = element("td", { className: isRight(column.kind) ? "right" : "" });
     if (value === null) cell.append(element("span", { className: "none", textContent: "–" }));
-    else if (column.kind !== "text") cell.textContent = plain(value, column.kind);
+    else if (column.kind !== "text") cell.textContent = (column.name === "lag" && isPartial(this.rows, row) ? "≥ " : "") + plain(value, column.kind);
     else this.putText(cell, column.name, value);
     return cell;
   }
@@ -336,6 +336,9 @@ function isDead(rows, row) {
   const value = (name) => (rows.byName.has(name) ? rows.of(name, row) : null);
   return ["Dead", "gone"].includes(value("state")) || ["topic_gone", "deleted"].includes(value("remark") ?? value("topic_state"));
 }
+
+/** Whether the lag of a group is a lower bound: the sample of log ends lacks some of its partitions. */
+const isPartial = (rows, row) => rows.byName.has("lag_is_partial") && rows.of("lag_is_partial", row);
 
 const isRight = (kind) => ["number", "bytes", "share"].includes(kind);
 
@@ -672,9 +675,9 @@ class Page {
     const groups = this.tables.get("groups");
     const at = groups.size ? groups.byName.get("group_id").cells.findIndex((number) => groups.texts[number] === group) : -1;
     const row = at < 0 ? null : groups.object(at);
-    const value = (name, text) => (row[name] ? [text(plain(row[name], groups.byName.get(name).kind))] : []);
+    const value = (name, text) => (row[name] !== null ? [text(plain(row[name], groups.byName.get(name).kind))] : []);
     const said = row
-      ? [`${row.state}, ${row.is_simple ? "simple" : row.group_type}`, counted(row.members, "member"), counted(row.offsets, "committed offset"), ...value("lag", (lag) => `lag ${lag}`), ...value("next_expiry", (time) => `next offset goes ${time}`), ...value("removed_at", (time) => `the group goes ${time}`)].join(", ") + "."
+      ? [`${row.state}, ${row.is_simple ? "simple" : row.group_type}`, counted(row.members, "member"), counted(row.offsets, "committed offset"), ...value("lag", (lag) => `lag ${row.lag_is_partial ? "≥ " : ""}${lag}`), ...value("next_expiry", (time) => `next offset goes ${time}`), ...value("removed_at", (time) => `the group goes ${time}`)].join(", ") + "."
       : "This night does not have the group. What the other tables of the page have about it is below; the command says why it is gone.";
     const quoted = /^[\w.-]+$/.test(group) ? group : `'${group.replaceAll("'", "'\\''")}'`;
     const ask = (command) => {

@@ -27,7 +27,7 @@ stored AS (
   SELECT group_id, CAST(SUM(bytes) AS BIGINT) AS bytes, MIN(completeness) AS completeness FROM storage_by_group GROUP BY group_id
 )
 SELECT g.group_id, j.problems, g.state, g.group_type, g.is_simple, g.member_count AS members, g.topic_count AS topics,
-  g.offset_count AS offsets, c.last_commit, e.next_expiry, e.removed_at, l.lag, s.bytes, s.completeness,
+  g.offset_count AS offsets, c.last_commit, e.next_expiry, e.removed_at, l.lag, l.lag_is_partial, s.bytes, s.completeness,
   CAST(ROW_NUMBER() OVER (ORDER BY COALESCE(j.weight, 0) DESC, g.member_count DESC, g.group_id) AS INTEGER) AS place
 FROM groups g
 LEFT JOIN judged j ON j.group_id = g.group_id

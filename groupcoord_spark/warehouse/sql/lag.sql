@@ -1,6 +1,6 @@
 -- How far each committed offset is behind the end of its partition in the newest sample of log ends of its topic. lag is NULL where nothing
--- can be said, with the reason in remark: no_sample (no sample has the partition), topic_gone (an older sample has the partition, the newest
--- one does not), nothing_read (the offset is negative: the client has not read yet). A negative lag keeps its sign; remark says
+-- can be said, with the reason in remark: no_sample (the sample lacks the partition), topic_gone (an older sample has the topic, the newest
+-- one has none of its partitions), nothing_read (the offset is negative: the client has not read yet). A negative lag keeps its sign; remark says
 -- sample_is_older (the commit came after the sample) or beyond_end (the offset lies behind the end of the log: the topic may have been made
 -- anew). source says who told the log ends (checkpoint, sample, broker). A broker writes its checkpoint every 5 seconds, so a committed
 -- offset beyond the end in a checkpoint has lag 0. Where the log begins after the committed offset, remark is lost, and lost counts the records that are gone unread.
@@ -8,6 +8,8 @@
 -- then on. hours_behind: how long before the sample the next record to read was written, as if the log had grown evenly between samples.
 -- share_of_log: lag as a share of the records between start and end of the log; near 1 the group is about to lose data. hours_to_loss: when
 -- the start of the log reaches the committed offset, at the pace of the samples of the last seven days, if the group stands still.
+-- group_lag, group_max_lag: of the partitions with a lag, where a negative one counts as 0; lower bounds where group_lag_is_partial: the
+-- sample lacks a partition of the group.
 WITH newest AS (
   SELECT cluster, MAX(sampled_at) AS sampled_at FROM log_ends GROUP BY cluster
 ),
@@ -16,7 +18,8 @@ ranked AS (
 ),
 ends AS (
   SELECT r.cluster, r.topic, r.partition, r.start_offset, r.end_offset, r.sampled_at, r.source,
-    CASE WHEN r.sampled_at = n.sampled_at THEN TRUE ELSE FALSE END AS is_newest
+    CASE WHEN r.sampled_at = n.sampled_at THEN TRUE ELSE FALSE END AS is_newest,
+    CASE WHEN MAX(r.sampled_at) OVER (PARTITION BY r.cluster, r.topic) = n.sampled_at THEN TRUE ELSE FALSE END AS has_topic
   FROM ranked r JOIN newest n ON n.cluster = r.cluster
   WHERE r.age = 1
 ),
@@ -60,7 +63,7 @@ lags AS (
     e.sampled_at - b.behind_since AS since_behind, b.next_sample - b.behind_since AS between_samples, s.passed,
     CASE WHEN c.committed_offset < 0 OR e.is_newest IS NULL OR NOT e.is_newest THEN NULL
       WHEN e.source = 'checkpoint' AND e.end_offset < c.committed_offset THEN 0 ELSE e.end_offset - c.committed_offset END AS lag,
-    CASE WHEN e.is_newest IS NULL THEN 'no_sample' WHEN NOT e.is_newest THEN 'topic_gone' WHEN c.committed_offset < 0 THEN 'nothing_read'
+    CASE WHEN e.is_newest IS NULL OR (e.has_topic AND NOT e.is_newest) THEN 'no_sample' WHEN NOT e.is_newest THEN 'topic_gone' WHEN c.committed_offset < 0 THEN 'nothing_read'
       WHEN e.end_offset < c.committed_offset AND c.commit_timestamp >= e.sampled_at THEN 'sample_is_older'
       WHEN e.end_offset < c.committed_offset AND e.source = 'checkpoint' AND c.commit_timestamp >= e.sampled_at - INTERVAL '5' SECOND
         THEN 'sample_is_older'
@@ -90,6 +93,7 @@ SELECT cluster, group_id, topic, partition, committed_offset, end_offset, lag, r
   CASE WHEN lag > 0 AND committed_offset >= start_offset AND deleted > 0 THEN (committed_offset - start_offset) * hours_passed / deleted
     END AS hours_to_loss,
   SUM(CASE WHEN lag > 0 THEN lag WHEN lag IS NOT NULL THEN 0 END) OVER (PARTITION BY cluster, group_id) AS group_lag,
-  MAX(lag) OVER (PARTITION BY cluster, group_id) AS group_max_lag,
+  MAX(CASE WHEN lag > 0 THEN lag WHEN lag IS NOT NULL THEN 0 END) OVER (PARTITION BY cluster, group_id) AS group_max_lag,
+  MAX(CASE WHEN remark = 'no_sample' THEN 1 ELSE 0 END) OVER (PARTITION BY cluster, group_id) = 1 AS group_lag_is_partial,
   source
 FROM timed

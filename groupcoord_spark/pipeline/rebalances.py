@@ -19,7 +19,6 @@ from groupcoord_spark.coordinator.rebalances import GroupHistories, GroupRecord,
 from groupcoord_spark.coordinator.rebalances.group_records import KEY_TYPES
 from groupcoord_spark.pipeline.exchange.state_rows import to_arrow
 from groupcoord_spark.pipeline.extents import HistoryRange
-from groupcoord_spark.protocol.columnar import leading_int16
 from groupcoord_spark.protocol.definition import SharedElements, decode_key, decode_value
 from groupcoord_spark.protocol.record_types import KeyType
 from groupcoord_spark.protocol.slices import Slices
@@ -126,7 +125,7 @@ class PartitionRebalances:
         rows = rows_of_partition(job.warehouse_uri, table.name, version, job.cluster, columns, self._offsets_partition)
         is_data = pc.and_(rows["decodes"], pc.and_(pc.is_null(rows["control_type"]), pc.is_valid(rows["key"])))
         rows = rows.filter(is_data)
-        key_types = leading_int16(Slices.from_arrow(rows["key"].combine_chunks()))
+        key_types = Slices.from_arrow(rows["key"].combine_chunks()).leading_int16()
         rows = rows.filter(pa.array(np.isin(key_types, KEY_TYPES)))
         for row in table.to_milliseconds(rows).sort_by("record_offset").to_pylist():
             key_type, _, key, _ = decode_key(row["key"])

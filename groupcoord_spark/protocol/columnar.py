@@ -136,15 +136,6 @@ def decode_offset_value_columns(key_type: Int16s, values: Slices) -> OffsetValue
     return OffsetValueColumns(value_version, by_name, ok | values.is_null, single.status(), single.refusals(), single.doubts())
 
 
-def leading_int16(rows: Slices) -> Int16s:
-    """The int16 in the first two bytes of each row; -1 where the row is null or shorter."""
-    leading = np.full(len(rows), -1, np.int16)
-    has_two = ~rows.is_null & (rows.lengths() >= 2)
-    at = rows.start[has_two]
-    leading[has_two] = rows.data[at].astype(np.int16) << 8 | rows.data[at + 1]
-    return leading
-
-
 class _FlatRows(NamedTuple):
     """leading: int16[n], -1 where a row has less than two bytes. columns: int64[width, n]. is_read: bool[n], the columns have the row."""
 
@@ -162,7 +153,7 @@ def _read_flat(programs: FlatPrograms, rows: Slices) -> _FlatRows:
         buffer = (rows.data, rows.start, rows.end, rows.is_null)
         loops.read_flat(*buffer, programs.steps, programs.begin, programs.fields, stack, positions, *flat)
     else:
-        flat.leading[:] = leading_int16(rows)
+        flat.leading[:] = rows.leading_int16()
     return flat
 
 

@@ -77,7 +77,7 @@ def decode_key(key: bytes | None, *, dialect: str | None = None, record_types: M
         raise errors.NullKey("The record has no key; every record of a group or an offset has one.")
     if len(key) < 2:
         raise errors.KeyTooShort(f"The key has {len(key)} of the 2 bytes that name its type.")
-    key_type, at = primitives.read_integer(key, 0, Int16)
+    key_type = int.from_bytes(key[:2], "big", signed=True)
     record_type = _record_type(key_type, dialect, record_types)
     if record_type is _LEGACY_OFFSET_COMMIT and key in (b"\0\0\0\0", b"\0\0\0\1"):
         marker = "COMMIT" if key[3] else "ABORT"
@@ -88,7 +88,7 @@ def decode_key(key: bytes | None, *, dialect: str | None = None, record_types: M
     message = record_type.key
     reader = FieldReader(key, message, 0)
     try:
-        fields, at = reader.read_struct(message.fields, at)
+        fields, at = reader.read_struct(message.fields, 2)
     except errors.Underflow as fault:
         raise errors.KeyTruncated(fault.sentence(message.name)) from fault
     except errors.FieldFault as fault:
@@ -129,7 +129,7 @@ def decode_value(
     message = record_type.value
     if len(value) < 2:
         raise errors.ValueTooShort(f"{message.name}: the value has {len(value)} of the 2 bytes that name its version; it is no tombstone.")
-    version, at = primitives.read_integer(value, 0, Int16)
+    version = int.from_bytes(value[:2], "big", signed=True)
     doubts: tuple[errors.Doubt, ...] = ()
     if record_type is _LEGACY_OFFSET_COMMIT and 1 <= version <= OFFSET_COMMIT_VALUE.versions[1]:
         message = OFFSET_COMMIT_VALUE
@@ -139,11 +139,11 @@ def decode_value(
     if not first <= version <= last:
         raise errors.UnknownValueVersion(f"{message.name}: version {version} is not known to this release ({first} to {last}).")
     try:
-        decoded, end = _decode_by(message, version, value, at, shared)
+        decoded, end = _decode_by(message, version, value, shared)
     except errors.FieldFault as fault:
         for older_message in record_type.dialects:
             try:
-                decoded, end = _decode_by(older_message, version, value, at)
+                decoded, end = _decode_by(older_message, version, value)
             except errors.FieldFault:
                 continue
             # a value of the current layout that was cut can look like one of an older layout with bytes left over
@@ -161,9 +161,10 @@ def _record_type(key_type: int, dialect: str | None, record_types: Mapping[int, 
     return record_type
 
 
-def _decode_by(message: Message, version: int, value: bytes, at: int, shared: SharedElements | None = None) -> tuple[DecodedValue, int]:
+def _decode_by(message: Message, version: int, value: bytes, shared: SharedElements | None = None) -> tuple[DecodedValue, int]:
+    """The value, whose fields follow the two bytes of its version, and the position after them."""
     reader = FieldReader(value, message, version, shared)
-    fields, at = reader.read_struct(message.fields, at)
+    fields, at = reader.read_struct(message.fields, 2)
     if at < len(value):
         reader.doubt("value_trailing_bytes", f"{message.name} v{version}: {len(value) - at} bytes follow the value, from position {at}.")
     if fields.get("committed_offset", 0) < 0:

@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from . import definition, fast_path
-from .columnar import Int64s, leading_int16
+from .columnar import Int64s
 from .definition import decode_key, decode_value
 from .errors import DecodeError
 from .json_programs import json_programs
@@ -31,14 +31,14 @@ PIECE_BYTES: Final = 1 << 20
 
 def key_json_column(keys: Slices) -> pa.ChunkedArray:
     """The JSON text of each key; null where the key is null or does not decode."""
-    program = _program(json_programs().key_begin, leading_int16(keys).astype(np.int64))
+    program = _program(json_programs().key_begin, keys.leading_int16().astype(np.int64))
     text_of = cache(_key_text)
     return _column(keys, program, lambda _, rows: [text_of(key) for key in rows.to_arrow().to_pylist()])
 
 
 def value_json_column(key_type: npt.NDArray[np.int16], values: Slices) -> pa.ChunkedArray:
     """The JSON text of each value; null for a tombstone and where the value does not decode. key_type: the type of each value's key."""
-    version = leading_int16(values)
+    version = values.leading_int16()
     has_program = (key_type >= 0) & (version >= 0) & (version < VERSIONS)
     place = np.where(has_program, key_type.astype(np.int64) * VERSIONS + version, -1)
     text_of = cache(_value_text)

@@ -45,6 +45,14 @@ class Slices:
         """The number of bytes of each row; 0 for null."""
         return self.end - self.start
 
+    def leading_int16(self) -> npt.NDArray[np.int16]:
+        """The int16 in the first two bytes of each row; -1 where the row is null or shorter."""
+        leading = np.full(len(self), -1, np.int16)
+        has_two = ~self.is_null & (self.lengths() >= 2)
+        at = self.start[has_two]
+        leading[has_two] = self.data[at].astype(np.int16) << 8 | self.data[at + 1]
+        return leading
+
     def row(self, i: int) -> bytes | None:
         """Row ``i`` as bytes, or None where it is null."""
         return None if self.is_null[i] else self.data[self.start[i] : self.end[i]].tobytes()

@@ -1,7 +1,7 @@
 """For every value of a chunk: its version, whether it decodes, and the topic id that an offset commit names.
 
 The reader needs no more than that of most values, since a later record supersedes them. Whether a value decodes it must know of all: a
-record that does not decode supersedes nothing and goes to quarantine.
+record that does not decode supersedes nothing and goes to quarantine. The compiled loops say it of the values that brokers write.
 """
 
 from __future__ import annotations
@@ -12,16 +12,11 @@ import numpy as np
 
 from groupcoord_spark.protocol import fast_path
 from groupcoord_spark.protocol.columnar import Int16s, Int64s
-from groupcoord_spark.protocol.definition import decode_value
-from groupcoord_spark.protocol.errors import DecodeError
-from groupcoord_spark.protocol.fields import ZERO_UUID
-from groupcoord_spark.protocol.primitives import uuid_bytes
 from groupcoord_spark.protocol.programs import programs_of_values
-from groupcoord_spark.protocol.record_types import OFFSET_KEY_TYPES
 from groupcoord_spark.protocol.slices import Mask, Slices
 
 DOUBTS_ABOUT_CONTENT = frozenset({"negative_offset", "invalid_utf8"})
-"""Codes of doubts about the content of a value whose layout is right."""
+"""Codes of doubts about the content of a value whose layout is right; the loops look at no content, so the reader reports none of them."""
 
 
 class ValueChecks(NamedTuple):
@@ -29,7 +24,8 @@ class ValueChecks(NamedTuple):
 
     Attributes:
         value_version: int16, the version that the value begins with; -1 where the value has none or was not to be looked at.
-        surely_decodes: bool, the value has exactly the layout of its version. False means that ``definition.decode_value`` must decide.
+        surely_decodes: bool, the value has exactly the layout of its version. False means that ``definition.decode_value`` must decide;
+            so it does for all values of a small input.
         topic_high: int64, the high half of the topic id that an offset commit names, big-endian; 0 where the commit names none, or the
             value does not surely decode.
         topic_low: int64, the low half of the same topic id.
@@ -57,22 +53,5 @@ def check_values(key_type: Int16s, has_version: Mask, is_checked: Mask, values: 
         rows = (values.data, values.start, values.end, values.is_null)
         loops.check_values(*rows, key_type, has_version, is_checked, *programs_of_values(), stack, positions, *checks)
     else:
-        for row in np.flatnonzero(has_version & (values.lengths() >= 2)).tolist():
-            value = values.data[values.start[row] : values.end[row]].tobytes()
-            checks.value_version[row] = int.from_bytes(value[:2], "big", signed=True)
-            if is_checked[row]:
-                _check_value(checks, row, int(key_type[row]), value)
+        checks.value_version[has_version] = values.take(has_version).leading_int16()
     return checks
-
-
-def _check_value(checks: ValueChecks, row: int, key_type: int, value: bytes) -> None:
-    """Sets one row of ``checks`` by the scalar decoder."""
-    try:
-        decoded = decode_value(key_type, value)
-    except DecodeError:
-        return
-    assert decoded is not None
-    if decoded.dialect is None and DOUBTS_ABOUT_CONTENT.issuperset(doubt.code for doubt in decoded.doubts):
-        checks.surely_decodes[row] = True
-        if key_type in OFFSET_KEY_TYPES:
-            checks.topic_high[row], checks.topic_low[row] = np.frombuffer(uuid_bytes(decoded.fields.get("topic_id", ZERO_UUID)), ">i8")

@@ -76,7 +76,7 @@ def refused_alone(records: Records, decoded: DecodedChunk) -> list[LoadWarning]:
     """What the reader warns of."""
     notes = decoded.refusals
     group_ids = decoded.keys.group_id.take(pa.array(decoded.key_code[notes.row], mask=decoded.key_code[notes.row] < 0)).to_pylist()
-    columns = (records.record_offset[notes.row].tolist(), group_ids, notes.code_column().to_pylist(), notes.detail_column().to_pylist())
+    columns = (records.record_offset[notes.row].tolist(), group_ids, *(column.to_pylist() for column in notes.columns()))
     return list(map(LoadWarning, *columns))
 
 

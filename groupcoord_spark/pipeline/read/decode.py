@@ -20,11 +20,11 @@ from groupcoord_spark.protocol import ZERO_UUID, DecodeError, decode_value
 from groupcoord_spark.protocol.classic_group_checks import surely_loadable
 from groupcoord_spark.protocol.columnar import Int16s, KeyColumns, decode_key_columns
 from groupcoord_spark.protocol.errors import Doubt, NullKey, UnknownKeyType, UnknownValueVersion
-from groupcoord_spark.protocol.primitives import uuid_bytes
+from groupcoord_spark.protocol.primitives import uuid_bytes, uuid_text
 from groupcoord_spark.protocol.programs import VERSIONS
 from groupcoord_spark.protocol.record_types import CLASSIC_KEY_TYPES, NO_PRODUCER_ID, NOT_A_CONTROL_RECORD, OFFSET_KEY_TYPES, KeyType
 from groupcoord_spark.protocol.slices import Ints, Mask, Slices, codes_of
-from groupcoord_spark.protocol.value_checks import check_values
+from groupcoord_spark.protocol.value_checks import DOUBTS_ABOUT_CONTENT, check_values
 
 UNKNOWN_KEY_TYPE = UnknownKeyType.code
 UNKNOWN_VALUE_VERSION = UnknownValueVersion.code
@@ -67,18 +67,37 @@ class DecodedChunk:
     findings: RowNotes
     refusals: RowNotes
 
+    def topic_names(self) -> dict[str, str]:
+        """Topic id -> topic name, from all commits with a topic id. Superseded commits count too: they may be the only ones with the id."""
+        row, high, low = self.topic_ids
+        if not len(row):
+            return {}
+        key = self.key_code[row]
+        last_of_key = np.full(len(self.keys.topic), -1, np.int64)
+        last_of_key[key] = np.arange(len(row))  # numpy keeps the last assignment to a position
+        # The commits of one key have the same topic id, until the topic is deleted and created again.
+        last = last_of_key[key]
+        differs = (high != high[last]) | (low != low[last])
+        chosen = np.sort(np.concatenate((last_of_key[last_of_key >= 0], np.flatnonzero(differs))))
+        topics = self.keys.topic.take(pa.array(key[chosen])).to_pylist()
+        ids = np.stack((high[chosen], low[chosen]), axis=1).astype(">i8").view("V16")
+        # Few topics have many keys: only distinct ids become text.
+        topic_of_id = dict(zip(ids.ravel().tolist(), topics, strict=True))
+        return {uuid_text(topic_id): topic for topic_id, topic in topic_of_id.items()}
+
 
 def decode_chunk(records: Records, semantics: Semantics) -> DecodedChunk:
     """The decoded columns of the records, with all notes. ``semantics`` says which of the records that decode the coordinator accepts."""
     decoder = _ChunkDecoder(records, np.zeros(len(records), np.bool_), records.distinct_keys())
     value_faults, value_findings = decoder.doubtful_values(semantics)
     key_refusals, key_findings = (RowNotes.about_codes(decoder.key_code, notes) for notes in (decoder.keys.refusals, decoder.keys.doubts))
+    kinds = decoder.kinds(semantics)
+    decodes = kinds.is_control | (decoder.value_is_good & (decoder.key_is_good | decoder.is_unknown_type()))
+    refusals_of_sound_records = list(_refusals_of_what_decodes(records, kinds, decoder, semantics))
     null_keys = RowNotes.same_for_rows(np.flatnonzero(~decoder.has_key & ~decoder.is_control), NullKey.code, NULL_KEY)
     faults = RowNotes.concatenated((key_refusals, null_keys, *value_faults))
     findings = RowNotes.concatenated((key_findings, *value_findings, *decoder.transaction_notes()))
-    kinds = decoder.kinds(semantics)
-    decodes = kinds.is_control | (decoder.value_is_good & (decoder.key_is_good | decoder.is_unknown_type()))
-    refusals = RowNotes.concatenated((_as_rules(faults), *_refusals_of_what_decodes(records, kinds, decoder, semantics)))
+    refusals = RowNotes.concatenated((_as_rules(faults), *refusals_of_sound_records))
     return decoder.decoded(kinds, decodes, faults, findings, refusals)
 
 
@@ -194,10 +213,11 @@ def _decode_distinct(
             is_good[place] = False
             faults.append((place, fault.without_frames()))
             continue
-        if decoded is not None:
-            findings.extend((place, finding) for finding in decoded.doubts)
-            if key_type in OFFSET_KEY_TYPES:
-                topic_ids[place] = np.frombuffer(uuid_bytes(decoded.fields.get("topic_id", ZERO_UUID)), ">i8")
+        assert decoded is not None
+        if decoded.dialect is not None or not DOUBTS_ABOUT_CONTENT.issuperset(doubt.code for doubt in decoded.doubts):
+            findings.extend((place, doubt) for doubt in decoded.doubts)
+        if key_type in OFFSET_KEY_TYPES:
+            topic_ids[place] = np.frombuffer(uuid_bytes(decoded.fields.get("topic_id", ZERO_UUID)), ">i8")
     return faults, findings, is_good, topic_ids
 
 

@@ -202,14 +202,15 @@ def _coordinator_epoch(value: bytes | None) -> int | None:
 
 def _write_quarantined(files: TaskFiles, offsets_partition: int, faults: RowNotes, records: Records, source: Source) -> None:
     """Write a row of quarantined_records for each record that does not decode. Records of unknown key type are in group_records instead."""
-    lost = faults.where(~faults.has_code(UNKNOWN_KEY_TYPE))
+    lost = faults.without_code(UNKNOWN_KEY_TYPE)
     if len(lost):
+        reasons, details = lost.columns()
         keys, values = records.key.take(lost.row), records.value.take(lost.row)
         columns = {
             **_place_columns(lost.row, records, source),
             "size": keys.lengths() + values.lengths(),
-            "reason": lost.code_column(),
-            "detail": lost.detail_column(),
+            "reason": reasons,
+            "detail": details,
             "key": keys.to_arrow(),
             "value": values.to_arrow(),
             "records": np.ones(len(lost), np.int64),
@@ -220,11 +221,12 @@ def _write_quarantined(files: TaskFiles, offsets_partition: int, faults: RowNote
 def write_notes(files: TaskFiles, offsets_partition: int, notes: RowNotes, records: Records, decoded: DecodedChunk, source: Source) -> None:
     """Write a row of ``warnings`` for each note."""
     if len(notes):
+        codes, details = notes.columns()
         columns = {
             **_place_columns(notes.row, records, source),
             "group_id": _of_key(decoded.keys.group_id, decoded.key_code[notes.row]),
-            "code": notes.code_column(),
-            "detail": notes.detail_column(),
+            "code": codes,
+            "detail": details,
         }
         files.write("warnings", columns, offsets_partition=_partition_or_none(offsets_partition))
 

@@ -92,6 +92,10 @@ class RowNotes:
         is_wanted: npt.NDArray[np.bool_] = np.array([*(code in wanted for code in self.codes), False], np.bool_)[self.note]
         return is_wanted
 
+    def without_code(self, code: str) -> Self:
+        """The notes with any other code."""
+        return self.where(~self.has_code(code))
+
     def counts(self) -> Counter[str]:
         """Number of notes of each code."""
         counts: Counter[str] = Counter()
@@ -100,15 +104,8 @@ class RowNotes:
                 counts[code] += count
         return counts
 
-    def code_column(self) -> pa.DictionaryArray:
-        """The code of each note."""
-        return _column(self.codes, self.note)
-
-    def detail_column(self) -> pa.DictionaryArray:
-        """The sentence of each note."""
-        return _column(self.details, self.note)
-
-
-def _column(texts: Sequence[str], note: Ints) -> pa.DictionaryArray:
-    distinct = pa.array(texts, pa.string()).dictionary_encode()
-    return pa.DictionaryArray.from_arrays(distinct.indices.take(pa.array(note)), distinct.dictionary)
+    def columns(self) -> tuple[pa.DictionaryArray, pa.DictionaryArray]:
+        """The code and the sentence of each note."""
+        encoded = [pa.array(texts, pa.string()).dictionary_encode() for texts in (self.codes, self.details)]
+        codes, details = (pa.DictionaryArray.from_arrays(texts.indices.take(pa.array(self.note)), texts.dictionary) for texts in encoded)
+        return codes, details

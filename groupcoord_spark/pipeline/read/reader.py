@@ -19,7 +19,6 @@ from groupcoord_spark.coordinator.semantics import Semantics
 from groupcoord_spark.coordinator.state import LoadWarning
 from groupcoord_spark.doctor import ChunkKeys, PartitionGatherer, segments_beside
 from groupcoord_spark.log import CHUNK_BYTES, Chunk, PartitionLog, Records, Segment, read_segment
-from groupcoord_spark.pipeline.exchange.counts import add_kinds, counts_by_kind
 from groupcoord_spark.pipeline.exchange.health_facts import rows_of_gatherer
 from groupcoord_spark.pipeline.exchange.kept_records import (
     NEW_GROUP_RECORDS,
@@ -37,7 +36,8 @@ from groupcoord_spark.pipeline.exchange.packing import pack
 from groupcoord_spark.pipeline.exchange.task_files import TaskFiles
 from groupcoord_spark.pipeline.extents import NO_HISTORY, HistoryPiece, HistoryRange, PointInTime, Until
 from groupcoord_spark.pipeline.read import superseded
-from groupcoord_spark.pipeline.read.decode import UNKNOWN_KEY_TYPE, DecodedChunk, decode_chunk
+from groupcoord_spark.pipeline.read.counting import count_chunk
+from groupcoord_spark.pipeline.read.decode import DecodedChunk, decode_chunk
 from groupcoord_spark.pipeline.read.history_files import (
     Source,
     new_group_records,
@@ -51,9 +51,6 @@ from groupcoord_spark.pipeline.read.history_records import records_in_history
 from groupcoord_spark.pipeline.read.notes import RowNotes
 from groupcoord_spark.pipeline.read.supersede_buffer import SupersedeBuffer
 from groupcoord_spark.pipeline.rebalances import LEADER_EPOCH, REBALANCES, PartitionRebalances, RebalanceJob
-from groupcoord_spark.protocol import offsets_partition_for
-from groupcoord_spark.protocol.primitives import uuid_text
-from groupcoord_spark.protocol.slices import Mask
 from groupcoord_spark.spark.job_progress import noted
 
 
@@ -135,7 +132,7 @@ def read_history(piece: HistoryPiece, job: ReadJob) -> Iterator[pa.RecordBatch]:
     with TaskFiles(job.warehouse_uri, job.cluster, job.run_id) as files:
         for records in records_in_history(job.warehouse_uri, job.cluster, piece):
             decoded = decode_chunk(records, job.semantics)
-            report.topic_names |= topic_names_of(decoded)
+            report.topic_names |= decoded.topic_names()
             report.records_from_history += len(records)
             report.records_after_complete += int(np.count_nonzero(records.record_offset >= point_in_time.complete_until))
             _warn(files, piece, records, decoded, decoded.refusals, report, source=None)
@@ -192,16 +189,13 @@ class SequenceReader:
     def flush(self) -> Iterator[pa.RecordBatch]:
         """Rows of SHUFFLED for all records that are still in the buffer, after the last piece."""
         if self._rebalances is not None:
-            self._write(self._rebalances.finish())
+            for rows in self._rebalances.finish():
+                self._files.write(REBALANCES, rows)
         yield from self._packed(RECORDS, self._buffer.flush())
         yield from self._rows_of_tables()
         if self._gatherer is not None:
             log, is_whole = self._job.health_logs[self._offsets_partition], self._offsets_partition in self._job.whole_partitions
             yield from rows_of_gatherer(self._job.cluster, log, self._gatherer, is_whole=is_whole)
-
-    def _write(self, rebalances: Iterator[pa.Table]) -> None:
-        for rows in rebalances:
-            self._files.write(REBALANCES, rows)
 
     def _packed(self, kind: str, parts: list[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         return shuffled_rows(self._job.cluster, self._offsets_partition, kind, parts, self._job.row_bytes)
@@ -228,10 +222,8 @@ class SequenceReader:
                 if self._rebalances is None:
                     yield NEW_GROUP_RECORDS, [new_records]
                 else:
-                    self._write(self._rebalances.apply(new_records))
-            is_whole = piece.offsets_partition not in job.carried_partitions
-            if history_range is not None and not job.points_in_time and is_whole:
-                write_survivors(files, piece.offsets_partition, chunk.records, history_range.incarnation)
+                    for rebalances in self._rebalances.apply(new_records):
+                        files.write(REBALANCES, rebalances)
             rows = np.flatnonzero(superseded.needed_for_replay(decoded.kinds))
             of_chunk = kept_records(chunk.records, rows, decoded.decodes)
             yield RECORDS, self._buffer.add(of_chunk, decoded.kinds.take(rows), decoded.names)
@@ -255,11 +247,14 @@ class SequenceReader:
 
         history_range: the record offsets that the history tables have; None: no history is written.
         """
-        decoded = decode_chunk(chunk.records, self._job.semantics)
-        report.counts.bytes += chunk.bytes
-        is_misplaced = _is_misplaced(decoded, piece.offsets_partition, self._job.partition_count)
-        _count(report, chunk, decoded, is_misplaced, self._job.counted.get(piece.offsets_partition))
-        write_chunk(self._files, piece.offsets_partition, piece.source, chunk, decoded, history_range)
+        job, offsets_partition = self._job, piece.offsets_partition
+        decoded = decode_chunk(chunk.records, job.semantics)
+        report.topic_names |= decoded.topic_names()
+        count_chunk(report.counts, chunk, decoded, offsets_partition, job.partition_count, job.counted.get(offsets_partition))
+        write_chunk(self._files, offsets_partition, piece.source, chunk, decoded, history_range)
+        is_whole = offsets_partition not in job.carried_partitions
+        if history_range is not None and not job.points_in_time and is_whole:
+            write_survivors(self._files, offsets_partition, chunk.records, history_range.incarnation)
         return decoded
 
 
@@ -285,63 +280,6 @@ def _count_after_complete(chunks: Iterator[Chunk], point_in_time: PointInTime, r
     for chunk in chunks:
         report.records_after_complete += int(np.count_nonzero(chunk.records.record_offset >= point_in_time.complete_until))
         yield chunk
-
-
-def _count(report: PieceReport, chunk: Chunk, decoded: DecodedChunk, is_misplaced: Mask, counted: tuple[int, int] | None) -> None:
-    """Add the chunk to the counts and topic names of the report. counted: first and end offset of what earlier nights have counted."""
-    records, counts = chunk.records, report.counts
-    for lost in chunk.lost:
-        lost_records = 1 if lost.records is None else lost.records
-        counts.lost += lost_records
-        counts.reasons[lost.code] += lost_records
-        if counted is None or lost.record_offset is None or not counted[0] <= lost.record_offset < counted[1]:
-            counts.new_lost += lost_records
-    counts.doubts += len(chunk.doubts) + len(decoded.findings)
-    counts.reasons.update({code: count for code, count in decoded.faults.counts().items() if code != UNKNOWN_KEY_TYPE})
-    if not len(records):
-        return
-    newest = int(records.timestamp_ms.max())
-    counts.reach(int(records.record_offset[0]), int(records.record_offset[-1]) + 1, newest if newest >= 0 else None)
-    is_data = ~decoded.kinds.is_control
-    counts.control_records += len(is_data) - int(np.count_nonzero(is_data))
-    sizes = records.key.lengths() + records.value.lengths()
-    columns = (decoded.stored_key_type, decoded.value_version, sizes, decoded.decodes, is_misplaced)
-    of_chunk = of_new = counts_by_kind(*(column[is_data] for column in columns))
-    if counted is not None:
-        is_new = is_data & ((records.record_offset < counted[0]) | (records.record_offset >= counted[1]))
-        of_new = counts_by_kind(*(column[is_new] for column in columns))
-    add_kinds(counts.by_kind, of_chunk)
-    add_kinds(counts.new_by_kind, of_new)
-    report.topic_names |= topic_names_of(decoded)
-
-
-def _is_misplaced(decoded: DecodedChunk, offsets_partition: int, partition_count: int | None) -> Mask:
-    """bool[n]: the hash of the record's group id belongs to another offsets partition."""
-    if partition_count is None:
-        return np.zeros(len(decoded.kinds), np.bool_)
-    group_ids = decoded.names.group_ids.to_pylist()
-    of_group = [offsets_partition_for(group_id, partition_count) != offsets_partition for group_id in group_ids]
-    misplaced: Mask = np.array([*of_group, False], np.bool_)[decoded.kinds.group_code]
-    return misplaced
-
-
-def topic_names_of(decoded: DecodedChunk) -> dict[str, str]:
-    """Topic id -> topic name, from all commits with a topic id. Superseded commits count too: they may be the only ones with the id."""
-    row, high, low = decoded.topic_ids
-    if not len(row):
-        return {}
-    key = decoded.key_code[row]
-    last_of_key = np.full(len(decoded.keys.topic), -1, np.int64)
-    last_of_key[key] = np.arange(len(row))  # numpy keeps the last assignment to a position
-    # The commits of one key have the same topic id, until the topic is deleted and created again.
-    last = last_of_key[key]
-    differs = (high != high[last]) | (low != low[last])
-    chosen = np.sort(np.concatenate((last_of_key[last_of_key >= 0], np.flatnonzero(differs))))
-    topics = decoded.keys.topic.take(pa.array(key[chosen])).to_pylist()
-    ids = np.stack((high[chosen], low[chosen]), axis=1).astype(">i8").view("V16")
-    # Few topics have many keys: only distinct ids become text.
-    topic_of_id = dict(zip(ids.ravel().tolist(), topics, strict=True))
-    return {uuid_text(topic_id): topic for topic_id, topic in topic_of_id.items()}
 
 
 def split_at_history(chunks: Iterable[Chunk], point_in_time: PointInTime) -> Iterator[tuple[bool, Iterator[Chunk]]]:

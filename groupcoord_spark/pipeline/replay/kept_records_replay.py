@@ -16,7 +16,7 @@ from groupcoord_spark.pipeline.exchange.kept_records import records_of_kept
 from groupcoord_spark.pipeline.read.decode import DecodedChunk, decode_kept_records
 from groupcoord_spark.pipeline.replay.redundant_assignments import find_redundant_records
 from groupcoord_spark.pipeline.replay.unchecked_ownership import KeptRecordsCoordinator
-from groupcoord_spark.protocol.columnar import decode_offset_value_columns, leading_int16
+from groupcoord_spark.protocol.columnar import decode_offset_value_columns
 from groupcoord_spark.protocol.definition import decode_key, decode_value
 from groupcoord_spark.protocol.messages import RECORD_TYPES
 from groupcoord_spark.protocol.record_types import NOT_A_CONTROL_RECORD, KeyType
@@ -47,7 +47,7 @@ class KeptRecordsReplay:
             raise AssertionError(f"records from {first} on follow those up to {self._next_offset}: the shuffle lost their order")
         self._next_offset = last + 1
         records, decodes = records_of_kept(batch)
-        key_type = leading_int16(records.key)
+        key_type = records.key.leading_int16()
         distinct_keys = records.distinct_keys()
         self._update_live_keys(records, *distinct_keys, is_type_0=decodes & (key_type == KeyType.LEGACY_OFFSET_COMMIT))
         self._update_open_transactions(records)

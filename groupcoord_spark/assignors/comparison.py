@@ -19,7 +19,7 @@ class OwnerChange(NamedTuple):
 
 
 class Move(NamedTuple):
-    """The partitions that go from one member to another. before None: they had no owner. after None: they have none afterwards."""
+    """The partitions that go from one member to another. before None: they had no owner. after None: they have no owner any more."""
 
     before: str | None
     after: str | None

@@ -86,7 +86,7 @@ class _Quota:
         self.of_member = self._share()
 
     def count(self, tasks_of_member: int) -> None:
-        """A member has got a task, and has so many now."""
+        """A member has got a task: take the number of tasks that it has now into account."""
         if tasks_of_member == self.of_member:
             self._members -= 1
             self._tasks -= tasks_of_member
@@ -162,7 +162,7 @@ class _StickyTasks:
     # Active tasks
 
     def _assign_active(self, tasks: list[Task]) -> None:
-        """First to the member that has run a task, then to one that has kept its state warm, then to the process with the least load."""
+        """Assign active tasks: to the member that ran the task, else to one with its state, else to the process with the least load."""
         rest = sorted(tasks, key=lambda task: (task.partition, task.subtopology))
         rest = [task for task in rest if not self._gives_back(task, self._active_before.get(task))]
         rest = [task for task in rest if not self._gives_back(task, self._least_loaded(self._standby_before.get(task, ()), None))]
@@ -182,7 +182,7 @@ class _StickyTasks:
     # Standby tasks
 
     def _assign_standby(self, tasks: list[Task]) -> None:
-        """First to members that have had a task, whose state is still there, then to the processes with the least load."""
+        """Assign standby tasks: first to members that still have the state of the task, then to the processes with the least load."""
         rest: list[tuple[Task, int]] = []
         for task in sorted(tasks, key=lambda task: (task.partition, task.subtopology), reverse=True):
             for replica in range(self._replicas):

@@ -43,7 +43,7 @@ KAFKAS_ASSIGNORS: Final = DefaultAssignors()
 
 
 class DeleteRetention(NamedTuple):
-    """So long a tombstone stays at least after the cleaner has seen it, and where the value is from.
+    """The least time that a tombstone stays in the log after the cleaner has met it, and the source of this value.
 
     Source: TopicConfig.DELETE_RETENTION_MS_CONFIG and its default.
     """
@@ -111,7 +111,7 @@ def kafka_setting_names() -> frozenset[str]:
 
 
 def _meant_name(name: str) -> str | None:
-    """The Kafka setting of which the name is probably a misspelling; None: it is like no setting."""
+    """The Kafka setting of which the name is probably a misspelling; None: no setting has a similar name."""
     candidates = [kafka_name for kafka_name in sorted(kafka_setting_names()) if kafka_name.count(".") == name.count(".")]
     nearest = get_close_matches(name, candidates, n=1, cutoff=_SIMILAR)
     is_likely = nearest and (nearest[0] in _OFTEN_MISTAKEN or get_close_matches(name, nearest, cutoff=_VERY_SIMILAR))

@@ -1,6 +1,6 @@
 """The cluster as its metadata log tells it: topics by id, settings, and who may do what (KIP-500, KIP-595, KIP-801).
 
-A snapshot gives all that was known before its offset; the records of the log follow. Records between the beginning and the end of a
+A snapshot has the state before its offset; the records of the log follow. Records between the beginning and the end of a
 transaction of the controller (KIP-868) count when it ends, and never when it is aborted.
 """
 
@@ -64,14 +64,14 @@ class AccessControlEntry(NamedTuple):
 
 
 class Cluster:
-    """What snapshot and records have told so far.
+    """The state of the cluster after a snapshot and the records that were added.
 
     Attributes:
         configs: (resource type, resource name) -> setting -> value.
         acls: id -> rule.
-        is_complete: every topic that exists is known: the records begin with a snapshot or at offset 0, and none of those that could tell
-            of a topic was lost. The reader sets it.
-        skipped: record types that are not known here -> number of records; and of records that do not decode.
+        is_complete: every topic that exists is known: the records begin with a snapshot or at offset 0, and no record that could name a
+            topic was lost. The reader sets it.
+        skipped: why records were skipped (an unknown type, or bytes that do not decode) -> number of records.
     """
 
     def __init__(self, *, is_complete: bool) -> None:
@@ -86,7 +86,7 @@ class Cluster:
         self._transaction: list[tuple[bytes, int | None]] | None = None
 
     def add(self, value: bytes | None, timestamp_ms: int | None) -> None:
-        """The next record. timestamp_ms: None for a record of a snapshot, which tells nothing about when it was."""
+        """Apply the next record. timestamp_ms: None for a record of a snapshot, whose timestamp is not that of the change."""
         # The record type is a varint, of one byte in all releases.
         record_type = value[1] if value is not None and len(value) > 2 and value[0] == FRAME_VERSION else None
         if value is not None and record_type == PARTITION and self._transaction is None and len(value) >= _PARTITION.size:
@@ -114,25 +114,25 @@ class Cluster:
             self.skipped[f"of the unknown type {record_type}"] += 1
 
     def topics(self) -> Iterator[TopicLifetime]:
-        """The topics that exist, and those of whose deletion a record told."""
+        """The topics that exist, and those whose deletion is in a record."""
         for topic_id, (name, created_at_ms) in self._topics.items():
             yield TopicLifetime(topic_id, name, self._partition_counts.get(uuid_bytes(topic_id), 0), created_at_ms, None)
         yield from self._deleted
 
     @property
     def has_unnamed_removals(self) -> bool:
-        """A topic was deleted of which no record was read before."""
+        """Whether a topic was deleted whose creation is in no record."""
         return bool(self._unnamed_removals)
 
     def name_removed(self, snapshot: Cluster) -> None:
-        """Take the names of the topics that were deleted, and that no record named, from an earlier snapshot."""
+        """Take the names of deleted topics whose creation is in no record from an earlier snapshot."""
         for topic_id, deleted_at_ms in self._unnamed_removals.items():
             if topic_id in snapshot._topics:
                 count = snapshot._partition_counts.get(uuid_bytes(topic_id), 0)
                 self._deleted.append(TopicLifetime(topic_id, snapshot._topics[topic_id][0], count, None, deleted_at_ms))
 
     def learn_history(self, earlier: Cluster) -> None:
-        """Take from records before the snapshot when topics were made, and which topics were deleted."""
+        """Take the times at which topics were created, and the deleted topics, from the records before the snapshot."""
         for topic_id, (_, created_at_ms) in earlier._topics.items():
             if topic_id in self._topics:
                 self._topics[topic_id] = (self._topics[topic_id][0], created_at_ms)
@@ -175,5 +175,5 @@ class Cluster:
 
 
 def _word(words: tuple[str, ...], number: int) -> str:
-    """The word, or the number of one that a later release has."""
+    """The word of a number; the number itself where only a later release has a word for it."""
     return words[number] if 0 <= number < len(words) else str(number)

@@ -48,7 +48,7 @@ def refusal_of_type_or_version(semantics: Semantics, key_type: int, value_versio
 
 
 def fault_beyond_limits(value: DecodedValue | None, semantics: Semantics) -> ValueBeyondLimits | None:
-    """Why this broker cannot read a value that other releases read (R-1.10); None: it can, or the record is a tombstone."""
+    """Why this broker cannot read a value that other releases read (R-1.10); None: this broker can, or the record is a tombstone."""
     if value is None or not semantics.limits_values:
         return None
     return next((ValueBeyondLimits(doubt.detail) for doubt in value.doubts if doubt.code == BEYOND_LIMITS), None)

@@ -1,4 +1,4 @@
-"""The state of share groups as the share coordinator keeps it: what the records of ``__share_group_state`` add up to (KIP-932)."""
+"""The state of share groups as the share coordinator keeps it: the sum of the records of ``__share_group_state`` (KIP-932)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from groupcoord_spark.protocol.messages.share_state import RECORD_TYPES, SNAPSHO
 _SNAPSHOT_KEY, _UPDATE_KEY = (number.to_bytes(2, "big") for number in (SNAPSHOT, UPDATE))
 
 NOT_KNOWN = -1
-"""A start offset, a leader epoch or a delivery complete count that is not known; in an update: that stays as it was."""
+"""A start offset, a leader epoch or a delivery complete count that is not known; in an update: the value does not change."""
 
 
 class StateBatch(NamedTuple):
@@ -74,7 +74,7 @@ class ShareStatePartition:
             self._since_snapshot.setdefault(name, []).append(record)
 
     def lose_records(self) -> None:
-        """Records of any key may be missing here: only what a later snapshot tells is known."""
+        """Forget all states: records of any key may be missing here, so that only later snapshots count."""
         self._since_snapshot.clear()
         self._lacks_records = True
 
@@ -139,13 +139,13 @@ def combine_batches(batches: Iterable[StateBatch], start_offset: int) -> list[St
     waiting = sorted(set(waiting), key=_backwards, reverse=True)
     combined: list[StateBatch] = []
     while len(waiting) > 1:
-        one, other = waiting.pop(), waiting[-1]
-        has_equal_state = _strength(one) == _strength(other)
-        if not (other.first_offset <= one.last_offset or (has_equal_state and other.first_offset == one.last_offset + 1)):
-            combined.append(one)
+        first, second = waiting.pop(), waiting[-1]
+        has_equal_state = _strength(first) == _strength(second)
+        if not (second.first_offset <= first.last_offset or (has_equal_state and second.first_offset == first.last_offset + 1)):
+            combined.append(first)
             continue
         waiting.pop()
-        for piece in _pieces(one, other):
+        for piece in _pieces(first, second):
             if piece.first_offset <= piece.last_offset and piece not in waiting:
                 insort(waiting, piece, key=lambda batch: tuple(-number for number in _backwards(batch)))
     return combined + waiting
@@ -159,11 +159,11 @@ def _strength(batch: StateBatch) -> tuple[int, int]:
     return batch.delivery_count, batch.delivery_state
 
 
-def _pieces(one: StateBatch, other: StateBatch) -> tuple[StateBatch, ...]:
-    """What takes the place of two batches that overlap or touch, of which ``other`` does not begin first. A piece may be empty."""
-    if _strength(one) == _strength(other):
-        return (one._replace(last_offset=max(one.last_offset, other.last_offset)),)
-    if _strength(other) < _strength(one):
-        return one, other._replace(first_offset=one.last_offset + 1)
-    head, tail = one._replace(last_offset=other.first_offset - 1), one._replace(first_offset=other.last_offset + 1)
-    return head, other, tail
+def _pieces(first: StateBatch, second: StateBatch) -> tuple[StateBatch, ...]:
+    """The batches that replace two batches that overlap or touch, of which ``second`` does not begin first. Some may be empty."""
+    if _strength(first) == _strength(second):
+        return (first._replace(last_offset=max(first.last_offset, second.last_offset)),)
+    if _strength(second) < _strength(first):
+        return first, second._replace(first_offset=first.last_offset + 1)
+    head, tail = first._replace(last_offset=second.first_offset - 1), first._replace(first_offset=second.last_offset + 1)
+    return head, second, tail

@@ -211,7 +211,7 @@ class Group(ABC):
 
 
 def internal_fields(thing: object, *, without: frozenset[str] = frozenset({"_semantics"})) -> tuple[object, ...]:
-    """The class of an object of this room and its fields by name, with the fields of the objects in its dicts; without ``without``."""
+    """The class of an object of this room and its fields by name but ``without``, with the fields of the objects in its dicts."""
     names = [name for kind in type(thing).__mro__ for name in getattr(kind, "__slots__", ()) if name not in without]
     return type(thing).__name__, {name: _internal_value(getattr(thing, name)) for name in names}
 

@@ -54,7 +54,7 @@ class OffsetStore:
         self._open: dict[int, _OpenTransaction] = {}
         """Producer id -> its open transaction."""
         self._open_by_group: dict[str, set[int]] | None = {} if semantics.tombstone_leaves_transaction_open else None
-        """Group id -> producer ids that count as open for the group, where that is another thing than pending offsets."""
+        """Group id -> producer ids that count as open for the group, in releases where a producer may do so without pending offsets."""
 
     def put(self, group_id: str, topic: str, partition: int, stored: StoredOffset) -> None:
         """Store a commit that is not in a transaction: the last record wins (R-1.12)."""

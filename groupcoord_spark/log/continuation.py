@@ -1,4 +1,4 @@
-"""Goes on with a log that an earlier run has read up to an offset: which files, from which position, and whether a record is missing there.
+"""The part of a log that an earlier run has not read: its files, the position where it begins, and whether a record of it is missing.
 
 The log cleaner removes a record when a later record has the same key, a tombstone too after a while. Where no record from that offset on is
 missing, the earlier run and this one together have seen every record. Where one is missing, it may have been a tombstone of a record that
@@ -34,7 +34,7 @@ class ChangedFiles:
 
 
 def changed_files(log: PartitionLog, files: Mapping[int, int], end_offset: int, end_position: int | None) -> ChangedFiles | None:
-    """The files that changed since an earlier run that read the log up to ``end_offset``; None: there is none, or nothing is known.
+    """The files that changed since an earlier run that read the log up to ``end_offset``; None: no file has, or the run kept no sizes.
 
     The cleaner writes a file anew under its name, and joins files under the name of the first; a file that is damaged or was not copied
     looks the same in a listing. Only the last file may have grown.
@@ -64,8 +64,8 @@ def segments_from(log: PartitionLog, offset: int, end_file: int | None, end_posi
 
     Args:
         offset: where the earlier run ended; records below it are left out.
-        end_file, end_position: where the earlier run saw the log end (of its PartitionLog). The file is entered there if its next batch
-            begins there with ``offset``; else it is read from its beginning.
+        end_file, end_position: where the earlier run saw the log end (of its PartitionLog). Reading begins at that position if the next
+            batch begins there with ``offset``; else at the beginning of the file.
     """
     segments = []
     for segment in log.segments:
@@ -97,7 +97,7 @@ def has_every_offset(segments: tuple[Segment, ...], offset: int, end_offset: int
     """Whether the segments have a record for each offset from ``offset`` up to, not including, ``end_offset``.
 
     Looks at the headers of batches and their checksums, not at records. False too where damage leaves a doubt, and for compressed messages
-    of format 0 and 1, whose headers do not tell how many messages are inside.
+    of format 0 and 1, whose headers do not say how many messages are inside.
     """
     reached = offset
     for segment in segments:

@@ -88,7 +88,7 @@ CODES: dict[str, Code] = {
 
 
 class BatchError(ValueError):
-    """Raised when the records of a batch cannot be had: the batch is lost. code: a name of CODES; detail: a clause without a full stop."""
+    """Raised when the records of a batch cannot be read: the batch is lost. code: a name of CODES; detail: a clause without a full stop."""
 
     def __init__(self, code: str, detail: str) -> None:
         super().__init__(detail)
@@ -149,9 +149,10 @@ class PlacedDoubt(Doubt):
 
 
 class Damage(NamedTuple):
-    """What one step of the reader has found: it becomes a Lost or a PlacedDoubt of the file, by the kind of its code.
+    """Damage that one step of the reader reports: a Lost or a PlacedDoubt of the file, by the kind of the code.
 
-    of_record: it is about a single record; after MAX_RECORD_ROWS of a code such damage is only counted. Else as in Lost and PlacedDoubt.
+    of_record: the damage is about a single record; after MAX_RECORD_ROWS of a code such damage is only counted. The other fields are those
+    of Lost and PlacedDoubt.
     """
 
     code: str
@@ -176,7 +177,7 @@ class DamageReport:
     _records: Counter[str] = field(default_factory=Counter)
 
     def add(self, damages: Iterable[Damage]) -> None:
-        """Adds the damage that a step has found."""
+        """Adds the damage that a step reports."""
         for code, position, size, record_offset, detail, records, key, value, of_record in damages:
             if of_record:
                 self._records[code] += 1

@@ -85,8 +85,8 @@ class LogPlan:
 
     cluster_id: from meta.properties; topic_id: from partition.metadata; None where that file is not beside the log.
     beyond: offsets partition -> number of offsets that are left out because they lie beyond the high watermark.
-    cleaned_ends: offsets partition -> up to where the broker's cleaner had been before the log was listed, as far as that is known.
-    held: what keeps the files open; None: they are opened by their paths.
+    cleaned_ends: offsets partition -> offset up to which the broker's cleaner had cleaned the log when it was listed, if known.
+    held: keeps the files open; None: readers open the files by their paths.
     """
 
     partitions: tuple[PartitionLog, ...]
@@ -149,7 +149,7 @@ class _Replica:
 
 
 def no_ends(cluster_id: str | None) -> Mapping[int, int]:
-    """No offsets partition was read before."""
+    """The ends that earlier runs have read, where there was no earlier run: none."""
     return {}
 
 
@@ -464,19 +464,19 @@ def _cluster_of(log_dirs: Iterable[Location]) -> str | None:
     return next(iter(log_dir_of), None)
 
 
-def _refuse_other_log(one: PartitionLog, other: PartitionLog) -> None:
-    """Raises BadCopyError where the first record of ``other`` is another record in ``one``: they are no replicas of one partition."""
-    first = first_record(other.segments)
-    at_its_offset = record_at(one.segments, first.record_offset) if first is not None else None
+def _refuse_other_log(log: PartitionLog, replica: PartitionLog) -> None:
+    """Raises BadCopyError where the first record of ``replica`` is another record in ``log``: the two are not of one partition."""
+    first = first_record(replica.segments)
+    at_its_offset = record_at(log.segments, first.record_offset) if first is not None else None
     if first is not None and at_its_offset is not None and not at_its_offset.is_same(first):
         raise BadCopyError(
-            f"{one.directory} and {other.directory} are no copies of one partition: at offset {first.record_offset} they have different"
+            f"{log.directory} and {replica.directory} are no copies of one partition: at offset {first.record_offset} they have different"
             " records. Read one cluster at a time, from copies made at one time."
         )
 
 
 def _plan_believed(listed: _Listing, log_starts: Mapping[str, Checkpoint]) -> tuple[_Replica, str | None]:
-    """The log of one partition, and its topic id. Its log start offset is believed only where the log can begin there.
+    """The log of one partition, and its topic id. Its log start offset counts only where the log can begin there.
 
     Records below the log start offset are not read: a wrong one would lose them silently. log_starts: by path of the log directory.
     """

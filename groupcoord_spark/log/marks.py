@@ -32,7 +32,7 @@ class RecordMark:
     crc: int
 
     def is_same(self, other: RecordMark) -> bool:
-        """Both are the same record, as far as the marks say. A timestamp counts only where both records have one."""
+        """Whether the marks are of the same record. A timestamp counts only where both records have one."""
         timestamps_fit = NO_TIMESTAMP in (self.timestamp_ms, other.timestamp_ms) or self.timestamp_ms == other.timestamp_ms
         return self.record_offset == other.record_offset and self.crc == other.crc and timestamps_fit
 

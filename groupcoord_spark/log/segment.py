@@ -215,7 +215,7 @@ class Reading:
             self._report.add(self._damage_of(damaged_range, in_file) for damaged_range in damaged)
 
     def chunks(self) -> Iterator[Chunk]:
-        """The records in the order of their offsets, with all reports."""
+        """The records in the order of their offsets, with all damage."""
         segment, report = self._segment, self._report
         left = self._file.size - segment.start
         skip_below = max(segment.skip_below, segment.log_start_offset)
@@ -245,13 +245,13 @@ class Reading:
             yield Chunk(Records.none(), lost, doubts, left)
 
     def _within(self, stored: StoredRecords, entries: Entries, lowest: int, entries_read: int) -> tuple[StoredRecords, Iterable[Damage]]:
-        """The records that lie after the chunks before and before the chunks after, so that all chunks are in the order of their offsets.
+        """The records between the last offset of the earlier chunks and the first of the later ones, so that the chunks are in order.
 
         All others claim offsets outside of their own batch (record_offset_out_of_batch), and are lost.
 
         Args:
-            lowest: where the chunks before end.
-            entries_read: how many entries these chunks and this one have.
+            lowest: the offset at which the earlier chunks end.
+            entries_read: how many entries the earlier chunks and this one have.
         """
         segment, kept = self._segment, self._order.kept
         if lowest == _LEAST and int(entries.first_offset[0]) >= segment.base_offset:
@@ -299,10 +299,10 @@ class Reading:
                 run = i
         return buffer, at
 
-    def _same_bytes(self, one: int, other: int) -> bool:
-        size = int(self._entries.size[one])
-        a, b = (self._file.read(int(self._entries.position[i]), int(self._entries.position[i]) + size) for i in (one, other))
-        return bool((a == b).all())
+    def _same_bytes(self, entry: int, twin: int) -> bool:
+        size = int(self._entries.size[entry])
+        start, start_of_twin = (int(self._entries.position[i]) for i in (entry, twin))
+        return bool((self._file.read(start, start + size) == self._file.read(start_of_twin, start_of_twin + size)).all())
 
     def _is_in_later_file(self, rows: Positions) -> Mask:
         """True for entries with a record (offset, key and value) that a later file has too, and for empty entries that a later file has."""

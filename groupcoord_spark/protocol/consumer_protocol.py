@@ -51,7 +51,7 @@ class Assignment:
 
 @dataclass(frozen=True, slots=True)
 class StickyUserData:
-    """The previous assignment of a member with the assignor ``sticky``. ``generation``: in which it was assigned; None: not recorded."""
+    """The previous assignment of a member with the assignor ``sticky``. ``generation``: that of the assignment; None: not recorded."""
 
     previous_assignment: Partitions
     generation: int | None
@@ -209,7 +209,7 @@ def decode_sticky_user_data(user_data: bytes | None) -> StickyUserData:
 
 
 def decode_cooperative_sticky_generation(user_data: bytes | None) -> int | None:
-    """The generation in the user data of the assignor ``cooperative-sticky``; None: no user data; -1: none yet, or not readable."""
+    """The generation in the user data of the assignor ``cooperative-sticky``; None: no user data; -1: no generation, or not readable."""
     if user_data is None:
         return None
     try:

@@ -132,7 +132,7 @@ class ValueMalformed(DecodeError):
 
 
 class ValueBeyondLimits(DecodeError):
-    """Raised when a value can be decoded, and the broker's release refuses so many elements or tagged fields."""
+    """Raised when a value can be decoded, but has more elements or tagged fields than the broker's release accepts."""
 
 
 class SubscriptionUnknown(DecodeError):

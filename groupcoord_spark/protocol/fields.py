@@ -183,7 +183,7 @@ class Message:
         versions: the first and the last known version.
         source: the file of Kafka that declares the message.
         since: for each version the release that brought it, with the KIP or issue.
-        read_since: for each version but the first the first release whose loader reads it, where that is told apart.
+        read_since: for each version but the first the first release whose loader reads it; empty where nobody compared the loaders.
         flexible_from: the first version with compact encodings and tagged sections; None: no version has them.
         dialect: the release line that alone wrote this layout, where Kafka changed a layout without a new version; else None.
     """

@@ -53,7 +53,7 @@ DEEPEST = 64
 """How many numbers the stack of ``_write_message`` holds: one for an array, two for a section of tags, two for a tag."""
 
 SMALL = 1024
-"""More bytes than all parts of a line take that are no key and no value, and more than an integer, an id, a null or a bracket."""
+"""More bytes than a line takes without its key and value, and more than an integer, an id, a null or a bracket takes."""
 
 WORD, BLOCK = 8, 32
 QUOTE, BACKSLASH, MINUS, COMMA, OPEN, CLOSE, CLOSE_BRACE, EQUALS = (ord(character) for character in '"\\-,[]}=')

@@ -28,8 +28,8 @@ class HiddenFields:
     """The fields whose content a redacted dump replaces. Bytes always become null.
 
     Attributes:
-        kind_of_name: the text fields that get a name, and for each the number of its kind of names.
-        null_text: the text field that becomes null: the name of the list that it is in, and its own.
+        kind_of_name: text field that gets a made-up name -> number of the kind of names.
+        null_text: the text field that becomes null: the name of the list that has the field, and the name of the field.
     """
 
     kind_of_name: Mapping[str, int]

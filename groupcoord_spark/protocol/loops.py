@@ -1,4 +1,4 @@
-"""The fast path: loops over bytes that numba compiles. They fill columns with what the scalar decoders would say of each row.
+"""The fast path: loops over bytes that numba compiles. They fill columns with the results that the scalar decoders have for each row.
 
 Every row is checked against the end of its buffer, and every read against the end of its row. The loops leave a row to the scalar decoder
 where its bytes end too early, or where it is written in a way that is legal and rare. No loop says why a row is wrong.
@@ -547,7 +547,7 @@ def _is_new(numbers, row, place):
 
 @inlined
 def _is_subscription_loadable(data, at, end):
-    """True where the broker's load survives this subscription (R-2.4), which it does too where the bytes end inside a fixed-size field."""
+    """True where this subscription does not make the broker's load fail (R-2.4). Bytes that end inside a fixed-size field do not either."""
     if at + 6 > end:
         return True
     count, at = big_endian(data, at + 2, 4), at + 6  # behind the version, which the broker does not look at
@@ -565,7 +565,7 @@ def _is_subscription_loadable(data, at, end):
 
 @inlined
 def _is_group_loadable(data, words, end, version, widths, positions, position_count, checks_subscriptions, hashes):
-    """True where the value of a classic group names no member and no instance twice, and the load survives its subscriptions.
+    """True where the value of a classic group names no member and no instance twice, and its subscriptions do not make a load fail.
 
     positions: of the protocol type, the protocol, and of each member's id, instance id (from version 3 on) and subscription.
     """

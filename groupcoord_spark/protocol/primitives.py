@@ -118,7 +118,7 @@ def read_bytes(buf: bytes, at: int, size: int = 4) -> tuple[bytes | None, int]:
 
 
 def read_count(buf: bytes, at: int, size: int = 4) -> tuple[int | None, int]:
-    """The count of an array, or None for null, and the position after it. A count above the bytes left is refused."""
+    """The count of an array, or None for null, and the position after it. Raises LengthBeyondEnd for a count above the bytes left."""
     count, at = read_length(buf, at, size)
     if count is not None and count > len(buf) - at:
         raise LengthBeyondEnd(f"declares {count} elements at position {at}, {_count(len(buf) - at, 'bytes ')}")

@@ -146,7 +146,7 @@ def programs_of_classic_groups() -> Programs:
 
 
 def _programs(messages: dict[int, Message], marked_fields: frozenset[str]) -> Programs:
-    """messages: by the place in ``begin`` of their version 0."""
+    """The programs of all versions of these messages, by the place in ``begin`` of each version 0."""
     steps: list[list[int]] = []
     begin = np.full(max(place + message.versions[1] for place, message in messages.items()) + 1, -1, np.int64)
     for place, message in messages.items():
@@ -217,7 +217,7 @@ class Program:
         section[3] = len(self.steps)
 
     def tag(self, field: Field) -> tuple[int, int]:
-        """Appends the steps of a tagged field; the start and the end of its default in the JSON literals."""
+        """Appends the steps of a tagged field. Returns where its default begins and ends among the JSON literals."""
         if isinstance(field.type, Struct) and field.type.nullable:
             self._optional(field.type, COMPACT)
         else:

@@ -12,7 +12,7 @@ from .messages.embedded import STREAMS_USER_DATA
 from .primitives import read_integer, uuid_bytes
 
 RUNNING: Final = -2
-"""In place of an offset sum: the member runs the task as an active one."""
+"""The offset sum of a task that the member runs as an active task."""
 
 
 class StatefulTask(NamedTuple):

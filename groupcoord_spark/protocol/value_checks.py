@@ -1,7 +1,7 @@
 """For every value of a chunk: its version, whether it decodes, and the topic id that an offset commit names.
 
-The reader needs no more than that of most values, since a later record supersedes them. Whether a value decodes it must know of all: a
-record that does not decode supersedes nothing and goes to quarantine. The compiled loops say it of the values that brokers write.
+The reader needs no more than that of most values, since a later record supersedes them. But it must know whether each value decodes:
+a record that does not decode supersedes nothing and goes to quarantine. The compiled loops recognize the values that brokers write.
 """
 
 from __future__ import annotations

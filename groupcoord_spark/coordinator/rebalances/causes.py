@@ -24,7 +24,6 @@ Cause = Literal[
     "unknown",
 ]
 Confidence = Literal["certain", "likely", "possible"]
-"""A sentence names this many members; the row lists all members."""
 
 
 class Reason(NamedTuple):

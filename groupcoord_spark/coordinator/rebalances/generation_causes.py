@@ -93,7 +93,7 @@ def _cause_of_leaving(old: Generation, new: Generation, left: Sequence[Value]) -
 
 
 def _left_or_expelled(old: Generation, new: Generation, left: Sequence[Value]) -> Reason:
-    """Left or expelled: the time since all timers began anew can rule the second out; nothing in a record rules the first out."""
+    """Whether members left or were expelled. The time since all timers began anew can rule out the second."""
     since_ms = new.join_ended_ms - old.join_ended_ms
     session_ms = min(int(member["session_timeout_ms"]) for member in left)
     limit_ms = min(session_ms, _least_rebalance_timeout_ms(old, new))
@@ -197,7 +197,7 @@ def _scheduled_by_streams(old: Generation, new: Generation) -> Reason | None:
 
 
 def _restored(old: Generation, new: Generation) -> str:
-    """How far the members have restored tasks that they do not run as active ones, in a sentence; '': no member tells."""
+    """A sentence on how far members have restored tasks that they do not run as active ones; '': no member has sent offset sums."""
     old_sums, new_sums = _offset_sums(old), _offset_sums(new)
     tasks = [
         f"{task} of {member_id} {new_sums[member_id, task]:,}"

@@ -13,7 +13,7 @@ from groupcoord_spark.coordinator.rebalances.moves import Moves
 class Rebalance(NamedTuple):
     """A new generation of a classic group, or a new group epoch or target assignment of a modern group (``kind``).
 
-    Counts and lists are None where the records before are not known. Counts of partitions are None for share groups, because several
+    Counts and lists are None where the earlier records are not known. Counts of partitions are None for share groups, because several
     members may have the same partition. For a target assignment ``from_generation`` and ``to_generation`` are assignment epochs.
     """
 

@@ -58,9 +58,9 @@ class Rows:
         return tuple(getattr(self, name) for name in Rows.__slots__ if name != "batch")
 
     @staticmethod
-    def concat(one: Rows, other: Rows) -> Rows:
-        """The rows of ``one``, then those of ``other``."""
-        return Rows(*(np.concatenate([getattr(one, name), getattr(other, name)]) for name in Rows.__slots__))
+    def concat(parts: list[Rows]) -> Rows:
+        """All of ``parts``, one after another."""
+        return Rows(*(np.concatenate([getattr(part, name) for part in parts]) for name in Rows.__slots__))
 
     @staticmethod
     def empty(n: int) -> Rows:

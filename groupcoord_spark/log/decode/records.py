@@ -44,7 +44,7 @@ OTHER_CONTROL_TYPE = 127
 _LEAST = -(2**63)
 
 _BYTES_PER_ROW = 64
-"""About what the columns of one record take in memory. It bounds a chunk of very small records."""
+"""About the bytes that the columns of one record take in memory. They bound a chunk of very small records."""
 
 MARKER_LOST = " It is a control batch: if it ended a transaction, that transaction stays open in what is left."
 """The end of a sentence about a lost control batch."""
@@ -156,7 +156,10 @@ def payloads_of(
 def _decompressed(
     stored: Payloads, at: Positions, is_compressed: Mask, columns: Positions, decompressor: Decompressor, most_bytes: int
 ) -> Iterator[Payloads]:
-    """See ``payloads_of``. stored: the entries as they are in the file. columns: about how many bytes the columns of each entry take."""
+    """The result of ``payloads_of`` where entries are compressed.
+
+    stored: the entries as they are in the file. columns: about how many bytes the columns of each entry take.
+    """
     entries, headers, view = stored.entries, stored.headers, stored.data.data
     pieces: list[bytes | memoryview] = []
     failed: dict[int, CompressionError] = {}
@@ -214,7 +217,7 @@ class StoredRecords:
         size: int64, bytes of each record, uncompressed.
         keep: bool; False for a record that is lost by itself.
         lost: entries of which nothing can be read.
-        damages: about entries and records that cannot be read, or are read with a doubt; they can be gone through once.
+        damages: an iterable for one pass: entries and records that cannot be read, or are read with a doubt.
     """
 
     records: Records
@@ -260,7 +263,7 @@ def read_in_offset_order(payloads: Payloads, skip_below: int) -> tuple[StoredRec
 def correct_offset_ranges(entries: Entries, headers: Headers, bytes_between: Callable[[int, int], bytes]) -> None:
     """Sets first_offset and last_offset of the entries whose headers do not have them.
 
-    These are compressed old messages, whose offset is that of one message inside, and batches whose last offset delta is impossible.
+    These are compressed old messages, whose header has the offset of one message inside, and batches with an impossible last offset delta.
     bytes_between: gives the bytes of the file from one position to another.
     """
     is_modern = entries.magic == 2
@@ -373,7 +376,7 @@ class _Reading:
                 self._damages.append(Damage(error.code, *place, sentence, 1, of_record=True))
         if len(rows) == 0:
             return old
-        both = Rows.concat(rows, old)
+        both = Rows.concat([rows, old])
         return both.take(np.argsort(both.batch, kind="stable"))
 
     def _legacy_message_places(self, old: Positions) -> tuple[Positions, Positions, Positions]:
@@ -424,7 +427,7 @@ class _Reading:
         return Damage(error.code, int(entries.position[i]), int(entries.size[i]), first, detail, records)
 
     def _read_control_types(self, records: Records, control: Positions, batch: Positions, keep: Mask) -> Iterator[Damage]:
-        """Sets control_type of the control records, and clears ``keep`` of those whose key has no type. Returns what is odd about them."""
+        """Sets control_type of the control records, and clears ``keep`` of those whose key has no type. Returns the damage among them."""
         start = records.key.start[control]
         length = records.key.end[control] - start
         halves = np.ndarray((len(records.key.data) - 1,), ">i2", records.key.data.data, 0, (1,))

@@ -1,7 +1,7 @@
 """Reads the files that a broker keeps beside the segments: checkpoints, producer snapshots and transaction indexes.
 
 Each file is optional. A file that is damaged (cut, flipped, written for something else) is not used: a sentence says what is wrong with it.
-Whether a sound file fits the segments beside it is a question of ``health``. Formats: org.apache.kafka.storage.internals.
+Whether a sound file fits the segments beside it is a question of ``doctor``. Formats: org.apache.kafka.storage.internals.
 """
 
 from __future__ import annotations

@@ -106,7 +106,7 @@ class HeldFiles(AbstractContextManager["HeldFiles"]):
             os.close(low)
 
     def _limit_is_raised(self) -> bool:
-        """Whether this process may have more open files from now on than before."""
+        """Raise the number of files that this process may have open. Returns whether it could be raised."""
         import resource
 
         if self._limits is None:

@@ -27,7 +27,7 @@ _LISTINGS: Final = 20
 def listed_in_one_state(
     location: Location, held: HeldFiles | None, names_to_hold: Callable[[Collection[str]], Collection[str]]
 ) -> tuple[list[pafs.FileInfo], Mapping[str, HeldFile]]:
-    """The FileInfos of a partition's directory at one moment, and by name the files that are held open as they were at that moment.
+    """The FileInfos of a partition's directory at one moment, and file name -> the file, held open as it was at that moment.
 
     A local directory in use is listed until nothing changes meanwhile. A list that was read while the log cleaner replaced files may name
     neither the old files nor the new one. Files of different moments do not fit together either: the cleaner removes a record from an old

@@ -1,7 +1,7 @@
 """Object stores (S3, Google Cloud Storage, Azure): one client for each store, few requests for each object, and what their errors mean.
 
 An object store takes some 50 ms for a request, and answers many requests at the same time. So readers ask for many objects at once, and
-never for what a listing has told already.
+never ask for something that a listing has already said.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ REQUESTS_AT_ONCE: Final = 128
 """Requests that wait for an object store at the same time: two for each of 10,000 files, of 50 ms each, then take eight seconds."""
 
 FILES_AT_ONCE: Final = 8
-"""The same for a file system that is mounted, which may be slow too: a network's, or Databricks' /dbfs and /Volumes."""
+"""Requests at the same time for a mounted file system, which may be slow too: a network's, or Databricks' /dbfs and /Volumes."""
 
 _TYPES: Final = ("s3", "gcs", "abfs")
 _VARIABLES: Final = ("AWS_", "GOOGLE_", "AZURE_", "STORAGE_EMULATOR_HOST")

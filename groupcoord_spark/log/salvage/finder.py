@@ -24,7 +24,7 @@ _ENTRIES_AT_ONCE = 4096
 """The most entries that are followed before they are checked, so that their bytes are still in the processor's cache."""
 
 _ENTRIES_AFTER_DAMAGE = 64
-"""The same right after damage, where more damage is likely and following would be in vain."""
+"""As _ENTRIES_AT_ONCE, right after damage: more damage is likely there, and following entries beyond it would be in vain."""
 
 _LENGTH_END = 12
 """An entry begins with its base offset (8 bytes) and its length (4 bytes)."""
@@ -34,7 +34,7 @@ _SEARCHED_AT_ONCE = 1 << 16
 _READ_AT_ONCE = 8 * MIB
 
 _USUAL_LARGEST = 2 * MIB
-"""Above the default limit of brokers for a batch. The search believes in larger entries only in files that have shown some."""
+"""Above the default limit of brokers for a batch. The search accepts a larger entry only in a file where it has met one."""
 
 _SEARCH_EFFORT = 64
 """How many times the size of the file all searches in it may spend on checksums, so that no input makes a reader hang."""

@@ -19,7 +19,7 @@ class Borders:
 
     Attributes:
         file_base: the base offset in the name of the file.
-        next_base: that in the name of the next file; None for the last file.
+        next_base: the base offset in the name of the next file; None for the last file.
         end_position: the number of bytes of the file.
     """
 
@@ -67,7 +67,7 @@ def put_in_order(
     """The order of the entries of a file. An entry with a wrong base offset is corrected in ``entries`` where only one place is possible.
 
     Args:
-        is_in_later_file: of entries that end beyond the next file's base, those that are known to belong there: a copy made during a
+        is_in_later_file: of entries that end beyond the next file's base, those that belong in that file: a copy made during a
             cleaning has the cleaner's merged file beside the files that it replaces.
         same_bytes: True where two entries are equal byte for byte.
     """
@@ -130,7 +130,7 @@ def _renamed(named_base: int, file_base: int) -> Damage:
 
 
 def _overflows(entries: Entries, file_base: int) -> Mask:
-    """True for entries that an old broker wrote too far above the base of the file (KAFKA-5413): never for one alone, like damage."""
+    """True for entries that an old broker wrote too far above the base of the file (KAFKA-5413). A single one counts as damage instead."""
     above = entries.last_offset > file_base + MAX_OFFSETS_IN_FILE
     in_a_row = above.copy()
     in_a_row[1:] &= above[:-1]

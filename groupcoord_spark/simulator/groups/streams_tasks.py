@@ -77,7 +77,7 @@ def _has_any(reported: Owned | None, held: Held) -> bool:
 
 def tasks_of(listed: Iterable[Mapping[str, Any]]) -> frozenset[Task]:
     """The tasks of a record's list."""
-    return frozenset(Task(one["subtopology_id"], number) for one in listed for number in one["partitions"])
+    return frozenset(Task(subtopology["subtopology_id"], number) for subtopology in listed for number in subtopology["partitions"])
 
 
 def tasks_by_subtopology(tasks: Iterable[Task]) -> dict[str, tuple[int, ...]]:
@@ -100,10 +100,10 @@ def current_tasks(value: Mapping[str, Any], epoch: int, previous_epoch: int, sta
 
 def _with_epochs(kind: str, listed: Iterable[Mapping[str, Any]], member_epoch: int) -> dict[Task, int]:
     held: dict[Task, int] = {}
-    for one in listed:
-        epochs = one["assignment_epochs"] or [member_epoch] * len(one["partitions"])
-        for number, since in zip(one["partitions"], epochs, strict=False):
-            held[Task(one["subtopology_id"], number)] = since if kind == ACTIVE else _NO_EPOCH
+    for subtopology in listed:
+        epochs = subtopology["assignment_epochs"] or [member_epoch] * len(subtopology["partitions"])
+        for number, since in zip(subtopology["partitions"], epochs, strict=False):
+            held[Task(subtopology["subtopology_id"], number)] = since if kind == ACTIVE else _NO_EPOCH
     return held
 
 
@@ -114,12 +114,10 @@ def current_value(current: CurrentTasks) -> dict[str, Any]:
         "previous_member_epoch": current.previous_epoch,
         "state": STATE_NUMBERS[current.state],
     }
-    for name, held in (("tasks", current.assigned), ("tasks_pending_revocation", current.pending_revocation)):
+    for field, held in (("tasks", current.assigned), ("tasks_pending_revocation", current.pending_revocation)):
         for kind in KINDS:
-            value[f"{kind}_{name}"] = [
-                {**one, "assignment_epochs": [held[kind][Task(one["subtopology_id"], number)] for number in one["partitions"]]}
-                if kind == ACTIVE
-                else {**one, "assignment_epochs": []}
-                for one in tasks_value(held[kind])
-            ]
+            listed = value[f"{kind}_{field}"] = tasks_value(held[kind])
+            for tasks in listed:
+                numbers = tasks["partitions"] if kind == ACTIVE else ()
+                tasks["assignment_epochs"] = [held[kind][Task(tasks["subtopology_id"], number)] for number in numbers]
     return value

@@ -56,22 +56,22 @@ def topology_value(topology: Topology) -> dict[str, Any]:
         "epoch": topology.epoch,
         "subtopologies": [
             {
-                "subtopology_id": one.subtopology_id,
-                "source_topics": list(one.source_topics),
-                "source_topic_regex": list(one.source_topic_regex),
-                "state_changelog_topics": list(map(_topic_value, one.state_changelog_topics)),
-                "repartition_sink_topics": list(one.repartition_sink_topics),
-                "repartition_source_topics": list(map(_topic_value, one.repartition_source_topics)),
+                "subtopology_id": subtopology.subtopology_id,
+                "source_topics": list(subtopology.source_topics),
+                "source_topic_regex": list(subtopology.source_topic_regex),
+                "state_changelog_topics": list(map(_topic_value, subtopology.state_changelog_topics)),
+                "repartition_sink_topics": list(subtopology.repartition_sink_topics),
+                "repartition_source_topics": list(map(_topic_value, subtopology.repartition_source_topics)),
                 "copartition_groups": [
                     {
                         "source_topics": list(group.source_topics),
                         "source_topic_regex": [],
                         "repartition_source_topics": list(group.repartition_source_topics),
                     }
-                    for group in one.copartition_groups
+                    for group in subtopology.copartition_groups
                 ],
             }
-            for one in topology.subtopologies
+            for subtopology in topology.subtopologies
         ],
     }
 
@@ -85,9 +85,9 @@ def _topic_value(topic: InternalTopic) -> dict[str, Any]:
     }
 
 
-def is_same_topology(value: Value, other: Value) -> bool:
+def is_same_topology(value: Value, other_value: Value) -> bool:
     """Whether two records are of the same topology: the order of subtopologies does not count, all else does."""
-    return value["epoch"] == other["epoch"] and _by_id(value) == _by_id(other)
+    return value["epoch"] == other_value["epoch"] and _by_id(value) == _by_id(other_value)
 
 
 def required_topics(value: Value) -> frozenset[str]:
@@ -100,7 +100,7 @@ def required_topics(value: Value) -> frozenset[str]:
 
 def source_subtopologies(value: Value) -> dict[str, str]:
     """Source topic, repartition topics included -> the subtopology that reads it."""
-    return {topic: one["subtopology_id"] for one in _in_order(value) for topic in _sources(one)}
+    return {topic: subtopology["subtopology_id"] for subtopology in _in_order(value) for topic in _sources(subtopology)}
 
 
 def _by_id(value: Value) -> dict[str, Value]:
@@ -133,13 +133,14 @@ def configured_topology(value: Value, existing: Counts) -> ConfiguredTopology:
     """
     groups = [group for subtopology in _in_order(value) for group in _copartition_groups(subtopology)]
     try:
-        missing_sources = {topic for one in value["subtopologies"] for topic in one["source_topics"] if topic not in existing}
-        if missing_sources:
+        sources = {topic for subtopology in value["subtopologies"] for topic in subtopology["source_topics"]}
+        if missing_sources := sources - existing.keys():
             raise _ProblemError(StatusCode.MISSING_SOURCE_TOPICS, missing_sources)
         decided = _decided_counts(value, existing, groups)
+        counts = {**decided, **existing}
         subtopologies = {
-            one["subtopology_id"]: SubtopologyTasks(_most_partitions(one, {**decided, **existing}), bool(one["state_changelog_topics"]))
-            for one in value["subtopologies"]
+            part["subtopology_id"]: SubtopologyTasks(_most_partitions(part, counts), bool(part["state_changelog_topics"]))
+            for part in value["subtopologies"]
         }
         internal = _internal_topics(value, decided)
         wrong = [topic for topic, count in internal.items() if existing.get(topic, count) != count]
@@ -156,8 +157,8 @@ def _internal_topics(value: Value, decided: Counts) -> dict[str, int]:
     """The internal topics with their numbers of partitions: the number that the topology names, else the decided one."""
     return {
         topic["name"]: topic["partitions"] or decided[topic["name"]]
-        for one in _in_order(value)
-        for topic in (*one["repartition_source_topics"], *one["state_changelog_topics"])
+        for subtopology in _in_order(value)
+        for topic in (*subtopology["repartition_source_topics"], *subtopology["state_changelog_topics"])
     }
 
 
@@ -179,16 +180,16 @@ def _at(topics: Sequence[str], places: Iterable[int]) -> list[str]:
 def _decided_counts(value: Value, existing: Counts, groups: Iterable[frozenset[str]]) -> dict[str, int]:
     """The number of partitions of each internal topic: repartition topics by their sources, then copartition, then changelogs."""
     decided = _repartition_counts(value, existing)
-    repartition = [topic for one in value["subtopologies"] for topic in one["repartition_source_topics"]]
+    repartition = [topic for subtopology in value["subtopologies"] for topic in subtopology["repartition_source_topics"]]
     fixed = {topic["name"] for topic in repartition if topic["partitions"]}
     flexible = {topic["name"] for topic in repartition if not topic["partitions"]}
     for group in groups:
         decided |= _copartitioned(group, fixed, flexible, {**decided, **existing})
     counts = {**decided, **existing}
-    for one in _in_order(value):
-        if not _sources(one):
+    for subtopology in _in_order(value):
+        if not _sources(subtopology):
             raise RefusedError(Error.STREAMS_INVALID_TOPOLOGY)
-        decided |= dict.fromkeys(_names(one["state_changelog_topics"]), _most_partitions(one, counts))
+        decided |= dict.fromkeys(_names(subtopology["state_changelog_topics"]), _most_partitions(subtopology, counts))
     return decided
 
 
@@ -199,17 +200,17 @@ def _most_partitions(subtopology: Value, counts: Counts) -> int:
 def _repartition_counts(value: Value, existing: Counts) -> dict[str, int]:
     """A repartition topic has as many partitions as the largest known source of a subtopology that writes it, round by round."""
     subtopologies = _in_order(value)
-    repartition = [topic for one in subtopologies for topic in one["repartition_source_topics"]]
+    repartition = [topic for subtopology in subtopologies for topic in subtopology["repartition_source_topics"]]
     counts = {topic["name"]: topic["partitions"] for topic in repartition if topic["partitions"]}
     is_complete = False
     while not is_complete:
         is_complete, makes_progress = True, False
-        for one in subtopologies:
-            for sink in one["repartition_sink_topics"]:
+        for subtopology in subtopologies:
+            for sink in subtopology["repartition_sink_topics"]:
                 if sink in counts:
                     continue
-                of_sources = [counts[topic] for topic in _names(one["repartition_source_topics"]) if topic in counts]
-                of_sources += [existing[topic] for topic in one["source_topics"] if topic in existing]
+                of_sources = [counts[topic] for topic in _names(subtopology["repartition_source_topics"]) if topic in counts]
+                of_sources += [existing[topic] for topic in subtopology["source_topics"] if topic in existing]
                 if of_sources:
                     counts[sink], makes_progress = max(of_sources), True
                 else:
@@ -248,7 +249,7 @@ INTERNAL_TOPICS_OF_KAFKA: Final = frozenset({"__consumer_offsets", "__transactio
 def all_topics(topology: Topology) -> set[str]:
     """All topics that a topology names, sinks included."""
     topics: set[str] = set()
-    for one in topology.subtopologies:
-        topics.update(one.source_topics, one.repartition_sink_topics)
-        topics.update(topic.name for topic in (*one.repartition_source_topics, *one.state_changelog_topics))
+    for subtopology in topology.subtopologies:
+        topics.update(subtopology.source_topics, subtopology.repartition_sink_topics)
+        topics.update(topic.name for topic in (*subtopology.repartition_source_topics, *subtopology.state_changelog_topics))
     return topics

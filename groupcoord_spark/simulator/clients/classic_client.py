@@ -1,67 +1,26 @@
 """A simulated consumer of the classic protocol: what the Java client sends, and does with the coordinator's answers.
 
-The thread of the application polls all the time, except while it is busy or blocked in commitSync. Heartbeats come from a thread of their
-own. The client reports calls of rebalance listeners and commit callbacks, and exceptions, to its ``Environment``.
-Rules: docs/reference/coordinator.md, chapters 9.5 and 14.
+Heartbeats come from a thread of their own. Rules: docs/reference/coordinator.md, chapters 9.5 and 14.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable
 
 from groupcoord_spark import assignors
 from groupcoord_spark.assignors import CLIENT_ASSIGNORS, NO_GENERATION, TopicPartition
 from groupcoord_spark.protocol import consumer_protocol
 from groupcoord_spark.simulator.clients.client_core import COORDINATOR_LOST_ERRORS, MEMBERSHIP_LOST_ERRORS, Phase
-from groupcoord_spark.simulator.clients.client_offsets import OffsetsClient
-from groupcoord_spark.simulator.clients.client_settings import CLASSIC_PROTOCOL, COOPERATIVE
+from groupcoord_spark.simulator.clients.client_settings import COOPERATIVE
+from groupcoord_spark.simulator.clients.consumer import Consumer
 from groupcoord_spark.simulator.messages import Error, requests
 from groupcoord_spark.simulator.messages.answers import HeartbeatAnswer, JoinedMember, JoinGroupAnswer, SyncGroupAnswer
-from groupcoord_spark.simulator.messages.partition_lists import by_topic, difference, offsets_text, partitions_text, topic_partitions
+from groupcoord_spark.simulator.messages.partition_lists import by_topic, difference, partitions_text, topic_partitions
 from groupcoord_spark.simulator.messages.re2j import matches
 
 
-class Consumer(OffsetsClient):
+class ClassicConsumer(Consumer):
     """A consumer whose leader assigns the partitions."""
-
-    # What the application does
-
-    def start(self) -> None:
-        """Subscribe and poll."""
-        for kind in (requests.FindCoordinator, self._first_request, requests.OffsetFetch, requests.OffsetCommit):
-            own, of_broker = self._own_versions[kind], self._broker_versions.get(kind)
-            if of_broker is None:
-                problem = f"the broker does not know {kind.__name__}"
-            elif max(own.oldest, of_broker.oldest) > min(own.newest, of_broker.newest):
-                spans = f"the client knows versions {own.oldest} to {own.newest}, the broker {of_broker.oldest} to {of_broker.newest}"
-                problem = f"{kind.__name__}, {spans}"
-            else:
-                continue
-            self._notify_application(f"UnsupportedVersionException: {problem}")
-            self.phase = Phase.CLOSED
-            return
-        self._refresh_topics()
-        self._needs_rejoin = False
-        if self.settings.enable_auto_commit:
-            self._schedule_auto_commit(self.settings.auto_commit_interval_ms)
-        self._find_coordinator(self._join)
-
-    def die(self) -> None:
-        """End the process. Nothing is sent."""
-        self.is_alive = False
-
-    def close(self, *, leaves: bool | None = None) -> None:
-        """close(): commit the positions if enable.auto.commit is set, and leave the group.
-
-        Args:
-            leaves: whether the client sends LeaveGroup (KIP-1092); None: if it is dynamic and internal.leave.group.on.close is set.
-        """
-        if leaves is None:
-            leaves = self.settings.group_instance_id is None and self.settings.internal_leave_group_on_close
-        if self.settings.enable_auto_commit and self._owned_partitions:
-            self._commit_ignoring_errors(lambda: self._leave_and_stop(leaves))
-        else:
-            self._leave_and_stop(leaves)
 
     def subscribe(self, topics: Iterable[str]) -> None:
         """Change the subscription. The next poll joins the group again with it."""
@@ -81,23 +40,7 @@ class Consumer(OffsetsClient):
         self._forget_membership()
         self._needs_rejoin = False
 
-    def process(self, records: int) -> None:
-        """Advance the position of each owned partition by this many records."""
-        for partition in self.positions:
-            self.positions[partition] += records
-        self._notify_application(
-            f"processes to {offsets_text(self.positions)}" if self.positions else "holds no partition, processes nothing"
-        )
-
-    def stop_polling(self, duration_ms: int) -> None:
-        """Do not poll for ``duration_ms``. After max.poll.interval.ms the heartbeat thread leaves the group (KIP-62)."""
-        self._is_busy = True
-        self._notify_application(f"does not poll for {duration_ms / 1000:g} s")
-        if duration_ms > self.settings.max_poll_interval_ms:
-            self._schedule(self.settings.max_poll_interval_ms, self._poll_expired)
-        self._schedule(duration_ms, self._resume_polling)
-
-    # Finding the coordinator, joining, syncing
+    # Joining, syncing
 
     def _join(self) -> None:
         if self.phase is Phase.CLOSED:
@@ -230,12 +173,7 @@ class Consumer(OffsetsClient):
         self._needs_rejoin = True
         self._poll()
 
-    def _poll(self) -> None:
-        if self._is_busy or self._is_blocked:
-            return
-        self._run_callbacks()
-        if self._auto_commit_is_due and self.phase is Phase.STABLE:
-            self._auto_commit()
+    def _join_if_needed(self) -> None:
         if self._needs_rejoin and self.phase in (Phase.STABLE, Phase.UNJOINED, Phase.SYNCING):
             self._needs_rejoin = False
             if self.settings.enable_auto_commit and self._owned_partitions:
@@ -259,16 +197,6 @@ class Consumer(OffsetsClient):
         self._join_attempt += 1
         self._lose_partitions()
 
-    def _lose_partitions(self) -> None:
-        # Rebalance listeners have onPartitionsLost since 2.4 (KIP-429).
-        self._notify_listener("onPartitionsLost" if self._release >= (2, 4) else "onPartitionsRevoked", self._owned_partitions)
-        self._owned_partitions = ()
-        self.positions.clear()
-
-    def _notify_listener(self, callback: str, partitions: Collection[TopicPartition]) -> None:
-        if partitions:
-            self._notify_application(f"{callback}({partitions_text(partitions)})")
-
     def _forget_membership(self) -> None:
         self.member_id = ""
         self.generation = NO_GENERATION
@@ -277,36 +205,24 @@ class Consumer(OffsetsClient):
         self._heartbeat_epoch += 1
         self._join_attempt += 1
 
-    def _leave_and_stop(self, leaves: bool) -> None:
+    def _leave(self, *, leaves: bool) -> None:
         # A static member sends no LeaveGroup of its own accord (KIP-345): it may come back within its session timeout.
-        if self.member_id and leaves and self.phase is not Phase.CLOSED:
+        if leaves:
             self._send_leave_group()
-        self._stop()
-
-    def _stop(self) -> None:
-        self.phase = Phase.CLOSED
-        self._heartbeat_epoch += 1
-        self._schedule(0, self.die)
 
     def _send_leave_group(self) -> None:
         leaving = requests.Leaving(self.member_id, self.settings.group_instance_id)
         self._send(requests.LeaveGroup(self._group_id, (leaving,)), lambda answer: None)
 
-    def _poll_expired(self) -> None:
-        if not self._is_busy or self.phase is Phase.CLOSED:
-            return
-        self._notify_application("max.poll.interval.ms has passed without a poll")
+    def _leave_until_next_poll(self) -> None:
         if self.member_id and self.settings.group_instance_id is None:
             self._send_leave_group()
         self._forget_membership()
         self._needs_rejoin = True
 
-    def _resume_polling(self) -> None:
-        self._is_busy = False
-        self._notify_application("polls again")
-        if self.phase is Phase.UNJOINED and self._owned_partitions:
+    def _come_back(self) -> None:
+        if self._owned_partitions:
             self._reset_membership(Error.NONE)
-        self._poll()
 
     # Heartbeats
 
@@ -344,15 +260,9 @@ class Consumer(OffsetsClient):
 
     # Topics
 
-    def _refresh_topics(self) -> None:
-        """Ask the cluster for its topics: at the start, and then every metadata.max.age.ms."""
-        if self.phase is Phase.CLOSED:
-            return
-        self._metadata_epoch += 1
-        epoch = self._metadata_epoch
-        self._schedule(self.settings.metadata_max_age_ms, lambda: self._refresh_topics() if epoch == self._metadata_epoch else None)
-        self._topics = dict(self._environment.topics)
-        if self._pattern is not None and self.settings.group_protocol == CLASSIC_PROTOCOL:  # else the broker matches the topics
+    def _watch_topics(self) -> None:
+        """Join again where the topics of the subscription or of the client's own assignment have changed."""
+        if self._pattern is not None:
             matching = tuple(sorted(topic for topic in self._topics if matches(self._pattern, topic)))
             is_changed = matching != self._subscribed_topics
             self._subscribed_topics = matching
@@ -370,11 +280,6 @@ class Consumer(OffsetsClient):
         for name in names:
             if name not in self._topics and name in self._environment.topics:
                 self._topics[name] = self._environment.topics[name]
-
-    def notice_topic(self, name: str) -> None:
-        """A topic was created or deleted: a client that asks for it, or reads from it, gets an error and refreshes its topics soon."""
-        if name in self._subscribed_topics or name in (self._assigned_counts or ()):
-            self._schedule(self.settings.retry_backoff_ms, self._refresh_topics)
 
 
 def _assignor_member(member: JoinedMember, assignor: str) -> assignors.Member:

@@ -1,7 +1,7 @@
 """A simulated consumer of the new protocol (``group.protocol=consumer``, KIP-848): the broker assigns, and heartbeats carry everything.
 
-What the application does, commits and fetches are those of ``client.Consumer``. Its thread polls all the time, and a rebalance listener
-takes no time. So the client gives up partitions as soon as it hears of it, and reports that at once with another heartbeat.
+A rebalance listener takes no time. So the client gives up partitions as soon as the broker asks for them, and reports that at once with
+another heartbeat.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import Final
 
 from groupcoord_spark.assignors import TopicPartition
-from groupcoord_spark.simulator.clients.classic_client import Consumer
 from groupcoord_spark.simulator.clients.client_core import COORDINATOR_LOST_ERRORS, Phase
+from groupcoord_spark.simulator.clients.consumer import Consumer
 from groupcoord_spark.simulator.messages import Error
 from groupcoord_spark.simulator.messages.answers import ConsumerGroupHeartbeatAnswer
 from groupcoord_spark.simulator.messages.partition_lists import by_topic, difference
@@ -130,29 +130,21 @@ class NewProtocolConsumer(Consumer):
     def _request_rejoin(self) -> None:
         """The broker watches topics and subscriptions: the client has nothing to start."""
 
-    def _poll_expired(self) -> None:
-        if self._is_busy and self.phase is not Phase.CLOSED:
-            self._notify_application("max.poll.interval.ms has passed without a poll")
-            self._send_leave(LEAVE_EPOCH if self.settings.group_instance_id is None else LEFT_FOR_A_WHILE)
-            self.phase = Phase.UNJOINED
-            self._heartbeat_epoch += 1
+    def _leave_until_next_poll(self) -> None:
+        self._send_leave(LEAVE_EPOCH if self.settings.group_instance_id is None else LEFT_FOR_A_WHILE)
+        self.phase = Phase.UNJOINED
+        self._heartbeat_epoch += 1
 
-    def _resume_polling(self) -> None:
-        self._is_busy = False
-        self._notify_application("polls again")
-        if self.phase is Phase.UNJOINED:
-            self._lose_partitions()
-            self._join()
-        self._poll()
+    def _come_back(self) -> None:
+        self._lose_partitions()
+        self._join()
 
-    def _leave_and_stop(self, leaves: bool) -> None:
-        if self.phase is not Phase.CLOSED and self.member_id:
-            self._revoke(self._owned_partitions)
-            if leaves:
-                self._send_leave(LEAVE_EPOCH)
-            elif self.settings.group_instance_id is not None:
-                self._send_leave(LEFT_FOR_A_WHILE)
-        self._stop()
+    def _leave(self, *, leaves: bool) -> None:
+        self._revoke(self._owned_partitions)
+        if leaves:
+            self._send_leave(LEAVE_EPOCH)
+        elif self.settings.group_instance_id is not None:
+            self._send_leave(LEFT_FOR_A_WHILE)
 
     def _send_leave(self, epoch: int) -> None:
         if self.member_id:

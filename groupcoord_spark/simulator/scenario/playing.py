@@ -1,6 +1,6 @@
 """Plays a scenario against the simulated broker, which gives a timeline.
 
-A member is a ``client.Consumer``; the step ``send`` sends a single request of any kind, as an administrator or another client would.
+A member is a ``Consumer``; the step ``send`` sends a single request of any kind, as an administrator or another client would.
 """
 
 from __future__ import annotations
@@ -17,9 +17,10 @@ from groupcoord_spark.errors import UsageError
 from groupcoord_spark.simulator.broker import actions
 from groupcoord_spark.simulator.broker.permissions import Denied
 from groupcoord_spark.simulator.broker.release import Release
-from groupcoord_spark.simulator.clients.classic_client import Consumer
+from groupcoord_spark.simulator.clients.classic_client import ClassicConsumer
 from groupcoord_spark.simulator.clients.client_core import ClientCore
 from groupcoord_spark.simulator.clients.client_settings import CONSUMER_PROTOCOL
+from groupcoord_spark.simulator.clients.consumer import Consumer
 from groupcoord_spark.simulator.clients.consumer_client import NewProtocolConsumer
 from groupcoord_spark.simulator.groups import TimerKind
 from groupcoord_spark.simulator.messages import Call, Error, WrittenRecord
@@ -230,7 +231,7 @@ class _ScenarioRun:
                 raise self._scenario.mistake(step, f"member {name!r} is running already. Let it `close` or `crash` first.")
             self._add_application_row(name, "starts")
             settings = self._scenario.members[name]
-            kind = NewProtocolConsumer if settings.group_protocol == CONSUMER_PROTOCOL else Consumer
+            kind = NewProtocolConsumer if settings.group_protocol == CONSUMER_PROTOCOL else ClassicConsumer
             client = kind(name, self._scenario.group_id, settings, self.simulator.release.request_versions, self)
             self._clients[name] = client
             client.start()

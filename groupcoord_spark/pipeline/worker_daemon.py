@@ -24,6 +24,7 @@ def prefer_installed_pyspark() -> None:
 
 
 def main() -> None:
+    gc.set_threshold(20_000)  # modules and states make objects that stay: to look for garbage after each 700 costs 3 % of a night
     prefer_installed_pyspark()
     import pandas  # noqa: F401  pyarrow itself loads it with the first array it makes
     from pyspark.daemon import manager

@@ -19,6 +19,7 @@ from groupcoord_spark.warehouse import TABLES, begin_run, commit_run, open_wareh
 from groupcoord_spark.warehouse import write as write_module
 from groupcoord_spark.warehouse.tables import HISTORY
 from groupcoord_spark.warehouse.write import open_to_write
+from tests.running import commits_of
 from tests.warehouse.nights import commit, group, night, offset, run_fields, written
 
 COMMITS = len(TABLES)
@@ -54,10 +55,9 @@ def rows_of_readers(warehouse: Path) -> dict[str, list[str]]:
     return {name: sorted(str(row) for row in opened.read(name).to_pylist()) for name in sorted(set(TABLES) - {"runs"})}
 
 
-def undisturbed(warehouse: Path, *numbers: int, cluster: str = "prod") -> dict[str, list[str]]:
+def nights(warehouse: Path, *numbers: int, cluster: str = "prod") -> None:
     for number in numbers:
         night(warehouse, cluster, rows_of_night(number))
-    return newest_rows(warehouse)
 
 
 @contextmanager
@@ -84,54 +84,85 @@ def stop() -> None:
 
 
 @pytest.fixture(scope="module")
-def rows_after_nights_1_and_3(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[str]]:
-    return undisturbed(tmp_path_factory.mktemp("expected"), 1, 3)
+def after_night_1(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A warehouse that is not to be written to."""
+    warehouse = tmp_path_factory.mktemp("night-1") / "w"
+    nights(warehouse, 1)
+    return warehouse
+
+
+@pytest.fixture
+def warehouse(after_night_1: Path, tmp_path: Path) -> Path:
+    """A warehouse after the first night."""
+    return Path(shutil.copytree(after_night_1, tmp_path / "w"))
+
+
+class Undisturbed:
+    """Rows of warehouses in which one night after another ran, each such warehouse made once."""
+
+    def __init__(self, after_night_1: Path, directory: Path) -> None:
+        self._after_night_1 = after_night_1
+        self._directory = directory
+        self._rows: dict[tuple[tuple[int, str], ...], dict[str, list[str]]] = {}
+
+    def after(self, *later: tuple[int, str]) -> dict[str, list[str]]:
+        """Rows after the first night and these, each a number and a cluster."""
+        if later not in self._rows:
+            warehouse = Path(shutil.copytree(self._after_night_1, self._directory / str(len(self._rows))))
+            for number, cluster in later:
+                nights(warehouse, number, cluster=cluster)
+            self._rows[later] = newest_rows(warehouse)
+        return self._rows[later]
+
+
+@pytest.fixture(scope="module")
+def undisturbed(after_night_1: Path, tmp_path_factory: pytest.TempPathFactory) -> Undisturbed:
+    return Undisturbed(after_night_1, tmp_path_factory.mktemp("undisturbed"))
 
 
 @pytest.mark.parametrize("number", range(COMMITS))
 def test_a_run_that_is_stopped_between_two_commits_while_another_runs_leaves_no_row(
-    tmp_path: Path, number: int, rows_after_nights_1_and_3: dict[str, list[str]]
+    warehouse: Path, number: int, undisturbed: Undisturbed
 ) -> None:
-    undisturbed(tmp_path / "w", 1)
-    start = begin_run(str(tmp_path / "w"), "prod")
+    start = begin_run(str(warehouse), "prod")
     files = written(start, rows_of_night(2))
     with (
-        stopped_before_commit(number, lambda: undisturbed(tmp_path / "w", 3) and None),
+        stopped_before_commit(number, lambda: nights(warehouse, 3)),
         pytest.raises(WarehouseError, match="Another run of cluster 'prod' wrote to"),
     ):
         commit_run(start, run_fields(), files)
-    assert newest_rows(tmp_path / "w") == rows_of_readers(tmp_path / "w") == rows_after_nights_1_and_3
-    assert open_warehouse(str(tmp_path / "w")).runs().num_rows == 2
-    begin_run(str(tmp_path / "w"), "prod")
-    assert newest_rows(tmp_path / "w") == rows_after_nights_1_and_3, "nothing was left to repair"
+    assert newest_rows(warehouse) == rows_of_readers(warehouse) == undisturbed.after((3, "prod"))
+    assert open_warehouse(str(warehouse)).runs().num_rows == 2
+    commits = commits_of(warehouse)
+    begin_run(str(warehouse), "prod")
+    assert commits_of(warehouse) == commits, "nothing was left to repair"
 
 
 @pytest.mark.parametrize("number", [0, 1, 7, COMMITS - 1])
-def test_a_run_of_another_cluster_passes(tmp_path: Path, number: int) -> None:
-    undisturbed(tmp_path / "w", 1)
-    start = begin_run(str(tmp_path / "w"), "prod")
+def test_a_run_of_another_cluster_passes(warehouse: Path, number: int, undisturbed: Undisturbed) -> None:
+    start = begin_run(str(warehouse), "prod")
     files = written(start, rows_of_night(2))
-    with stopped_before_commit(number, lambda: undisturbed(tmp_path / "w", 3, cluster="other") and None):
+    with stopped_before_commit(number, lambda: nights(warehouse, 3, cluster="other")):
         commit_run(start, run_fields(), files)
-    undisturbed(tmp_path / "expected", 3, cluster="other")
-    assert newest_rows(tmp_path / "w") == rows_of_readers(tmp_path / "w") == undisturbed(tmp_path / "expected", 1, 2)
+    assert newest_rows(warehouse) == rows_of_readers(warehouse) == undisturbed.after((3, "other"), (2, "prod"))
 
 
 @pytest.mark.parametrize("number", [0, 5, COMMITS - 1])
-def test_a_run_that_began_before_the_other_finished_fails_at_its_first_commit_and_leaves_no_file(tmp_path: Path, number: int) -> None:
+def test_a_run_that_began_before_the_other_finished_fails_at_its_first_commit_and_leaves_no_file(
+    warehouse: Path, number: int, undisturbed: Undisturbed
+) -> None:
     """The other one is stopped before one of its commits, and goes on when this one has failed."""
-    undisturbed(tmp_path / "w", 1)
-    one, other = begin_run(str(tmp_path / "w"), "prod"), begin_run(str(tmp_path / "w"), "prod")
+    one, other = begin_run(str(warehouse), "prod"), begin_run(str(warehouse), "prod")
     files_of_one, files_of_other = written(one, rows_of_night(2)), written(other, rows_of_night(3))
     refused = []
 
     def commit_other() -> None:
-        versions = {name: DeltaTable(str(tmp_path / "w" / name)).version() for name in TABLES}
+        commits = commits_of(warehouse)
         try:
             commit_run(other, run_fields(), files_of_other)
         except WarehouseError as e:
             refused.append(str(e))
-            assert {name: DeltaTable(str(tmp_path / "w" / name)).version() for name in TABLES} == versions
+            assert commits_of(warehouse) == commits
 
     with stopped_before_commit(number, commit_other):
         if number == 0:
@@ -141,40 +172,40 @@ def test_a_run_that_began_before_the_other_finished_fails_at_its_first_commit_an
             commit_run(one, run_fields(), files_of_one)
     winner, loser = (other, one) if number == 0 else (one, other)
     assert len(refused) == (0 if number == 0 else 1)
-    assert newest_rows(tmp_path / "w") == undisturbed(tmp_path / "expected", 1, 3 if number == 0 else 2)
-    names = [file.name for file in (tmp_path / "w").rglob("*.parquet")]
+    assert newest_rows(warehouse) == undisturbed.after((3 if number == 0 else 2, "prod"))
+    names = [file.name for file in warehouse.rglob("*.parquet")]
     assert any(name.startswith(winner.run_id) for name in names)
     assert not any(name.startswith(loser.run_id) for name in names)
 
 
 @pytest.mark.parametrize("number", [None, 1, 7, COMMITS - 1])
-def test_what_another_run_did_since_the_tables_were_opened_is_noticed(tmp_path: Path, number: int | None) -> None:
+def test_what_another_run_did_since_the_tables_were_opened_is_noticed(
+    warehouse: Path, number: int | None, undisturbed: Undisturbed
+) -> None:
     """The other one finishes, or is stopped before a commit; no table but runs is opened a second time."""
-    undisturbed(tmp_path / "w", 1)
-    opened = open_to_write(str(tmp_path / "w"))
-    other = begin_run(str(tmp_path / "w"), "prod")
+    opened = open_to_write(str(warehouse))
+    other = begin_run(str(warehouse), "prod")
     with suppress(Stopped), stopped_before_commit(COMMITS if number is None else number, stop):
         commit_run(other, run_fields(), written(other, rows_of_night(2)))
     with patch.object(write_module.read, "DeltaTable", wraps=DeltaTable) as opening:
         start = begin_run(opened, "prod")
-    assert {call.args[0] for call in opening.call_args_list if call.kwargs["version"] is None} == {f"{tmp_path}/w/runs"}
-    finished_nights = [1, 2] if number is None else [1]
-    assert len(start.finished) == len(finished_nights)
-    assert sorted(start.previous("offset_commits")["record_offset"].to_pylist()) == finished_nights
-    assert newest_rows(tmp_path / "w") == undisturbed(tmp_path / "before", *finished_nights)
+    assert {call.args[0] for call in opening.call_args_list if call.kwargs["version"] is None} == {f"{warehouse}/runs"}
+    later = [(2, "prod")] if number is None else []
+    assert len(start.finished) == 1 + len(later)
+    assert sorted(start.previous("offset_commits")["record_offset"].to_pylist()) == [1, *(night_number for night_number, _ in later)]
+    assert newest_rows(warehouse) == undisturbed.after(*later)
     commit_run(start, run_fields(), written(start, rows_of_night(3)))
-    assert newest_rows(tmp_path / "w") == rows_of_readers(tmp_path / "w") == undisturbed(tmp_path / "expected", *finished_nights, 3)
+    assert newest_rows(warehouse) == rows_of_readers(warehouse) == undisturbed.after(*later, (3, "prod"))
 
 
 @pytest.mark.parametrize("table", ["groups", "offset_commits"])
-def test_a_table_that_is_gone_since_the_tables_were_opened_is_noticed(tmp_path: Path, table: str) -> None:
-    undisturbed(tmp_path / "w", 1)
-    opened = open_to_write(str(tmp_path / "w"))
-    shutil.rmtree(tmp_path / "w" / table)
+def test_a_table_that_is_gone_since_the_tables_were_opened_is_noticed(warehouse: Path, table: str) -> None:
+    opened = open_to_write(str(warehouse))
+    shutil.rmtree(warehouse / table)
     if table == "groups":
         start = begin_run(opened, "prod")
         commit_run(start, run_fields(), written(start, rows_of_night(2)))
-        assert open_warehouse(str(tmp_path / "w")).read(table)["group_id"].to_pylist() == ["g2"]
+        assert open_warehouse(str(warehouse)).read(table)["group_id"].to_pylist() == ["g2"]
     else:
         with pytest.raises(WarehouseError, match="has no table offset_commits: it was removed"):
             begin_run(opened, "prod")
@@ -190,7 +221,7 @@ def test_an_unfinished_run_without_rows_cannot_go_on_either(tmp_path: Path) -> N
 @pytest.mark.parametrize("clusters", [["prod"] * 3, ["prod", "prod", "other"]])
 def test_runs_that_begin_and_commit_at_the_same_moment_never_double_a_row(tmp_path: Path, clusters: list[str]) -> None:
     for cluster in sorted(set(clusters)):
-        undisturbed(tmp_path, 1, cluster=cluster)
+        nights(tmp_path, 1, cluster=cluster)
     together = threading.Barrier(len(clusters))
     outcomes = []
 
@@ -238,13 +269,12 @@ def _as_an_older_release(warehouse: Path, table: str, run_id: str, rows: list[di
     )
 
 
-def test_files_of_a_run_that_is_not_in_runs_leave_the_tables_at_any_version(tmp_path: Path) -> None:
-    night(tmp_path, "prod", rows_of_night(1))
-    _as_an_older_release(tmp_path, "offset_commits", "99991231T000000Z-00000000", [commit(1)])
-    night(tmp_path, "other", rows_of_night(1))
-    begin_run(str(tmp_path), "prod")
-    assert newest_rows(tmp_path) == rows_of_readers(tmp_path)
-    assert open_warehouse(str(tmp_path)).read("offset_commits", cluster="prod").num_rows == 1
+def test_files_of_a_run_that_is_not_in_runs_leave_the_tables_at_any_version(warehouse: Path) -> None:
+    _as_an_older_release(warehouse, "offset_commits", "99991231T000000Z-00000000", [commit(1)])
+    nights(warehouse, 1, cluster="other")
+    begin_run(str(warehouse), "prod")
+    assert newest_rows(warehouse) == rows_of_readers(warehouse)
+    assert open_warehouse(str(warehouse)).read("offset_commits", cluster="prod").num_rows == 1
 
 
 def test_history_of_nights_whose_rows_were_dropped_from_runs_stays(tmp_path: Path) -> None:
@@ -261,17 +291,15 @@ def test_history_of_nights_whose_rows_were_dropped_from_runs_stays(tmp_path: Pat
     assert sorted(open_warehouse(str(tmp_path)).read("offset_commits")["record_offset"].to_pylist()) == [1, 2, 3, 4]
 
 
-def test_runs_that_was_put_back_to_an_earlier_night_is_refused(tmp_path: Path) -> None:
-    night(tmp_path, "prod", rows_of_night(1))
-    log = tmp_path / "runs" / "_delta_log"
+def test_runs_that_was_put_back_to_an_earlier_night_is_refused(warehouse: Path) -> None:
+    log = warehouse / "runs" / "_delta_log"
     before = {file.name for file in log.iterdir()}
-    for number in (2, 3):
-        night(tmp_path, "prod", rows_of_night(number))
+    nights(warehouse, 2, 3)
     for file in log.iterdir():
         if file.name not in before:
             file.unlink()
     with pytest.raises(WarehouseError, match=r"Table runs of .* is older than the other tables"):
-        begin_run(str(tmp_path), "prod")
+        begin_run(str(warehouse), "prod")
 
 
 def test_a_state_table_that_was_deleted_is_written_anew_and_never_shows_another_night(tmp_path: Path) -> None:
@@ -290,13 +318,13 @@ def test_a_state_table_that_was_deleted_is_written_anew_and_never_shows_another_
         assert opened.read("committed_offsets", run=run).num_rows == 1
         with pytest.raises(WarehouseError, match=r"Table groups of .* was deleted and made anew after this night"):
             opened.read("groups", run=run)
-    assert undisturbed(tmp_path, 4)["groups"]
+    nights(tmp_path, 4)
+    assert newest_rows(tmp_path)["groups"]
 
 
 @pytest.mark.parametrize("table", [*HISTORY, TABLES["runs"]], ids=lambda table: table.name)
-def test_a_history_table_that_was_deleted_is_not_made_anew(tmp_path: Path, table: Any) -> None:
-    night(tmp_path, "prod", rows_of_night(1))
-    shutil.rmtree(tmp_path / table.name)
+def test_a_history_table_that_was_deleted_is_not_made_anew(warehouse: Path, table: Any) -> None:
+    shutil.rmtree(warehouse / table.name)
     with pytest.raises(WarehouseError, match=r"has no table .*Restore it from a copy, or run the nightly into another directory\."):
-        begin_run(str(tmp_path), "prod")
-    assert not (tmp_path / table.name).exists()
+        begin_run(str(warehouse), "prod")
+    assert not (warehouse / table.name).exists()

@@ -5,7 +5,10 @@ from __future__ import annotations
 import os
 import time
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
+from shutil import copytree
+from tempfile import TemporaryDirectory
 
 import pyarrow.parquet as pq
 import pytest
@@ -17,15 +20,35 @@ from groupcoord_spark.warehouse import TABLES, begin_run, commit_run, open_wareh
 from groupcoord_spark.warehouse import maintenance as upkeep
 from groupcoord_spark.warehouse.maintenance import HISTORY, maintain
 from groupcoord_spark.warehouse.parts import PartWriter, run_of
-from tests.warehouse.nights import AS_OF_MS, DAY_MS, commit, group, marker, night, offset, run_fields, written
+from tests.warehouse.nights import AS_OF_MS, DAY_MS, commit, group, make_tables, marker, night, offset, run_fields, written
 from tests.warehouse.test_two_runs import stopped_before_commit
 
 NEXT_MONTH_MS = time.time_ns() // 1_000_000 + 40 * DAY_MS
 LOG = {"last_stable_offset": 0, "records": 0, "decoded": 0, "quarantined": 0, "control_records": 0, "live_keys": 0, "bytes": 0}
 
 
+@cache
+def first_nights(count):
+    """A warehouse after so many nights of ``prod``, made once for all tests of the process, and the run of each night."""
+    directory = TemporaryDirectory(prefix="groupcoord-tests-")
+    make_tables(Path(directory.name) / "w")
+    runs = []
+    if count > 1:
+        shorter, runs = first_nights(count - 1)
+        copytree(shorter.name, directory.name, dirs_exist_ok=True)
+    return directory, [*runs, *run_nights(Path(directory.name) / "w", 1, "prod", count - 1)]
+
+
 def nights(place, count, cluster="prod", first=0):
-    """Nights that have a row in a table of each kind; the run of each."""
+    """Nights that have a row in a table of each kind; the run of each. The first nights of a warehouse are copied."""
+    if cluster != "prod" or any(Path(place).glob("*")):
+        return run_nights(place, count, cluster, first)
+    directory, runs = first_nights(count)
+    copytree(Path(directory.name) / "w", place, dirs_exist_ok=True)
+    return runs
+
+
+def run_nights(place, count, cluster, first):
     runs = []
     for number in range(first, first + count):
         start = begin_run(str(place), cluster)

@@ -15,7 +15,7 @@ from groupcoord_spark.errors import WarehouseError
 from groupcoord_spark.warehouse import TABLES, begin_run, commit_run, open_warehouse, write_part
 from groupcoord_spark.warehouse import write as write_module
 from groupcoord_spark.warehouse.maintenance import maintain
-from tests.warehouse.nights import AS_OF_MS, DAY_MS, commit, group, night, offset, run_fields, written
+from tests.warehouse.nights import AS_OF_MS, DAY_MS, commit, group, make_tables, night, night_that_makes_tables, offset, run_fields, written
 
 
 class DiedError(Exception):
@@ -109,7 +109,7 @@ def test_two_clusters_share_a_warehouse(tmp_path):
 
 
 def test_runs_of_different_clusters_commit_at_the_same_time(tmp_path):
-    begin_run(str(tmp_path), "c0")
+    make_tables(tmp_path)
     together = threading.Barrier(4)
 
     def nights(cluster):
@@ -125,8 +125,8 @@ def test_runs_of_different_clusters_commit_at_the_same_time(tmp_path):
 
 
 def test_first_runs_of_two_clusters_may_make_the_tables_together(tmp_path):
-    with ThreadPoolExecutor(2) as pool:  # into a directory that is there, and is empty: `night` copies no tables into it
-        list(pool.map(lambda cluster: night(tmp_path, cluster, {"groups": [group("g")]}), ["a", "b"]))
+    with ThreadPoolExecutor(2) as pool:
+        list(pool.map(lambda cluster: night_that_makes_tables(tmp_path, cluster, {"groups": [group("g")]}), ["a", "b"]))
     assert open_warehouse(str(tmp_path)).clusters() == ["a", "b"]
 
 

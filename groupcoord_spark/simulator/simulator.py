@@ -32,7 +32,7 @@ from groupcoord_spark.simulator.handlers.share.share_heartbeat import share_grou
 from groupcoord_spark.simulator.handlers.streams.streams_heartbeat import streams_group_heartbeat
 from groupcoord_spark.simulator.handlers.transactions import add_offsets_to_txn, end_txn, write_kept_markers, write_txn_markers
 from groupcoord_spark.simulator.messages import Call, Error, RefusedError, WrittenRecord, requests
-from groupcoord_spark.simulator.messages.answers import DescribedGroup, RefusedAnswer
+from groupcoord_spark.simulator.messages.answers import DescribedGroup, ErrorAnswer
 
 G = TypeVar("G", bound=Group)
 
@@ -136,7 +136,7 @@ class Simulator:
         self._calls += 1
         call = Call(self._calls, request, self._broker.now_ms)
         if request.version is not None and request.version not in self.release.request_versions[kind]:
-            self._broker.answer(call, RefusedAnswer(Error.UNSUPPORTED_VERSION))
+            self._broker.answer(call, ErrorAnswer(Error.UNSUPPORTED_VERSION))
         elif is_denied(request, self._broker.denied):
             self._broker.refuse(call, Error.GROUP_AUTHORIZATION_FAILED)
         else:

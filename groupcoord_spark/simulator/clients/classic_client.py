@@ -14,7 +14,7 @@ from groupcoord_spark.simulator.clients.client_core import COORDINATOR_LOST_ERRO
 from groupcoord_spark.simulator.clients.client_settings import COOPERATIVE
 from groupcoord_spark.simulator.clients.consumer import Consumer
 from groupcoord_spark.simulator.messages import Error, requests
-from groupcoord_spark.simulator.messages.answers import HeartbeatAnswer, JoinedMember, JoinGroupAnswer, SyncGroupAnswer
+from groupcoord_spark.simulator.messages.answers import ErrorAnswer, JoinedMember, JoinGroupAnswer, SyncGroupAnswer
 from groupcoord_spark.simulator.messages.partition_lists import by_topic, difference, partitions_text, topic_partitions
 from groupcoord_spark.simulator.messages.re2j import matches
 
@@ -238,7 +238,7 @@ class ClassicConsumer(Consumer):
         self._send(request, lambda answer: self._on_heartbeat_answer(answer, heartbeat_epoch))
         self._schedule(self.settings.heartbeat_interval_ms, lambda: self._send_heartbeat(heartbeat_epoch))
 
-    def _on_heartbeat_answer(self, answer: HeartbeatAnswer | None, heartbeat_epoch: int) -> None:
+    def _on_heartbeat_answer(self, answer: ErrorAnswer | None, heartbeat_epoch: int) -> None:
         if heartbeat_epoch != self._heartbeat_epoch:
             return
         error = Error.REQUEST_TIMED_OUT if answer is None else answer.error

@@ -57,7 +57,7 @@ def _create_offsets_topic(broker: Broker) -> bool:
 
 def describe_groups(broker: Broker, call: Call, request: DescribeGroups) -> None:
     """Answer with the current state and members of each group."""
-    broker.answer(call, answers.DescribeGroupsAnswer(tuple(describe_group(broker, request, group_id) for group_id in request.group_ids)))
+    broker.answer(call, answers.Descriptions(tuple(describe_group(broker, request, group_id) for group_id in request.group_ids)))
 
 
 def describe_group(broker: Broker, request: DescribeGroups, group_id: str) -> answers.DescribedGroup:
@@ -123,17 +123,17 @@ def _shown_groups(partition: OffsetsPartition) -> list[Group]:
 
 def describe_modern_groups(broker: Broker, call: Call, request: ConsumerGroupDescribe | ShareGroupDescribe | StreamsGroupDescribe) -> None:
     """Answer with the state, the epochs and the members of each consumer, share or streams group."""
-    answer_type, group_type = DESCRIPTIONS[type(request)]
+    described_group = DESCRIPTIONS[type(request)]
     kind, describe = _MODERN_GROUPS[type(request)]
     described = []
     for group_id in request.group_ids:
         error = coordinator_error(broker, request, group_id)
         group = broker.shown_of(group_id, kind) if error is Error.NONE else None
         if group is None:
-            described.append(group_type(group_id, error if error is not Error.NONE else Error.GROUP_ID_NOT_FOUND))
+            described.append(described_group(group_id, error if error is not Error.NONE else Error.GROUP_ID_NOT_FOUND))
         else:
             described.append(describe(broker, group))
-    broker.answer(call, answer_type(tuple(described)))
+    broker.answer(call, answers.Descriptions(tuple(described)))
 
 
 def _consumer_group(broker: Broker, group: ConsumerGroup) -> answers.DescribedConsumerGroup:

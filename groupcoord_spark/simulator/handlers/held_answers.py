@@ -14,7 +14,7 @@ from groupcoord_spark.simulator.broker import Broker
 from groupcoord_spark.simulator.groups import ConsumerGroup
 from groupcoord_spark.simulator.messages import Call, Error, answers
 from groupcoord_spark.simulator.messages.calls import WITH_ONE_ERROR, refused
-from groupcoord_spark.simulator.messages.requests import DeleteGroups, JoinGroup, SyncGroup
+from groupcoord_spark.simulator.messages.requests import DeleteGroups, Heartbeat, JoinGroup, SyncGroup
 
 _RESULTS_OF_PARTITIONS: Final = frozenset({Error.NONE, Error.OFFSET_METADATA_TOO_LARGE, Error.UNKNOWN_TOPIC_OR_PARTITION})
 """Errors of a commit that concern single partitions: the other ones are written."""
@@ -49,7 +49,7 @@ def _group_ids(broker: Broker, call: Call) -> Iterable[str]:
         waits = answer is None or (has_succeeded and broker.group_of(group_id, ConsumerGroup) is not None)
     elif isinstance(answer, answers.OffsetCommitAnswer):
         waits = _RESULTS_OF_PARTITIONS.issuperset(answer.errors.values())
-    elif isinstance(answer, answers.HeartbeatAnswer):
+    elif isinstance(request, Heartbeat) and isinstance(answer, answers.ErrorAnswer):
         waits = answer.error in (Error.NONE, Error.REBALANCE_IN_PROGRESS)
     else:
         waits = type(request) in WITH_ONE_ERROR and getattr(answer, "error", None) is Error.NONE

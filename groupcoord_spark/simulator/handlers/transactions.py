@@ -9,14 +9,14 @@ from functools import partial
 from groupcoord_spark.protocol.record_types import MarkerType
 from groupcoord_spark.simulator.broker import Broker
 from groupcoord_spark.simulator.messages import Call, Error, RefusedError
-from groupcoord_spark.simulator.messages.answers import TransactionAnswer
+from groupcoord_spark.simulator.messages.answers import ErrorAnswer
 from groupcoord_spark.simulator.messages.requests import AddOffsetsToTxn, EndTxn, WriteTxnMarkers
 
 
 def add_offsets_to_txn(broker: Broker, call: Call, request: AddOffsetsToTxn) -> None:
     """Make the group's offsets partition part of the transaction: it gets a marker when the transaction ends."""
     broker.transactions.setdefault(request.producer_id, set()).add(broker.partition_number(request.group_id))
-    broker.answer(call, TransactionAnswer(Error.NONE))
+    broker.answer(call, ErrorAnswer(Error.NONE))
 
 
 def write_txn_markers(broker: Broker, call: Call, request: WriteTxnMarkers) -> None:
@@ -26,7 +26,7 @@ def write_txn_markers(broker: Broker, call: Call, request: WriteTxnMarkers) -> N
         raise RefusedError(Error.NOT_LEADER_OR_FOLLOWER)
 
     def end(error: Error) -> None:
-        broker.answer(call, TransactionAnswer(error))
+        broker.answer(call, ErrorAnswer(error))
 
     _write_marker(broker, partition.number, request, end)
 
@@ -37,7 +37,7 @@ def end_txn(broker: Broker, call: Call, request: EndTxn) -> None:
     The answer does not wait for the markers. The transaction coordinator repeats a marker until it is written: here when appends succeed
     again, or when the partition has been loaded.
     """
-    broker.answer(call, TransactionAnswer(Error.NONE))
+    broker.answer(call, ErrorAnswer(Error.NONE))
     for number in sorted(broker.transactions.pop(request.producer_id, ())):
         _write_or_keep(broker, number, request)
 

@@ -19,14 +19,14 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class ErrorAnswer(Answer):
-    """An answer that is an error alone."""
+    """The answer to Heartbeat, AddOffsetsToTxn, EndTxn and WriteTxnMarkers, and to a request in a version that the broker does not know."""
 
     error: Error
 
 
 @dataclass(frozen=True, slots=True)
 class Descriptions(Answer):
-    """The answer to a request for the description of groups, group by group."""
+    """The answer to DescribeGroups, ConsumerGroupDescribe, ShareGroupDescribe and StreamsGroupDescribe, group by group."""
 
     groups: tuple[Any, ...]
 
@@ -65,12 +65,6 @@ class SyncGroupAnswer(Answer):
     protocol_type: str | None = None
     protocol: str | None = None
     assignment: bytes = b""
-
-
-class HeartbeatAnswer(ErrorAnswer):
-    """The answer to Heartbeat."""
-
-    __slots__ = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,12 +111,6 @@ class DescribedConsumerGroup:
     """Each a ``DescribedConsumer``."""
 
 
-class ConsumerGroupDescribeAnswer(Descriptions):
-    """The answer to ConsumerGroupDescribe: ``DescribedConsumerGroup``."""
-
-    __slots__ = ()
-
-
 class DescribedShareMember(NamedTuple):
     """A member of a share group as ShareGroupDescribe shows it. assignment: topic -> partitions."""
 
@@ -135,12 +123,6 @@ class DescribedShareMember(NamedTuple):
 
 class DescribedShareGroup(DescribedConsumerGroup):
     """A share group as ShareGroupDescribe shows it, with the same fields. members: each a ``DescribedShareMember``."""
-
-    __slots__ = ()
-
-
-class ShareGroupDescribeAnswer(Descriptions):
-    """The answer to ShareGroupDescribe: ``DescribedShareGroup``."""
 
     __slots__ = ()
 
@@ -192,12 +174,6 @@ class OffsetFetchAnswer(Answer):
     groups: tuple[FetchedGroup, ...]
 
 
-class TransactionAnswer(ErrorAnswer):
-    """The answer to AddOffsetsToTxn, EndTxn and WriteTxnMarkers."""
-
-    __slots__ = ()
-
-
 class FoundCoordinator(NamedTuple):
     """The coordinator of one key: the leader of ``offsets_partition``, which is -1 if the key is refused."""
 
@@ -236,12 +212,6 @@ class DescribedGroup:
     members: tuple[DescribedMember, ...] = ()
 
 
-class DescribeGroupsAnswer(Descriptions):
-    """The answer to DescribeGroups: ``DescribedGroup``."""
-
-    __slots__ = ()
-
-
 class ListedGroup(NamedTuple):
     """One group in the answer to ListGroups."""
 
@@ -272,12 +242,6 @@ class OffsetDeleteAnswer(Answer):
 
     error: Error
     errors: Mapping[tuple[str, int], Error] = field(default_factory=dict)
-
-
-class RefusedAnswer(ErrorAnswer):
-    """The answer to a request that is refused before the broker reads it: it has the error alone."""
-
-    __slots__ = ()
 
 
 # Streams groups (KIP-1071)
@@ -374,9 +338,3 @@ class DescribedStreamsGroup:
     topology_epoch: int | None = None
     subtopologies: tuple[DescribedSubtopology, ...] = ()
     members: tuple[DescribedStreamsMember, ...] = ()
-
-
-class StreamsGroupDescribeAnswer(Descriptions):
-    """The answer to StreamsGroupDescribe: ``DescribedStreamsGroup``."""
-
-    __slots__ = ()

@@ -25,7 +25,7 @@ class Call:
 
 WITH_ONE_ERROR: dict[type[Request], type[Any]] = {
     requests.SyncGroup: answers.SyncGroupAnswer,
-    requests.Heartbeat: answers.HeartbeatAnswer,
+    requests.Heartbeat: answers.ErrorAnswer,
     requests.LeaveGroup: answers.LeaveGroupAnswer,
     requests.ConsumerGroupHeartbeat: answers.ConsumerGroupHeartbeatAnswer,
     requests.ShareGroupHeartbeat: answers.ShareGroupHeartbeatAnswer,
@@ -33,13 +33,13 @@ WITH_ONE_ERROR: dict[type[Request], type[Any]] = {
     requests.OffsetDelete: answers.OffsetDeleteAnswer,
 }
 """Request that may write to one group -> its answer, which has one error for the whole request as its first field."""
-DESCRIPTIONS: dict[type[Request], tuple[type[Any], type[Any]]] = {
-    requests.DescribeGroups: (answers.DescribeGroupsAnswer, answers.DescribedGroup),
-    requests.ConsumerGroupDescribe: (answers.ConsumerGroupDescribeAnswer, answers.DescribedConsumerGroup),
-    requests.ShareGroupDescribe: (answers.ShareGroupDescribeAnswer, answers.DescribedShareGroup),
-    requests.StreamsGroupDescribe: (answers.StreamsGroupDescribeAnswer, answers.DescribedStreamsGroup),
+DESCRIPTIONS: dict[type[Request], type[Any]] = {
+    requests.DescribeGroups: answers.DescribedGroup,
+    requests.ConsumerGroupDescribe: answers.DescribedConsumerGroup,
+    requests.ShareGroupDescribe: answers.DescribedShareGroup,
+    requests.StreamsGroupDescribe: answers.DescribedStreamsGroup,
 }
-"""Request for the description of groups -> its answer, and one group in that answer."""
+"""Request for the description of groups -> one group in its answer."""
 
 
 def refused(request: Request, error: Error) -> Answer:
@@ -58,11 +58,9 @@ def refused(request: Request, error: Error) -> Answer:
         case requests.ListGroups():
             return answers.ListGroupsAnswer(error)
         case requests.AddOffsetsToTxn() | requests.EndTxn() | requests.WriteTxnMarkers():
-            return answers.TransactionAnswer(error)
-    answer: Answer
+            return answers.ErrorAnswer(error)
     if type(request) in DESCRIPTIONS:
-        answer_type, group_type = DESCRIPTIONS[type(request)]
-        answer = answer_type(tuple(group_type(group_id, error) for group_id in request.group_ids))  # type: ignore[attr-defined]
-    else:
-        answer = WITH_ONE_ERROR[type(request)](error)
+        described = DESCRIPTIONS[type(request)]
+        return answers.Descriptions(tuple(described(group_id, error) for group_id in request.group_ids))  # type: ignore[attr-defined]
+    answer: Answer = WITH_ONE_ERROR[type(request)](error)
     return answer

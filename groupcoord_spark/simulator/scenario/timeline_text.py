@@ -92,8 +92,6 @@ def answer_text(call: Call, names: Names) -> str:
             )
         case answers.LeaveGroupAnswer(error=Error.NONE, members=members) if len(members) > 1:
             return " ".join(member.error.name for member in members)
-        case answers.DescribeGroupsAnswer(groups=described):
-            return " ".join(f"{group.error.name} {group.state}, {counted(len(group.members), 'member')}" for group in described)
         case answers.Descriptions(groups=described):
             return " ".join(map(_description_text, described))
         case answers.ListGroupsAnswer(error=error, groups=listed):
@@ -196,7 +194,9 @@ def _streams_answer_text(answer: answers.StreamsGroupHeartbeatAnswer) -> str:
 
 
 def _description_text(group: Any) -> str:
-    """A consumer, share or streams group in the answer that describes it."""
+    """A group in the answer that describes it."""
+    if isinstance(group, answers.DescribedGroup):
+        return f"{group.error.name} {group.state}, {counted(len(group.members), 'member')}"
     if group.error is not Error.NONE:
         return str(group.error.name)
     means = f"topology {group.topology_epoch}" if isinstance(group, answers.DescribedStreamsGroup) else group.assignor

@@ -22,9 +22,9 @@ from groupcoord_spark.simulator.messages.answers import (
     Answer,
     DeleteGroupsAnswer,
     DescribedGroup,
-    DescribeGroupsAnswer,
+    Descriptions,
+    ErrorAnswer,
     FindCoordinatorAnswer,
-    HeartbeatAnswer,
     JoinGroupAnswer,
     LeaveGroupAnswer,
     ListGroupsAnswer,
@@ -32,7 +32,6 @@ from groupcoord_spark.simulator.messages.answers import (
     OffsetDeleteAnswer,
     OffsetFetchAnswer,
     SyncGroupAnswer,
-    TransactionAnswer,
 )
 from groupcoord_spark.simulator.messages.requests import (
     AddOffsetsToTxn,
@@ -251,7 +250,7 @@ def show(answer: Answer, version: int) -> Json:
                 "protocolName": answer.protocol,
                 "assignment": _text(answer.assignment),
             }
-        case HeartbeatAnswer() | TransactionAnswer():
+        case ErrorAnswer():
             return {"errorCode": int(answer.error)}
         case LeaveGroupAnswer():
             return {
@@ -270,7 +269,7 @@ def show(answer: Answer, version: int) -> Json:
         case FindCoordinatorAnswer():
             coordinators = [{"key": one.key, "errorCode": int(one.error)} for one in answer.coordinators]
             return {"coordinators": coordinators, **coordinators[0]}
-        case DescribeGroupsAnswer():
+        case Descriptions():
             return {"groups": [_described(group) for group in answer.groups]}
         case ListGroupsAnswer():
             return {

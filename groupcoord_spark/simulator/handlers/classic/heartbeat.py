@@ -6,13 +6,13 @@ from groupcoord_spark.simulator.groups import ClassicGroup, ConsumerGroup
 from groupcoord_spark.simulator.groups.classic_checks import first_error
 from groupcoord_spark.simulator.handlers.consumer.classic_members import heartbeat_to_consumer_group
 from groupcoord_spark.simulator.messages import Call, Error
-from groupcoord_spark.simulator.messages.answers import HeartbeatAnswer
+from groupcoord_spark.simulator.messages.answers import ErrorAnswer
 from groupcoord_spark.simulator.messages.requests import Heartbeat
 
 
 def heartbeat(broker: Broker, call: Call, request: Heartbeat) -> None:
     """Restart the member's session timeout, and answer whether the member has to join again."""
-    broker.answer(call, HeartbeatAnswer(_heartbeat_error(broker, request)))
+    broker.answer(call, ErrorAnswer(_heartbeat_error(broker, request)))
 
 
 def _heartbeat_error(broker: Broker, request: Heartbeat) -> Error:

@@ -144,7 +144,7 @@ class Simulator:
                 _HANDLERS[kind](self._broker, call, request)
             except RefusedError as refusal:
                 self._broker.refuse(call, refusal.error)
-            if self._broker.appends_in_flight and self.release.applies_before_append:
+            if self._broker.log.in_flight and self.release.applies_before_append:
                 hold_answer(self._broker, call)
         self._close_event(call, None, None)
         return call
@@ -165,7 +165,7 @@ class Simulator:
             case actions.SetActive(is_active):
                 broker.is_active = is_active
             case actions.FailAppends(error, takes_ms):
-                broker.append_error, broker.append_takes_ms = error, takes_ms
+                broker.log.error, broker.log.takes_ms = error, takes_ms
                 write_kept_markers(broker)
             case actions.CreateTopic(topic, partitions) | actions.AddPartitions(topic, partitions):
                 broker.settings = broker.settings.with_topic(topic, partitions)
@@ -246,10 +246,10 @@ class Simulator:
                     group_id=group_id,
                     member_id=timer.member_id if timer is not None else None,
                     answered=tuple(broker.answered_calls),
-                    records=tuple(broker.written_records),
+                    records=tuple(broker.log.written),
                     state=state,
                     generation=generation,
                 )
             )
         broker.answered_calls.clear()
-        broker.written_records.clear()
+        broker.log.written.clear()

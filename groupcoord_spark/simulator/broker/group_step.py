@@ -200,7 +200,7 @@ class GroupStep(Generic[M]):
                 if then_undo is not None:
                     then_undo()
 
-            error, written = self.broker.append(self.group_id, self.records, undo=undo, shown=self.group_until_now())
+            error, written = self.broker.log.append(self.group_id, self.records, undo=undo, shown=self.group_until_now())
             if error is not Error.NONE:
                 self.undo()
                 if then_undo is not None:

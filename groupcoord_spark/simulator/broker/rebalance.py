@@ -103,7 +103,7 @@ def restart_session(broker: Broker, group: ClassicGroup, member: ClassicGroupMem
 def _start_session_timer(broker: Broker, group: ClassicGroup, member: ClassicGroupMember) -> None:
     delay_ms = member.deadline_ms - broker.now_ms
     fire = partial(_end_session, broker, group, member)
-    member.session_timer = broker.start_timer(TimerKind.SESSION, delay_ms, group, member.member_id, fire)
+    member.session_timer = broker.clock.start(TimerKind.SESSION, delay_ms, group.group_id, member.member_id, fire)
 
 
 def _end_session(broker: Broker, group: ClassicGroup, member: ClassicGroupMember) -> bool:
@@ -141,7 +141,7 @@ def rebalance_after_removal(broker: Broker, group: ClassicGroup, *, after_expiry
 def _start_delay(broker: Broker, group: ClassicGroup, delay_ms: int, remaining_ms: int) -> None:
     """Start the initial rebalance delay. New members may extend it by ``remaining_ms`` in total (KIP-134)."""
     fire = partial(_end_delay, broker, group, delay_ms, remaining_ms)
-    group.join_timer = broker.start_timer(TimerKind.INITIAL_DELAY, delay_ms, group, "", fire)
+    group.join_timer = broker.clock.start(TimerKind.INITIAL_DELAY, delay_ms, group.group_id, "", fire)
 
 
 def _end_delay(broker: Broker, group: ClassicGroup, last_delay_ms: int, remaining_ms: int) -> bool:
@@ -156,7 +156,7 @@ def _end_delay(broker: Broker, group: ClassicGroup, last_delay_ms: int, remainin
 
 def _start_join_timer(broker: Broker, group: ClassicGroup, *, at_least_ms: int = 0) -> None:
     fire = partial(_end_join_timer, broker, group)
-    group.join_timer = broker.start_timer(TimerKind.JOIN_PHASE, max(group.rebalance_timeout_ms, at_least_ms), group, "", fire)
+    group.join_timer = broker.clock.start(TimerKind.JOIN_PHASE, max(group.rebalance_timeout_ms, at_least_ms), group.group_id, "", fire)
 
 
 def _end_join_timer(broker: Broker, group: ClassicGroup) -> bool:
@@ -181,7 +181,7 @@ def _end_join_phase(broker: Broker, group: ClassicGroup) -> None:
     group.start_generation(broker.now_ms)
     if group.state is State.EMPTY:
         # The broker only logs a failure of this append. The next record of the group has the full state again.
-        broker.append(group.group_id, [group_record(group, broker.release)])
+        broker.log.append(group.group_id, [group_record(group, broker.release)])
         return
     for member in group.members:
         call = group.take_awaiting_join(member)
@@ -192,7 +192,7 @@ def _end_join_phase(broker: Broker, group: ClassicGroup) -> None:
     if broker.release.has_sync_timer:
         group.pending_sync = {member.member_id for member in group.members}
         fire = partial(_end_sync_phase, broker, group)
-        group.sync_timer = broker.start_timer(TimerKind.SYNC_PHASE, group.rebalance_timeout_ms, group, "", fire)
+        group.sync_timer = broker.clock.start(TimerKind.SYNC_PHASE, group.rebalance_timeout_ms, group.group_id, "", fire)
 
 
 def _elect_leader_that_joined(group: ClassicGroup) -> bool:

@@ -117,10 +117,10 @@ def _store(
     if is_transactional:
         broker.transactions.setdefault(producer_id, set()).add(partition.number)
         partition.producers_with_open_transaction.setdefault(group_id, set()).add(producer_id)
-    if broker.append_takes_ms or partition.failing_batch is not None:
+    if broker.log.is_slow(partition):
         _store_slowly(broker, call, group_id, errors, records, producer_id, producer_epoch)
         return
-    error, written = broker.append(group_id, records, producer_id, producer_epoch)
+    error, written = broker.log.append(group_id, records, producer_id, producer_epoch)
     for record in written:
         _put(partition, group_id, record)
     if error is not Error.NONE:
@@ -187,8 +187,8 @@ def _store_slowly(
         if broker.release.stores_after_timeout:
             store(written) if error is Error.NONE else take_back()
 
-    in_log = broker.as_written(group_id, records, producer_id, producer_epoch)
-    broker.append_slowly(group_id, records, producer_id, producer_epoch, end, end_late)
+    in_log = broker.log.as_written(partition, records, producer_id, producer_epoch)
+    broker.log.append_slowly(group_id, records, end, end_late, producer_id, producer_epoch)
     for record, key in zip(in_log, keys, strict=True):
         stored = stored_offset(record)
         if stored is None:

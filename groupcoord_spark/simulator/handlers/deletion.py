@@ -237,7 +237,7 @@ def delete_offsets_and_group(
     if records:
         # A classic group becomes Dead; readers see it as it was until the tombstones are replicated.
         shown = copy.copy(group) if with_group else NO_VIEW
-        error = broker.append_tombstones(group_id, records, undo, shown, offsets.committed)
+        error = broker.log.append_tombstones(group_id, records, undo, shown, offsets.committed)
         if error is not Error.NONE:
             return error
     offsets.forget()

@@ -8,9 +8,9 @@ from functools import partial
 from typing import Any, Final
 
 from groupcoord_spark.coordinator.broker_settings import KAFKAS_ASSIGNORS
-from groupcoord_spark.simulator.broker import Broker, OffsetsPartition, coordinator_error
+from groupcoord_spark.simulator.broker import Broker, coordinator_error
 from groupcoord_spark.simulator.broker.group_step import topic_names, with_names
-from groupcoord_spark.simulator.groups import ClassicGroup, ConsumerGroup, Group, ShareGroup, State, StreamsGroup, TimerKind
+from groupcoord_spark.simulator.groups import ClassicGroup, ConsumerGroup, ShareGroup, State, StreamsGroup, TimerKind
 from groupcoord_spark.simulator.groups.consumer_group import Partition, current_assignment
 from groupcoord_spark.simulator.groups.streams_tasks import KINDS, tasks_by_subtopology
 from groupcoord_spark.simulator.groups.streams_topology import required_topics
@@ -106,19 +106,11 @@ def list_groups(broker: Broker, call: Call, request: ListGroups) -> None:
         )
 
     for partition in broker.partitions.values():
-        for group in _shown_groups(partition):
+        for group in filter(None, partition.shown_groups().values()):
             name = broker.state_name(group)
             if is_wanted(name, group.group_type):
                 listed.append(answers.ListedGroup(group.group_id, group.protocol_type or "", name, group.group_type))
     broker.answer(call, answers.ListGroupsAnswer(Error.NONE, tuple(sorted(listed))))
-
-
-def _shown_groups(partition: OffsetsPartition) -> list[Group]:
-    """The groups of a partition as readers see them: those that are being written are seen as before."""
-    groups: dict[str, Group | None] = {**partition.groups}
-    for append in reversed(partition.appends_in_flight):
-        groups.update(append.views)
-    return [group for group in groups.values() if group is not None]
 
 
 def describe_modern_groups(broker: Broker, call: Call, request: ConsumerGroupDescribe | ShareGroupDescribe | StreamsGroupDescribe) -> None:

@@ -20,7 +20,7 @@ def offset_fetch(broker: Broker, call: Call, request: OffsetFetch) -> None:
         )
         broker.answer(call, OffsetFetchAnswer(tuple(groups)))
 
-    if request.require_stable and broker.release.stable_fetch_waits and broker.appends_in_flight:
+    if request.require_stable and broker.release.stable_fetch_waits and broker.log.in_flight:
         broker.wait_for_appends(frozenset(group.group_id for group in request.groups), answer)
     else:
         answer()

@@ -24,7 +24,7 @@ def hold_answer(broker: Broker, call: Call) -> None:
     """Keep the answer of a request until the appends in flight have succeeded. If one fails, its error is the answer."""
     answer = call.answer
     groups = frozenset(_group_ids(broker, call))
-    if not any(broker.last_append_of(broker.partition_number(group_id)) for group_id in groups):
+    if not any((partition := broker.partitions.get(broker.partition_number(group_id))) and partition.last_append() for group_id in groups):
         return
     if answer is not None:
         broker.take_back_answer(call)

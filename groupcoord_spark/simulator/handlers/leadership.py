@@ -72,7 +72,7 @@ def unload_partition(broker: Broker, number: int) -> None:
         broker.remove_group(group)
     for timer in partition.streams_initial_delays.values():
         timer.is_cancelled = True
-    broker.fail_appends_in_flight(partition)
+    broker.log.fail_appends_in_flight(partition)
     del broker.partitions[number]
 
 

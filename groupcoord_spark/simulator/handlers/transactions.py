@@ -55,7 +55,7 @@ def _write_or_keep(broker: Broker, number: int, request: EndTxn) -> None:
     def end(error: Error) -> None:
         if error is Error.NONE:
             return
-        if broker.append_error is Error.NONE:
+        if broker.log.error is Error.NONE:
             again()
         else:
             broker.unwritten_markers.append(again)
@@ -87,4 +87,4 @@ def _write_marker(broker: Broker, number: int, request: EndTxn | WriteTxnMarkers
                 producers.discard(producer_id)
         end(error)
 
-    broker.append_marker(partition, producer_id, request.producer_epoch, marker.name, apply)
+    broker.log.append_marker(partition, producer_id, request.producer_epoch, marker.name, apply)

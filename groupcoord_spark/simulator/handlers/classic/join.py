@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from functools import partial
 from typing import NamedTuple
 
-from groupcoord_spark.protocol.record_types import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 from groupcoord_spark.simulator.broker import Broker, coordinator_error
 from groupcoord_spark.simulator.broker.coordinator_records import group_record, new_group_record
 from groupcoord_spark.simulator.broker.rebalance import (
@@ -56,9 +55,9 @@ def join_group(broker: Broker, call: Call, request: JoinGroup) -> None:
         if request.member_id:
             raise RefusedError(Error.UNKNOWN_MEMBER_ID)
         group = broker.create_group(group_id)
-    record_count = len(broker.written_records)
+    record_count = len(broker.log.written)
     _join(broker, group, call, request)
-    if is_new_group and broker.release.writes_new_group and len(broker.written_records) == record_count:
+    if is_new_group and broker.release.writes_new_group and len(broker.log.written) == record_count:
         _write_new_group(broker, group, call, request)
 
 
@@ -114,7 +113,9 @@ def _assign_pending_member_id(broker: Broker, group: ClassicGroup, call: Call, r
     """
     member_id = broker.new_member_id(request.client_id, request.client_id)
     fire = partial(_expire_pending_member_id, broker, group, member_id)
-    group.pending_members[member_id] = broker.start_timer(TimerKind.PENDING_MEMBER, request.session_timeout_ms, group, member_id, fire)
+    group.pending_members[member_id] = broker.clock.start(
+        TimerKind.PENDING_MEMBER, request.session_timeout_ms, group.group_id, member_id, fire
+    )
     broker.answer(call, JoinGroupAnswer(Error.MEMBER_ID_REQUIRED, member_id))
 
 
@@ -251,10 +252,10 @@ def _write_restart(
             _answer_restart(broker, group, call, request, member, replaced.leader)
 
     group.wait_for_join_phase(member, call)
-    if broker.append_takes_ms or broker.partition_of(group.group_id).failing_batch is not None:
-        broker.append_slowly(group.group_id, records, NO_PRODUCER_ID, NO_PRODUCER_EPOCH, end, lambda error, written: None)
+    if broker.log.is_slow(broker.partition_of(group.group_id)):
+        broker.log.append_slowly(group.group_id, records, end)
     else:
-        end(*broker.append(group.group_id, records))
+        end(*broker.log.append(group.group_id, records))
 
 
 def _answer_restart(
@@ -286,7 +287,7 @@ def _write_new_group(broker: Broker, group: ClassicGroup, call: Call, request: J
     def undo() -> None:
         broker.remove_group(group)
 
-    error, _ = broker.append(group.group_id, [new_group_record(group, broker.release)], undo=undo, shown=None)
+    error, _ = broker.log.append(group.group_id, [new_group_record(group, broker.release)], undo=undo, shown=None)
     if error is Error.NONE:
         return
     if call.answer is None:

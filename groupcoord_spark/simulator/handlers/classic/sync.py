@@ -1,6 +1,5 @@
 """SyncGroup: the leader sends the assignment, and all members receive theirs (docs/reference/coordinator.md, chapter 6)."""
 
-from groupcoord_spark.protocol.record_types import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 from groupcoord_spark.simulator.broker import Broker, coordinator_error
 from groupcoord_spark.simulator.broker.coordinator_records import group_record
 from groupcoord_spark.simulator.broker.rebalance import answer_waiting_syncs, prepare_rebalance, propagate_assignment_error, restart_session
@@ -60,8 +59,8 @@ def _store_assignments(broker: Broker, group: ClassicGroup, assignments: dict[st
     for member in members:
         member.assignment = assignments.get(member.member_id, b"")
     records = [group_record(group, broker.release)]
-    if not broker.append_takes_ms and broker.partition_of(group.group_id).failing_batch is None:
-        error, _ = broker.append(group.group_id, records)
+    if not broker.log.is_slow(broker.partition_of(group.group_id)):
+        error, _ = broker.log.append(group.group_id, records)
         _end_sync_phase(broker, group, error)
         return
     generation = group.generation
@@ -71,7 +70,7 @@ def _store_assignments(broker: Broker, group: ClassicGroup, assignments: dict[st
         if group.state is State.COMPLETING_REBALANCE and group.generation == generation:
             _end_sync_phase(broker, group, error)
 
-    broker.append_slowly(group.group_id, records, NO_PRODUCER_ID, NO_PRODUCER_EPOCH, end, lambda error, written: None)
+    broker.log.append_slowly(group.group_id, records, end)
 
 
 def _end_sync_phase(broker: Broker, group: ClassicGroup, error: Error) -> None:

@@ -171,7 +171,7 @@ def end_initialization(broker: Broker, group_id: str) -> bool:
     def undo() -> None:
         group.initialized, group.initializing = old_state
 
-    error, _ = broker.append(group_id, [group.state_record({}, initialized, (), topic_names(broker))], undo=undo)
+    error, _ = broker.log.append(group_id, [group.state_record({}, initialized, (), topic_names(broker))], undo=undo)
     if error is Error.NONE:
         group.initialized, group.initializing = initialized, {}
     return True
@@ -187,5 +187,5 @@ def delete_share_state(broker: Broker, group: ShareGroup) -> Error:
     def undo() -> None:
         groups[group.group_id] = group
 
-    error, _ = broker.append(group.group_id, [group.state_record({}, {}, topics, topic_names(broker))], undo=undo, shown=group)
+    error, _ = broker.log.append(group.group_id, [group.state_record({}, {}, topics, topic_names(broker))], undo=undo, shown=group)
     return broker.release.group_append_errors.get(error, error)

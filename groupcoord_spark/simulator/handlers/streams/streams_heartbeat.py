@@ -94,8 +94,7 @@ class StreamsStep(GroupStep[StreamsGroup]):
 
     def copied(self, group: StreamsGroup | None) -> Mapping[str, Any]:
         """A copy of what records change in the group, if their append takes time: before it has ended the group does not change."""
-        is_slow = bool(self.broker.append_takes_ms) or self.partition.failing_batch is not None
-        return super().copied(group) if is_slow else {}
+        return super().copied(group) if self.broker.log.is_slow(self.partition) else {}
 
     def add(self, record: RecordToWrite) -> None:
         """Keep a record for the append."""

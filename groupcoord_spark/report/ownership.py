@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from typing import Any, Final, NamedTuple
 
 import pyarrow as pa
@@ -31,6 +32,7 @@ _SCHEMA: Final = pa.schema(
         "member_id": pa.string(),
         "owned_from": pa.timestamp("us", "UTC"),
         "owned_until": pa.timestamp("us", "UTC"),
+        "is_current": pa.bool_(),
         "offsets_partition": pa.int32(),
         "record_offset": pa.int64(),
     }
@@ -38,7 +40,7 @@ _SCHEMA: Final = pa.schema(
 
 
 class Ownership(NamedTuple):
-    """A time in which a member had a partition. Times in epoch milliseconds; until_ms None: it still has."""
+    """A time in which a member had a partition. Times in epoch milliseconds; None where records of old brokers have none."""
 
     group_id: str
     topic: str
@@ -46,6 +48,7 @@ class Ownership(NamedTuple):
     member_id: str
     from_ms: int | None
     until_ms: int | None
+    is_current: bool
     offsets_partition: int
     record_offset: int
     """Of the record that gave the partition to the member."""
@@ -56,13 +59,32 @@ def ownership(night: NightInDuckDB, group_ids: Sequence[str]) -> pa.Table:
     names = night.rows("SELECT topic_id, topic FROM topic_ids")
     topic_names = dict(zip(names["topic_id"].to_pylist(), names["topic"].to_pylist(), strict=True))
     records = night.rows(_RECORDS).to_pylist()
-    rows = sorted(stretches(records, topic_names), key=lambda s: (s.topic, s.partition, s.from_ms or 0, s.member_id))
+    members = night.rows("SELECT DISTINCT group_id, member_id FROM members")
     place = {group_id: number for number, group_id in enumerate(group_ids)}
-    rows.sort(key=lambda stretch: place[stretch.group_id])
+    rows = sorted(
+        ended(list(stretches(records, topic_names)), set(zip(*(column.to_pylist() for column in members.columns), strict=True))),
+        key=lambda s: (place[s.group_id], s.topic, s.partition, s.from_ms or 0, s.member_id),
+    )
     columns = list(zip(*rows, strict=True)) or [()] * len(_SCHEMA)
     for at in (4, 5):
         columns[at] = tuple(None if ms is None else ms * 1000 for ms in columns[at])
     return pa.table([pa.array(values, field.type) for values, field in zip(columns, _SCHEMA, strict=True)], schema=_SCHEMA)
+
+
+def ended(owners: Sequence[Ownership], members: Set[tuple[str, str]]) -> Iterator[Ownership]:
+    """The stretches, where those of members that the night does not have are not current: no night read the record that ended them.
+
+    Such a stretch ends when the next member gets the partition. members: (group id, member id).
+    """
+    begins = defaultdict(list)
+    for stretch in owners:
+        begins[stretch[:3]].append(stretch.from_ms or 0)
+    for stretch in owners:
+        if stretch.is_current and (stretch.group_id, stretch.member_id) not in members:
+            until_ms = min((begin for begin in begins[stretch[:3]] if begin > (stretch.from_ms or 0)), default=None)
+            yield stretch._replace(is_current=False, until_ms=until_ms)
+        else:
+            yield stretch
 
 
 def stretches(records: Iterable[Mapping[str, Any]], topic_names: Mapping[str, str]) -> Iterable[Ownership]:
@@ -76,17 +98,18 @@ def stretches(records: Iterable[Mapping[str, Any]], topic_names: Mapping[str, st
     owners = PartitionOwners()
     held: dict[Holding, Mapping[str, Any]] = {}
 
-    def stretch(holding: Holding, begin: Mapping[str, Any], until_ms: int | None) -> Ownership:
+    def stretch(holding: Holding, begin: Mapping[str, Any], until_ms: int | None, *, is_current: bool = False) -> Ownership:
         topic = holding.topic or topic_names.get(holding.topic_id or "") or holding.topic_id or ""
         where = begin["offsets_partition"], begin["record_offset"]
-        return Ownership(begin["group_id"], topic, holding.partition, holding.member_id, begin["at_ms"], until_ms, *where)
+        return Ownership(begin["group_id"], topic, holding.partition, holding.member_id, begin["at_ms"], until_ms, is_current, *where)
 
     for record in records:
         last_place = place
         if last_place != (place := (record["group_id"], record["incarnation"], record["offsets_partition"])):
             # the group itself may have begun anew: what its members had before ended by then
-            ended_ms = record["at_ms"] if last_place is not None and last_place[0] == place[0] else None
-            yield from (stretch(holding, begin, ended_ms) for holding, begin in held.items())
+            is_current = last_place is not None and last_place[0] != place[0]
+            ended_ms = None if is_current else record["at_ms"]
+            yield from (stretch(holding, begin, ended_ms, is_current=is_current) for holding, begin in held.items())
             owners, held = PartitionOwners(), {}
         value = None if record["value_json"] is None else json.loads(record["value_json"])
         owners.apply(record["key_type"], record["member_id"], value)
@@ -95,4 +118,4 @@ def stretches(records: Iterable[Mapping[str, Any]], topic_names: Mapping[str, st
             yield stretch(holding, held.pop(holding), record["at_ms"])
         for holding in now:
             held.setdefault(holding, record)
-    yield from (stretch(holding, begin, None) for holding, begin in held.items())
+    yield from (stretch(holding, begin, None, is_current=True) for holding, begin in held.items())

@@ -138,7 +138,8 @@ TABLES: Final = (
         "owners",
         "owners",
         "Who had which partition",
-        "From the group's own records; an end is empty where the member still has the partition. Share and streams groups have no rows.",
+        "From the group's own records. An end is empty where the member still has the partition (is current), or where no record tells it."
+        " Share and streams groups have no rows.",
         "history",
     ),
     ReportTable(

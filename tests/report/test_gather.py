@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from groupcoord_spark.report import gather, index, page
 from groupcoord_spark.report.gather import Report
-from groupcoord_spark.report.ownership import stretches
+from groupcoord_spark.report.ownership import Ownership, ended, stretches
 from groupcoord_spark.report.packing import packed_tables
 from groupcoord_spark.report.tables import TABLES
 from groupcoord_spark.warehouse.read import open_warehouse
@@ -107,6 +107,20 @@ class TestOwnership:
         rows = [record(0, 1, "one"), record(1, 5, "two"), record(0, 7, "three", "h")]
         found = sorted((s.group_id, s.member_id, s.from_ms, s.until_ms) for s in stretches(rows, {"T1": "orders"}))
         assert found == [("g", "one", 1, 5), ("g", "two", 5, None), ("h", "three", 7, None)]
+
+    def test_an_end_without_a_time_is_an_end(self) -> None:
+        """Records before Kafka 0.10 have no timestamps."""
+        generations = generation(0, 0, {"one": {"orders": [0]}}), generation(1, 0, {"two": {"orders": [0]}})
+        rows = [{**record, "at_ms": None, "member_id": None} for record in generations]
+        found = [(s.member_id, s.from_ms, s.until_ms, s.is_current) for s in stretches(rows, {})]
+        assert found == [("one", None, None, False), ("two", None, None, True)]
+
+    def test_a_member_that_the_night_does_not_have_has_no_partition_whatever_its_last_record_says(self) -> None:
+        """The tombstone was written and cleaned between two nights."""
+        one, two = (Ownership("g", "orders", 0, member, at_ms, None, True, 0, at_ms) for member, at_ms in (("one", 10), ("two", 20)))
+        alone = Ownership("h", "orders", 0, "one", 10, None, True, 0, 10)
+        found = [(s.group_id, s.member_id, s.until_ms, s.is_current) for s in ended([one, two, alone], {("g", "two")})]
+        assert found == [("g", "one", 20, False), ("g", "two", None, True), ("h", "one", None, False)]
 
     def test_the_report_has_the_stretches_of_the_chosen_groups(self, eventful_report: Report) -> None:
         owners = eventful_report.tables["owners"].select(["partition", "member_id", "owned_from", "owned_until"]).to_pylist()

@@ -506,7 +506,7 @@ class Pictures {
     const commits = of("owner_commits");
     const rewinds = of("rewinds");
     const times = [...owners.flatMap((row) => [row.owned_from, row.owned_until]), ...commits.flatMap((row) => [row.first_commit, row.last_commit])].filter((time) => time !== null);
-    if (!times.length) return { rows: [], said: "The history has neither an owner nor a commit of this group." };
+    if (!times.length) return { rows: [], said: owners.length + commits.length ? "The records of this group have no times: the tables below have all of them." : "The history has neither an owner nor a commit of this group." };
     const first = Math.min(...times);
     const last = Math.max(...times);
     const end = last + Math.max(1000, (last - first) * 0.02);
@@ -519,7 +519,7 @@ class Pictures {
     const members = labels([...new Set(owners.map((row) => row.member_id))], this.isNarrow() ? 34 : 48);
     const line = (row) => named.get(`${row.topic}-${row.partition}`);
     const rows = [
-      ...owners.map((row) => ({ what: "owned", name: line(row), member: members.get(row.member_id), from: row.owned_from ?? first, until: row.owned_until ?? end, from_text: moment(row.owned_from), until_text: row.owned_until === null ? "still has it" : moment(row.owned_until) })),
+      ...owners.map((row) => ({ what: "owned", name: line(row), member: members.get(row.member_id), from: row.owned_from ?? first, until: row.owned_until ?? (row.is_current || row.owned_from !== null ? end : first), from_text: moment(row.owned_from), until_text: row.is_current ? "still has it" : moment(row.owned_until) || "no record tells" })),
       ...commits.map((row) => ({ what: "commits", name: line(row), from: (row.first_commit + row.last_commit) / 2, from_text: moment(row.first_commit), until_text: moment(row.last_commit), commits: row.commits, offsets: row.lowest_offset === row.highest_offset ? String(row.lowest_offset) : `${row.lowest_offset} to ${row.highest_offset}` })),
       ...rewinds.map((row) => ({ what: "rewound", name: line(row), from: row.rewound_at, from_text: moment(row.rewound_at), offsets: `${row.from_committed_offset} to ${row.to_committed_offset}`, kind: row.kind })),
     ].filter((row) => row.name !== undefined);

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from functools import cached_property
 from typing import Any, Final
 
@@ -104,6 +104,10 @@ class Table:
     """Rows of a row group of its files: the unit that readers skip and that a writer has in memory."""
 
     partition_columns = ("cluster",)
+
+    def __getstate__(self) -> dict[str, object]:
+        """What goes to Spark's workers: the declaration, without what follows from it. A schema of delta-rs cannot be pickled."""
+        return {declared.name: getattr(self, declared.name) for declared in fields(self)}
 
     @cached_property
     def by_name(self) -> Mapping[str, Column]:

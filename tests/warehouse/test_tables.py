@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import json
+import pickle
 
 import pyarrow as pa
 import pytest
@@ -51,6 +52,12 @@ def test_delta_schema_carries_types_not_null_and_comments(table):
     assert [f["name"] for f in fields] == [c.name for c in table.columns]
     assert [f["nullable"] for f in fields] == [f.nullable for f in table.arrow_schema]
     assert all(f["metadata"]["comment"] for f in fields)
+
+
+@tables
+def test_a_table_that_a_night_has_written_can_go_to_workers(table):
+    assert table.delta_schema and table.statistics is not None
+    assert pickle.loads(pickle.dumps(table)) == table
 
 
 @tables

@@ -9,16 +9,12 @@ from typing import Literal
 
 from groupcoord_spark.coordinator.releases import Release, release_named
 from groupcoord_spark.errors import UsageError
+from groupcoord_spark.protocol.messages import RECORD_TYPES
 from groupcoord_spark.protocol.messages.classic import GROUP_METADATA_VALUE
 from groupcoord_spark.protocol.messages.offsets import OFFSET_COMMIT_VALUE
-from groupcoord_spark.protocol.record_types import CLASSIC_KEY_TYPES, CONSUMER_GROUP_KEY_TYPES, STREAMS_GROUP_KEY_TYPES, KeyType
+from groupcoord_spark.protocol.record_types import CLASSIC_KEY_TYPES, KeyType
 
 DAY_MS = 24 * 60 * 60 * 1000
-
-# SHARE_GROUP_PARTITION_METADATA is skipped (R-1.6): only the early access of share groups in 4.0 wrote it.
-_KEY_TYPES_4_1: frozenset[int] = frozenset(KeyType) - {KeyType.SHARE_GROUP_PARTITION_METADATA}
-_KEY_TYPES_4_0: frozenset[int] = _KEY_TYPES_4_1 - STREAMS_GROUP_KEY_TYPES - {KeyType.SHARE_GROUP_STATE_PARTITION_METADATA}
-_KEY_TYPES_3_7: frozenset[int] = CLASSIC_KEY_TYPES | CONSUMER_GROUP_KEY_TYPES - {KeyType.CONSUMER_GROUP_REGULAR_EXPRESSION}
 
 OffsetRules = Literal["X-A0", "X-A1", "X-B"]
 GroupRule = Literal["X-G0", "X-G1", "X-G2"]
@@ -38,7 +34,7 @@ class Semantics:
     """The release that the version means: 4.2 means (4, 2, 2)."""
 
     # Records that the loader accepts (R-1.6, R-1.9).
-    known_key_types: frozenset[int] = _KEY_TYPES_4_1
+    known_key_types: frozenset[int]
     unknown_key_type_fails_load: bool = False
     newest_offset_value: tuple[int, int] = (0, 4)
     """Highest value version that the broker accepts for key type 0 and for key type 1; -1: the broker does not know the key type."""
@@ -122,8 +118,12 @@ class Semantics:
         return replace(self, stored_description_keeps_group=has_plugin)
 
 
+def _key_types_read_by(release: Release) -> frozenset[int]:
+    """The key types that a release reads. Types of an early access alone, which have a dialect, are skipped (R-1.6)."""
+    return frozenset(kind.key_type for kind in RECORD_TYPES.values() if kind.dialect is None and release >= kind.read_since)
+
+
 def _java(release: Release, text: str) -> Semantics:
-    is_preview = release < (4, 0)
     is_3_7 = release < (3, 8)
     before_4_0_1 = release < (4, 0, 1)
     before_4_1 = release < (4, 1)
@@ -135,7 +135,7 @@ def _java(release: Release, text: str) -> Semantics:
         name="java",
         broker_version=text,
         release=release,
-        known_key_types=_KEY_TYPES_3_7 if is_preview else _KEY_TYPES_4_0 if before_4_1 else _KEY_TYPES_4_1,
+        known_key_types=_key_types_read_by(release),
         newest_offset_value=(newest_offset if before_4_1 else 0, newest_offset),
         newest_group_value=GROUP_METADATA_VALUE.newest_version(release),
         written_offset_value=3 if before_4_1 else 4,
@@ -159,7 +159,6 @@ def _java(release: Release, text: str) -> Semantics:
 
 
 def _scala(release: Release, text: str) -> Semantics:
-    key_types: frozenset[int] = CLASSIC_KEY_TYPES
     rules: OffsetRules = "X-B"
     group_rule: GroupRule | None = "X-G1"
     newest_offset = (OFFSET_COMMIT_VALUE.newest_version(release),) * 2
@@ -169,12 +168,12 @@ def _scala(release: Release, text: str) -> Semantics:
     if not has_state_empty:
         group_rule = "X-G0"
     if release < (0, 9):
-        key_types, rules, newest_offset, group_rule = frozenset({KeyType.LEGACY_OFFSET_COMMIT}), "X-A0", (0, -1), None
+        rules, newest_offset, group_rule = "X-A0", (0, -1), None
     return Semantics(
         name="scala",
         broker_version=text,
         release=release,
-        known_key_types=key_types,
+        known_key_types=_key_types_read_by(release) & CLASSIC_KEY_TYPES,
         unknown_key_type_fails_load=release < (3, 4, 1),
         newest_offset_value=newest_offset,
         newest_group_value=GROUP_METADATA_VALUE.newest_version(release),

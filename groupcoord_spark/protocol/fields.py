@@ -220,6 +220,7 @@ class RecordType:
         tombstone: what a null value means, a sentence for people.
         dialects: layouts of the value that single early releases wrote.
         dialect: the one release line that knows this type; None: every release since its first.
+        read_since: the first release whose loader reads records of the type.
     """
 
     key_type: int
@@ -228,3 +229,4 @@ class RecordType:
     tombstone: str
     dialects: tuple[Message, ...] = ()
     dialect: str | None = None
+    read_since: tuple[int, ...] = (0, 9)

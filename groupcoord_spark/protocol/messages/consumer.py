@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from ..fields import Array, Bytes, Field, Int8, Int16, Int32, Int64, NullableString, String, Struct
 from ..record_types import KeyType
 from .modern_groups import GROUP, GROUP_AND_MEMBER, TARGET_ASSIGNMENT_METADATA, TOPIC_METADATA, TOPIC_PARTITIONS, record_type
 
 _SINCE = "3.7, KIP-848 (early access; on by default since 4.0)"
+_record_type = partial(record_type, since=_SINCE, read_since=(3, 7))
 
 _MEMBER_FIELDS = (
     Field("instance_id", NullableString, "Id of a static member; null: a dynamic one."),
@@ -37,15 +40,15 @@ _HELD_PARTITIONS = Struct((
 ))
 
 RECORD_TYPES = (
-    record_type(
+    _record_type(
         KeyType.CONSUMER_GROUP_METADATA, "ConsumerGroupMetadata", key=GROUP,
         value=(
             Field("epoch", Int32, "Group epoch."),
             Field("metadata_hash", Int64, "Hash of the subscribed topics' metadata; 0: none.", default=0, tag=0),
         ),
-        tombstone="The group is gone, or became a classic one.", since=_SINCE, value_since=_SINCE + "; tag 0 since 4.1",
+        tombstone="The group is gone, or became a classic one.", value_since=_SINCE + "; tag 0 since 4.1",
     ),
-    record_type(
+    _record_type(
         KeyType.CONSUMER_GROUP_PARTITION_METADATA, "ConsumerGroupPartitionMetadata", key=GROUP,
         value=(Field("topics", Array(TOPIC_METADATA), "The topics' metadata that the group was computed with."),),
         tombstone="The topics' metadata is no longer kept.",
@@ -55,7 +58,7 @@ RECORD_TYPES = (
             Field("topics", Array(TOPIC_METADATA), "The topics' metadata that the group was computed with."),
         )),
     ),
-    record_type(
+    _record_type(
         KeyType.CONSUMER_GROUP_MEMBER_METADATA, "ConsumerGroupMemberMetadata", key=GROUP_AND_MEMBER,
         value=(
             *_MEMBER_FIELDS,
@@ -65,7 +68,7 @@ RECORD_TYPES = (
                 default=_CLASSIC_MEMBER.default(), tag=0,
             ),
         ),
-        tombstone="The member left.", since=_SINCE, value_since="3.8, KIP-848 in this layout",
+        tombstone="The member left.", value_since="3.8, KIP-848 in this layout",
         older_value=("3.7", "3.7 only", (
             *_MEMBER_FIELDS,
             Field("assignors", Array(Struct((
@@ -78,17 +81,17 @@ RECORD_TYPES = (
             ))), "Client-side assignors; always empty."),
         )),
     ),
-    record_type(
+    _record_type(
         KeyType.CONSUMER_GROUP_TARGET_ASSIGNMENT_METADATA, "ConsumerGroupTargetAssignmentMetadata", key=GROUP,
         value=TARGET_ASSIGNMENT_METADATA,
-        tombstone="The group is gone.", since=_SINCE, value_since=_SINCE + "; tag 0 since 4.3",
+        tombstone="The group is gone.", value_since=_SINCE + "; tag 0 since 4.3",
     ),
-    record_type(
+    _record_type(
         KeyType.CONSUMER_GROUP_TARGET_ASSIGNMENT_MEMBER, "ConsumerGroupTargetAssignmentMember", key=GROUP_AND_MEMBER,
         value=(Field("topic_partitions", Array(Struct(TOPIC_PARTITIONS)), "Partitions the member is meant to have."),),
-        tombstone="The member left.", since=_SINCE,
+        tombstone="The member left.",
     ),
-    record_type(
+    _record_type(
         KeyType.CONSUMER_GROUP_CURRENT_MEMBER_ASSIGNMENT, "ConsumerGroupCurrentMemberAssignment", key=GROUP_AND_MEMBER,
         value=(
             Field("member_epoch", Int32, "Epoch the member has reached; -2: a static member that left for a while."),
@@ -97,7 +100,7 @@ RECORD_TYPES = (
             Field("assigned_partitions", Array(_HELD_PARTITIONS), "Partitions the member holds."),
             Field("partitions_pending_revocation", Array(_HELD_PARTITIONS), "Partitions it still has to give back."),
         ),
-        tombstone="The member left.", since=_SINCE, value_since="3.8, KIP-848 in this layout; assignment epochs since 4.3",
+        tombstone="The member left.", value_since="3.8, KIP-848 in this layout; assignment epochs since 4.3",
         older_value=("3.7", "3.7 only; the state is not stored", (
             Field("member_epoch", Int32, "Epoch the member has reached."),
             Field("previous_member_epoch", Int32, "Epoch it had before."),
@@ -110,7 +113,7 @@ RECORD_TYPES = (
             Field("metadata_bytes", Bytes, "Metadata of a client-side assignor."),
         )),
     ),
-    record_type(
+    _record_type(
         KeyType.CONSUMER_GROUP_REGULAR_EXPRESSION, "ConsumerGroupRegularExpression",
         key=(*GROUP, Field("regular_expression", String, "An expression that members of the group subscribe by.")),
         value=(
@@ -118,6 +121,6 @@ RECORD_TYPES = (
             Field("version", Int64, "Version of the cluster metadata it was matched against."),
             Field("timestamp_ms", Int64, "When it was matched.", json="timestamp"),
         ),
-        tombstone="No member subscribes by the expression any more.", since="4.0, KIP-848",
+        tombstone="No member subscribes by the expression any more.", since="4.0, KIP-848", read_since=(4, 0),
     ),
 )

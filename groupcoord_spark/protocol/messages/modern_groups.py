@@ -37,6 +37,7 @@ def record_type(
     value: tuple[Field, ...],
     tombstone: str,
     since: str,
+    read_since: tuple[int, ...],
     value_since: str = "",
     dialect: str | None = None,
     older_value: tuple[str, str, tuple[Field, ...]] | None = None,
@@ -48,7 +49,7 @@ def record_type(
         key, value: the fields.
         tombstone: what a null value means, a sentence for people.
         since: the release that brought the key, and the value too where there is no ``value_since``.
-        dialect: the one release line that knows the type; None: every release since its first.
+        read_since, dialect: as in RecordType.
         older_value: the release line that alone wrote another layout of the value, its ``since``, and the fields of that layout.
     """
 
@@ -63,4 +64,5 @@ def record_type(
         tombstone,
         () if older_value is None else (message("Value", older_value[2], older_value[1], 0, older_value[0]),),
         dialect,
+        read_since,
     )

@@ -66,7 +66,7 @@ RECORD_TYPES = (
     RecordType(
         KeyType.LEGACY_OFFSET_COMMIT,
         LEGACY_OFFSET_COMMIT_KEY, LEGACY_OFFSET_COMMIT_VALUE,
-        tombstone="The offset was deleted or has expired.",
+        tombstone="The offset was deleted or has expired.", read_since=(0, 8, 2),
     ),
     RecordType(
         KeyType.OFFSET_COMMIT,

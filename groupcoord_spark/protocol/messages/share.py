@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from ..fields import Array, Field, Int8, Int32, Int64, NullableString, String, Struct, Uuid
 from ..record_types import KeyType
 from .modern_groups import GROUP, GROUP_AND_MEMBER, TARGET_ASSIGNMENT_METADATA, TOPIC_METADATA, TOPIC_PARTITIONS, record_type
 
 _SINCE = "4.0, KIP-932 (early access; general since 4.2)"
+_record_type = partial(record_type, since=_SINCE, read_since=(4, 0))
 
 _NAMED_TOPIC_PARTITIONS = Struct((
     Field("topic_id", Uuid, "The topic's id."),
@@ -15,12 +18,12 @@ _NAMED_TOPIC_PARTITIONS = Struct((
 ))
 
 RECORD_TYPES = (
-    record_type(
+    _record_type(
         KeyType.SHARE_GROUP_PARTITION_METADATA, "ShareGroupPartitionMetadata", key=GROUP,
         value=(Field("topics", Array(TOPIC_METADATA), "The topics' metadata that the group was computed with."),),
         tombstone="The topics' metadata is no longer kept.", since="4.0 only", dialect="4.0",
     ),
-    record_type(
+    _record_type(
         KeyType.SHARE_GROUP_MEMBER_METADATA, "ShareGroupMemberMetadata", key=GROUP_AND_MEMBER,
         value=(
             Field("rack_id", NullableString, "The member's rack; null: it sent none."),
@@ -28,28 +31,28 @@ RECORD_TYPES = (
             Field("client_host", String, "The address it came from."),
             Field("subscribed_topic_names", Array(String), "Topics it subscribes to."),
         ),
-        tombstone="The member left.", since=_SINCE,
+        tombstone="The member left.",
     ),
-    record_type(
+    _record_type(
         KeyType.SHARE_GROUP_METADATA, "ShareGroupMetadata", key=GROUP,
         value=(
             Field("epoch", Int32, "Group epoch."),
             Field("metadata_hash", Int64, "Hash of the subscribed topics' metadata; always written."),
         ),
-        tombstone="The group is gone.", since=_SINCE, value_since="4.1, KIP-932 in this layout",
+        tombstone="The group is gone.", value_since="4.1, KIP-932 in this layout",
         older_value=("4.0", "4.0 only", (Field("epoch", Int32, "Group epoch."),)),
     ),
-    record_type(
+    _record_type(
         KeyType.SHARE_GROUP_TARGET_ASSIGNMENT_METADATA, "ShareGroupTargetAssignmentMetadata", key=GROUP,
         value=TARGET_ASSIGNMENT_METADATA,
-        tombstone="The group is gone.", since=_SINCE, value_since=_SINCE + "; tag 0 since 4.3",
+        tombstone="The group is gone.", value_since=_SINCE + "; tag 0 since 4.3",
     ),
-    record_type(
+    _record_type(
         KeyType.SHARE_GROUP_TARGET_ASSIGNMENT_MEMBER, "ShareGroupTargetAssignmentMember", key=GROUP_AND_MEMBER,
         value=(Field("topic_partitions", Array(Struct(TOPIC_PARTITIONS)), "Partitions the member is meant to have."),),
-        tombstone="The member left.", since=_SINCE,
+        tombstone="The member left.",
     ),
-    record_type(
+    _record_type(
         KeyType.SHARE_GROUP_CURRENT_MEMBER_ASSIGNMENT, "ShareGroupCurrentMemberAssignment", key=GROUP_AND_MEMBER,
         value=(
             Field("member_epoch", Int32, "Epoch the member has reached."),
@@ -57,9 +60,9 @@ RECORD_TYPES = (
             Field("state", Int8, "0 STABLE, 1 UNREVOKED_PARTITIONS, 2 UNRELEASED_PARTITIONS, others UNKNOWN."),
             Field("assigned_partitions", Array(Struct(TOPIC_PARTITIONS)), "Partitions the member holds."),
         ),
-        tombstone="The member left.", since=_SINCE,
+        tombstone="The member left.",
     ),
-    record_type(
+    _record_type(
         KeyType.SHARE_GROUP_STATE_PARTITION_METADATA, "ShareGroupStatePartitionMetadata", key=GROUP,
         value=(
             Field("initializing_topics", Array(_NAMED_TOPIC_PARTITIONS), "Partitions whose share state is being made."),
@@ -69,6 +72,6 @@ RECORD_TYPES = (
                 Field("topic_name", String, "The topic's name."),
             ))), "Topics whose share state is being deleted."),
         ),
-        tombstone="The group is gone.", since="4.1, KIP-932",
+        tombstone="The group is gone.", since="4.1, KIP-932", read_since=(4, 1),
     ),
 )

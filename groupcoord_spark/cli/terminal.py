@@ -16,7 +16,8 @@ from rich.console import Console
 from rich.text import Text
 
 IDENTIFYING: Final = frozenset({"CLUSTER", "GROUP", "GROUP_ID", "TOPIC", "PARTITION", "RUN", "RUN_ID"})
-"""Titles of the columns that say what a row is about: their cells are never cut, only folded where not even they fit."""
+"""Titles of the columns that say what a row is about: their cells are never cut, only folded: where they do not fit, or
+nothing else would be left of the table."""
 
 LEAST_SENTENCE_WIDTH: Final = 30
 _LEAST_CUT_WIDTH: Final = 16
@@ -40,9 +41,10 @@ def fitted_table(titles: Sequence[str], cells: Sequence[Sequence[str]], limit: i
     """The table in at most ``limit`` cells of width.
 
     Sentences and titles go on below, times lose their last digits, then long ids are cut in the middle. Where that is not enough, columns
-    go, the last one first. Columns of IDENTIFYING stay whole.
+    go, the last one first. Columns of IDENTIFYING and the first one beside them, for which the table is asked, stay.
     """
-    columns = [_Column.of(title, [row[at] for row in cells]) for at, title in enumerate(titles)]
+    first = next((at for at, title in enumerate(titles) if title.upper() not in IDENTIFYING), None)
+    columns = [_Column.of(title, [row[at] for row in cells], is_first=at == first) for at, title in enumerate(titles)]
     kept = list(range(len(columns)))
     while True:
         widths = _widths([columns[at] for at in kept], limit)
@@ -68,29 +70,29 @@ class _Column(NamedTuple):
     """Cells of several words, which may go on below."""
     has_times: bool
     identifies: bool
+    stays: bool
+    """The table means nothing without the column."""
 
     @classmethod
-    def of(cls, title: str, cells: Sequence[str]) -> _Column:
-        """The column with this title and these cells."""
+    def of(cls, title: str, cells: Sequence[str], *, is_first: bool) -> _Column:
+        """The column with this title and these cells. is_first: of those that do not identify a row."""
         identifies = title.upper() in IDENTIFYING
         has_texts = not identifies and any(" " in cell.strip() for cell in cells)
         word = max((cell_len(word) for cell in cells for word in cell.split()), default=0)
         has_times = any(map(_TIME.fullmatch, cells)) and all(cell == "-" or _TIME.fullmatch(cell) for cell in cells)
         part = max((len(part) for part in _TITLE_PARTS.findall(title)), default=1)
-        return cls(cell_len(title), part, max(map(cell_len, cells), default=0), word, has_texts, has_times, identifies)
+        longest = max(map(cell_len, cells), default=0)
+        return cls(cell_len(title), part, longest, word, has_texts, has_times, identifies, identifies or has_texts or is_first)
 
-    @property
-    def stays(self) -> bool:
-        """The table means nothing without the column."""
-        return self.identifies or self.has_texts
-
-    def floor(self, time_width: int, cut_width: int) -> int:
-        """The width to which the column may be narrowed."""
+    def floor(self, time_width: int, cut_width: int, limit: int) -> int:
+        """The width to which the column may be narrowed, in a terminal of ``limit`` cells."""
         if self.has_times:
             return max(self.longest_title_part, time_width)
         if self.has_texts:
             return max(self.longest_title_part, min(self.longest, max(self.longest_word, LEAST_SENTENCE_WIDTH)))
-        return max(self.longest_title_part, self.longest if self.identifies else min(self.longest, cut_width))
+        if self.identifies:  # a name that must be folded anyway leaves room for the other columns
+            return max(self.longest_title_part, self.longest if self.longest <= limit else limit // 2)
+        return max(self.longest_title_part, min(self.longest, cut_width))
 
     def fitted(self, cell: str, width: int) -> list[str]:
         """The lines of a cell, none wider than ``width``."""
@@ -110,7 +112,7 @@ def _widths(columns: Sequence[_Column], limit: int) -> list[int]:
     widths = [max(column.title, column.longest) for column in columns]
     total = limit - len(columns) + 1
     least = ((second, max(widths, default=0)), (minute, _LEAST_CUT_WIDTH), (day, _LEAST_CUT_WIDTH))
-    stages = [[column.floor(time_width, cut_width) for column in columns] for time_width, cut_width in least]
+    stages = [[column.floor(time_width, cut_width, limit) for column in columns] for time_width, cut_width in least]
     if all(column.stays for column in columns):
         stages.append([column.longest_title_part for column in columns])
     for floors in stages:

@@ -80,6 +80,18 @@ def test_a_group_id_that_is_wider_than_the_terminal_is_folded() -> None:
     assert fitted(["GROUP"], [["g" * 50]], 20) == (["GROUP", "g" * 20, "g" * 20, "g" * 10], [])
 
 
+def test_a_long_group_id_is_folded_before_the_only_other_column_goes() -> None:
+    for titles, row in ((["GROUP", "STATE"], ["g" * 38, "Stable"]), (["CHANGE", "GROUP", "BEFORE"], ["gone", "g" * 38, "5"])):
+        lines, left_out = fitted(titles, [row], 40)
+        assert row[titles.index("STATE" if "STATE" in titles else "CHANGE")] in lines[1] and "".join(lines).count("g") >= 38
+        assert set(left_out) <= {"BEFORE"} and max(map(len, lines)) <= 40
+
+
+def test_a_group_id_that_must_be_folded_leaves_room_for_all_columns() -> None:
+    lines, left_out = fitted(["GROUP", "TYPE", "STATE", "LAG"], [["g" * 100, "Consumer", "Stable", "17"]], 80)
+    assert left_out == [] and lines[1].split()[1:] == ["Consumer", "Stable", "17"] and "".join(lines).count("g") == 100
+
+
 def test_an_emoji_takes_two_cells() -> None:
     """The sample's own group ünïcode-组-🎉 broke the line at 80 columns."""
     lines, _ = fitted(["GROUP", "N"], [["组🎉", "1"], ["abc", "2"]], 80)

@@ -14,11 +14,11 @@ from typing import Any, Final
 from groupcoord_spark.errors import BadCopyError, UsageError
 from groupcoord_spark.log.files.broker_files import OFFSETS_TOPIC
 from groupcoord_spark.log.partition_count import KAFKAS_DEFAULT
-from groupcoord_spark.pipeline.accepted import EMPTY
+from groupcoord_spark.pipeline.accepted import EARLIER, EMPTY
 from groupcoord_spark.pipeline.log_directory import read_beside_the_offsets
 from groupcoord_spark.pipeline.outcome import run_row
 from groupcoord_spark.pipeline.plan.earlier_runs import last_setting
-from groupcoord_spark.pipeline.plan.guards import CLUSTER_ID_SETTING, refusal_of_origin
+from groupcoord_spark.pipeline.plan.guards import CLUSTER_ID_SETTING, refusal_of_moment, refusal_of_origin
 from groupcoord_spark.pipeline.progress import Progress
 from groupcoord_spark.pipeline.run import DEFAULT_CLUSTER, RunRequest, Summary
 from groupcoord_spark.protocol.partitioner import offsets_partition_for
@@ -80,12 +80,16 @@ def run_admin_night(request: RunRequest, warehouse: Warehouse, properties: Mappi
 
 
 def _refuse_bad_night(request: RunRequest, answers: Answers, cluster_id: str | None, start: RunStart) -> None:
-    """Raises BadCopyError for a cluster whose nights are of something else, and for one without groups that had some."""
+    """Raises BadCopyError for a cluster whose nights are of something else or later, and for one without groups that had some."""
     last_id = last_setting(start, CLUSTER_ID_SETTING)
     last_kind = start.finished[-1].input_kind if start.finished else None
     refusal = refusal_of_origin(request, InputKind.ADMIN, cluster_id, last_kind=last_kind, last_cluster_id=last_id)
     if refusal is not None:
         raise BadCopyError(refusal.sentence)
+    last_ms = None if start.last_run is None else start.last_run.as_of_ms
+    is_earlier = refusal_of_moment(request, last_ms, "An admin:// night is of the moment of its answers: set the clock of this machine")
+    if is_earlier is not None and EARLIER not in request.accepted:
+        raise BadCopyError(is_earlier.sentence)
     had_groups = start.last_run is not None and start.last_run.row["groups"][0].as_py()
     if had_groups and not answers.groups and EMPTY not in request.accepted:
         raise BadCopyError(

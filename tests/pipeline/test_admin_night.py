@@ -193,6 +193,13 @@ def test_a_client_that_may_see_no_group_any_more_replaces_no_good_night(ask: Ask
     assert ask(simple_answers(""), accept=["empty"]).groups == 0
 
 
+def test_answers_of_a_machine_whose_clock_went_back_are_refused(ask: Ask) -> None:
+    ask(simple_answers())
+    with pytest.raises(BadCopyError, match="would run backwards"):
+        ask(simple_answers(asked_at_ms=1795244008999))
+    assert ask(simple_answers(asked_at_ms=1795244008999), accept=["earlier"]).groups == 2
+
+
 def test_another_cluster_under_the_same_name_is_refused(ask: Ask, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ask(simple_answers())
     monkeypatch.setattr(admin_night, "connected", lambda *_: OneCluster(simple_answers(), cluster_id="another"))

@@ -378,13 +378,17 @@ def malformed_rows(night: ComparedNight) -> RunRefusal | None:
 
 def earlier_as_of(night: ComparedNight) -> RunRefusal | None:
     """The night is as of a moment before the last night's, and would stand behind it."""
-    last_ms, as_of_ms = night.last_as_of_ms, night.request.as_of_ms
-    if last_ms is None or as_of_ms >= last_ms:
+    ways_out = f"Give --as-of that moment or a later one, look back with --until {_moment(night.request.as_of_ms)}"
+    return refusal_of_moment(night.request, night.last_as_of_ms, ways_out)
+
+
+def refusal_of_moment(request: RunRequest, last_as_of_ms: int | None, ways_out: str) -> RunRefusal | None:
+    """Why a night must not follow a night of a later moment. ways_out: what to do instead, as a clause."""
+    if last_as_of_ms is None or request.as_of_ms >= last_as_of_ms:
         return None
     return RunRefusal(
-        f"This night is as of {_moment(as_of_ms)}, and the last night of cluster {night.request.cluster!r} as of {_moment(last_ms)}: `diff`"
-        " and the views over nights would run backwards. Give --as-of that moment or a later one, look back with"
-        f" --until {_moment(as_of_ms)}, or go on with --accept earlier.",
+        f"This night is as of {_moment(request.as_of_ms)}, and the last night of cluster {request.cluster!r} as of"
+        f" {_moment(last_as_of_ms)}: `diff` and the views over nights would run backwards. {ways_out}, or go on with --accept earlier.",
         EARLIER,
     )
 

@@ -156,8 +156,10 @@ def decode_value(
 def _record_type(key_type: int, dialect: str | None, record_types: Mapping[int, RecordType] = RECORD_TYPES) -> RecordType:
     record_type = record_types.get(key_type)
     if record_type is None or record_type.dialect not in (None, dialect):
-        key_types = "0 to 23 without 9 and 18" if record_types is RECORD_TYPES else ", ".join(map(str, record_types))
-        raise errors.UnknownKeyType(f"Key type {key_type} is not known to this release ({key_types}).")
+        key_types = {number for number, of_number in record_types.items() if of_number.dialect is None}
+        gaps = " and ".join(str(number) for number in range(max(key_types)) if number not in key_types)
+        span = f"0 to {max(key_types)} without {gaps}" if gaps else ", ".join(map(str, sorted(key_types)))
+        raise errors.UnknownKeyType(f"Key type {key_type} is not known to this release ({span}).")
     return record_type
 
 

@@ -1,9 +1,12 @@
-"""Why an offset or a group stays: a sentence for each word of the column ``blocked_by``."""
+"""Why an offset or a group goes or stays: the rules of the column ``rule``, and a sentence for each word of ``blocked_by``."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Final
+
+OFFSET_RULES: Final = ("X-A0", "X-A1", "X-B0", "X-B1", "X-B2", "X-B3", "X-B4", "X-J1", "X-C1", "X-C2", "X-C3")
+GROUP_RULES: Final = ("X-G0", "X-G1", "X-G2", "X-C3")
 
 OFFSET_STAYS_BECAUSE: Final[Mapping[str, str]] = {
     "subscribed": "a member subscribes to the topic",

@@ -10,6 +10,7 @@ from typing import Final
 
 from groupcoord_spark.log import CODES, DamageKind
 from groupcoord_spark.warehouse.declaration import TIMESTAMPS_OUT_OF_RANGE, Column, Table, WriteMode
+from groupcoord_spark.warehouse.reasons import GROUP_RULES, GROUP_STAYS_BECAUSE, OFFSET_RULES, OFFSET_STAYS_BECAUSE
 from groupcoord_spark.warehouse.warning_codes import WARNING_CODES
 
 __all__ = ["SCHEMA_VERSION", "TABLES", "Column", "Table", "WriteMode"]
@@ -70,9 +71,6 @@ LOST = (
     *("value_too_short", "unknown_value_version", "value_truncated", "value_malformed", "value_beyond_limits"),
     *("row_without_place", "row_malformed", "line_too_long", "offset_conflict"),
 )
-OFFSET_RULES = ("X-A0", "X-A1", "X-B0", "X-B1", "X-B2", "X-B3", "X-B4", "X-J1", "X-C1", "X-C2", "X-C3")
-GROUP_RULES = ("X-G0", "X-G1", "X-G2", "X-C3")
-GROUP_KEPT_BY = ("members", "offsets", "pending_transaction", "share_group", "topology_description", "failing_cleanup")
 
 REBALANCE_CAUSES = (
     *("member_joined", "member_left", "member_expelled", "member_gone", "member_restarted", "subscription_changed"),
@@ -386,12 +384,7 @@ OFFSET_EXPIRATIONS = Table(
         Column("expires_at", "TIMESTAMP", "First moment at which a cleanup removes it; NULL: never in its present state."),
         Column("expired", "BOOLEAN NOT NULL", "A cleanup at as_of removes it."),
         Column("rule", "STRING NOT NULL", "The rule that decides.", words=OFFSET_RULES),
-        Column(
-            "blocked_by",
-            "STRING",
-            "What keeps it; NULL: its age alone.",
-            words=("subscribed", "live_group", "unknown_subscription", "pending_transaction", "share_group", "failing_cleanup"),
-        ),
+        Column("blocked_by", "STRING", "What keeps it; NULL: its age alone.", words=tuple(OFFSET_STAYS_BECAUSE)),
         Column(
             "inherits_empty_time",
             "BOOLEAN NOT NULL",
@@ -423,7 +416,7 @@ GROUP_EXPIRATIONS = Table(
         Column("removed", "BOOLEAN NOT NULL", "A cleanup at as_of removes the group."),
         Column("removed_at", "TIMESTAMP", "First cleanup that removes the group; NULL: never in its present state."),
         Column("rule", "STRING", "The rule that decides; NULL: that broker removes no group.", words=GROUP_RULES),
-        Column("blocked_by", "STRING", "What keeps it; NULL: nothing.", words=GROUP_KEPT_BY),
+        Column("blocked_by", "STRING", "What keeps it; NULL: nothing.", words=tuple(GROUP_STAYS_BECAUSE)),
         Column("tombstone_count", "INT NOT NULL", "Records that the cleanup would append for the group, those of its offsets included."),
         TIMESTAMPS_OUT_OF_RANGE,
     ),

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import re
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
 from confluent_kafka import TopicPartition
@@ -58,15 +60,55 @@ class Nights:
         return rows_of(self.live, table), rows_of(self.log, table)
 
 
+class Ended(NamedTuple):
+    """How a command ended."""
+
+    returncode: int
+    stderr: str
+
+
+class CommandsOfOneProcess:
+    """``groupcoord`` called again and again in a process of its own: the connector must be there when Java starts, and Java starts once."""
+
+    PROGRAM = """
+import contextlib, io, json, sys
+from groupcoord_spark.cli import main
+for line in sys.stdin:
+    stderr = io.StringIO()
+    with contextlib.redirect_stderr(stderr):
+        try:
+            main(json.loads(line))
+        except SystemExit as ended:
+            code = ended.code
+    print(json.dumps([code, stderr.getvalue()]), flush=True)
+"""
+
+    def __init__(self) -> None:
+        self.process = subprocess.Popen([sys.executable, "-c", self.PROGRAM], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+
+    def run(self, *words: str) -> Ended:
+        assert self.process.stdin is not None and self.process.stdout is not None
+        print(json.dumps(words), file=self.process.stdin, flush=True)
+        return Ended(*json.loads(self.process.stdout.readline()))
+
+
 @pytest.fixture(scope="module")
-def nights(broker: Broker, groups: Groups, local: LocalSession, tmp_path_factory: pytest.TempPathFactory) -> Nights:
-    """The live night is a process of its own: the connector must be there when Java starts."""
+def commands() -> Iterator[CommandsOfOneProcess]:
+    commands = CommandsOfOneProcess()
+    with commands.process:
+        yield commands
+
+
+@pytest.fixture(scope="module")
+def nights(
+    broker: Broker, groups: Groups, local: LocalSession, commands: CommandsOfOneProcess, tmp_path_factory: pytest.TempPathFactory
+) -> Nights:
     groups.rest()
     place = tmp_path_factory.mktemp("live")
     as_of_s = int(time.time())
     as_of = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(as_of_s))
     copied = broker.copy_offsets_log(place / "logs")
-    done = live_night(broker, place / "live", "--with-end-offsets", "--as-of", as_of)
+    done = live_night(commands, broker, place / "live", "--with-end-offsets", "--as-of", as_of)
     if missing := re.search(r"unresolved dependency: [^\]]*", done.stderr):
         pytest.skip(f"Spark's Kafka connector cannot be had from Maven Central ({missing[0]})")
     assert done.returncode == 0, done.stderr
@@ -74,9 +116,8 @@ def nights(broker: Broker, groups: Groups, local: LocalSession, tmp_path_factory
     return Nights(place / "live", place / "log", done.stderr)
 
 
-def live_night(broker: Broker, warehouse: Path, *options: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "groupcoord_spark", "nightly", broker.against, "--warehouse", str(warehouse), "--cluster", "real"]
-    return subprocess.run([*command, *options], capture_output=True, text=True, check=False, timeout=300)
+def live_night(commands: CommandsOfOneProcess, broker: Broker, warehouse: Path, *options: str) -> Ended:
+    return commands.run("nightly", broker.against, "--warehouse", str(warehouse), "--cluster", "real", *options)
 
 
 def told(rows: list[dict[str, Any]], table: str) -> list[str]:
@@ -149,10 +190,12 @@ def test_run_says_what_it_cannot_know(nights: Nights) -> None:
     assert codes == [{"transactions_unknown"}, set()]
 
 
-def test_a_second_night_fetches_what_is_new_and_has_the_state_of_a_whole_one(broker: Broker, groups: Groups, nights: Nights) -> None:
+def test_a_second_night_fetches_what_is_new_and_has_the_state_of_a_whole_one(
+    broker: Broker, groups: Groups, nights: Nights, commands: CommandsOfOneProcess
+) -> None:
     """The last test of this file: the warehouse has more nights after it."""
     groups.commit_as_tools_do("committed-later", [TopicPartition("orders", 0, 3)])
-    second = live_night(broker, nights.live)
+    second = live_night(commands, broker, nights.live)
     assert second.returncode == 0, second.stderr
     fetched = [int(count.replace(",", "")) for count in re.findall(r"read the topic +([\d,]+) rows", second.stderr)]
     (first_records, records) = (row["records_read"] for row in rows_of(nights.live, "runs"))
@@ -160,6 +203,6 @@ def test_a_second_night_fetches_what_is_new_and_has_the_state_of_a_whole_one(bro
     # The newest record of each offsets partition is fetched again: it shows that the log is the same.
     assert 0 < records <= fetched[0] < first_records // 2
     assert "committed-later" in {row["group_id"] for row in rows_of(nights.live, "committed_offsets")}
-    whole = live_night(broker, nights.live, "--full")
+    whole = live_night(commands, broker, nights.live, "--full")
     assert "compared  with the state that the nights before carried on: it is the same" in whole.stderr, whole.stderr
     broker.consumer_groups("--delete", "--group", "committed-later")  # other tests count the groups of this broker

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -91,17 +93,36 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """A process takes a file at a time, and one process takes all files that need the broker: one broker starts, not one for each."""
+    """A process takes a file at a time; but one process takes all files that need the broker, and two those that need Spark.
+
+    So one broker and two Javas start. Each Java takes 10 to 15 s of CPU until it has loaded and compiled what queries need.
+    """
     from xdist.scheduler import LoadFileScheduling
 
-    class OneBroker(LoadFileScheduling):
+    class FewServers(LoadFileScheduling):
         def _split_scope(self, nodeid: str) -> str:
-            return BROKER_TESTS if nodeid.startswith(BROKER_TESTS) else str(super()._split_scope(nodeid))
+            return BROKER_TESTS if nodeid.startswith(BROKER_TESTS) else _session_of(nodeid.split("::")[0])
 
-    return OneBroker(config, log) if config.getoption("dist") == "loadfile" else None
+    return FewServers(config, log) if config.getoption("dist") == "loadfile" else None
 
 
 BROKER_TESTS = "tests/integration/"
+
+ASKS_FOR_SPARK = re.compile(r"^ *def \w+\([^)]*\bspark(_\w+)?\b", re.MULTILINE)
+
+
+@cache
+def _session_of(file: str) -> str:
+    """The file; or, where a function of it asks for the Spark session, one of two names for such files."""
+    if not _asks_for_spark(file):
+        return file
+    by_slowness = [name for name in (f"tests/{slow}" for slow in SLOWEST_FILES) if _asks_for_spark(name)]
+    return f"Spark {by_slowness.index(file) % 2 if file in by_slowness else 1}"
+
+
+@cache
+def _asks_for_spark(file: str) -> bool:
+    return bool(ASKS_FOR_SPARK.search((Path(__file__).parents[1] / file).read_text(encoding="utf-8")))
 
 
 @pytest.fixture

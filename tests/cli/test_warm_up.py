@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import shlex
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+
+from groupcoord_spark.spark import class_archive
 
 pytestmark = pytest.mark.process
 
@@ -38,11 +41,19 @@ def test_later_sessions_start_from_the_archive(tmp_path: Path) -> None:
     assert run_in(prefix, SESSION).stdout == "rows 10 from the archive True\n"
 
 
-def test_an_archive_that_java_cannot_use_is_left_aside_without_a_word(tmp_path: Path) -> None:
-    archive = tmp_path / "share" / "groupcoord_spark" / "spark-classes.jsa"
+def test_an_archive_that_java_cannot_use_is_left_aside_without_a_word(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Java alone, with the options that sessions have: the test above sees that a session takes them."""
+    monkeypatch.setattr(sys, "prefix", str(tmp_path))
+    archive = class_archive.archive()
     archive.parent.mkdir(parents=True)
     archive.write_text("of another Java")
-    assert run_in(tmp_path, SESSION).stdout == "rows 10 from the archive False\n"
+    options = shlex.split(class_archive.options_to_use())
+    assert options[0] == f"-XX:SharedArchiveFile={archive}"
+    plain, beside = (
+        subprocess.run(["java", *given, "--version"], capture_output=True, text=True, check=False) for given in ([], options)
+    )
+    assert (beside.returncode, beside.stderr) == (0, plain.stderr)
+    assert beside.stdout.replace(", sharing", "") == plain.stdout.replace(", sharing", "") != ""
 
 
 def test_an_environment_that_cannot_be_written_is_one_sentence(tmp_path: Path) -> None:

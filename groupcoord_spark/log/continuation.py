@@ -8,21 +8,27 @@ the earlier run has read, and only the whole log tells.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
 import numpy as np
 
+from groupcoord_spark.errors import InputError
 from groupcoord_spark.log.damage import CODES, DamageKind
 from groupcoord_spark.log.directory import PartitionLog
+from groupcoord_spark.log.files.object_store import is_object_store
+from groupcoord_spark.log.files.storage import Location
 from groupcoord_spark.log.segment import CHUNK_BYTES, Segment
 
 _FIRST_BATCH_BYTES = 1 << 16
+_HEADER_BYTES = 17
+"""Base offset, length, leader epoch or checksum, and magic: the length of a batch is never zero."""
 
 
 @dataclass(frozen=True, slots=True)
 class ChangedFiles:
-    """Files of a log that an earlier run saw, and that are gone or have another size now.
+    """Files of a log that an earlier run saw, and that are gone, have another size or begin with zeros now.
 
     ranges: (first, end) of the record offsets that each had. segments: the files that have the records of these offsets now, if any.
     log: all files.
@@ -37,18 +43,20 @@ def changed_files(log: PartitionLog, files: Mapping[int, int], end_offset: int, 
     """The files that changed since an earlier run that read the log up to ``end_offset``; None: no file has, or the run kept no sizes.
 
     The cleaner writes a file anew under its name, and joins files under the name of the first; a file that is damaged or was not copied
-    looks the same in a listing. Only the last file may have grown.
+    looks the same in a listing. Only the last file may have grown. A copy that broke off may leave a file of zeros with the size it had.
 
     Args:
         files: base offset -> bytes of the files that the earlier run saw. end_position: where it saw the last one of them end.
     """
     if not log.files:
         return None
+    zeros = {segment.base_offset for segment in log.segments if segment.base_offset < end_offset and _begins_with_zeros(segment)}
     borders = [*sorted(base for base in files if base < end_offset), end_offset]
     ranges = tuple(
         (base, end)
         for base, end in pairwise(borders)
         if base not in log.files
+        or base in zeros
         or (log.files[base] != files[base] if end < end_offset else log.files[base] < min(files[base], end_position or files[base]))
     )
     segments = tuple(
@@ -57,6 +65,15 @@ def changed_files(log: PartitionLog, files: Mapping[int, int], end_offset: int, 
         if any(segment.base_offset < end and (segment.next_base_offset or end) > first for first, end in ranges)
     )
     return ChangedFiles(ranges, segments, log.segments) if ranges else None
+
+
+def _begins_with_zeros(segment: Segment) -> bool:
+    """Whether no batch can begin where the file begins. Objects of a store are whole, and each would cost a request: none is read."""
+    if is_object_store(Location.of(segment.uri).filesystem):
+        return False
+    with suppress(InputError), segment.open() as file:  # who reads the file says what is wrong with it
+        return segment.size > 0 and not file.read(0, min(segment.size, _HEADER_BYTES)).any()
+    return False
 
 
 def segments_from(log: PartitionLog, offset: int, end_file: int | None, end_position: int | None) -> tuple[Segment, ...]:

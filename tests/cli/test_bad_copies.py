@@ -257,7 +257,7 @@ class TestBadCopies:
         (detail,) = [row["detail"] for row in rows_of(warehouse, "warnings") if row["code"] == "keys_vanished"]
         assert "The broker moved the log start offset to 173, by retention or DeleteRecords" in detail
 
-    @pytest.mark.parametrize("damage", ["front missing", "empty", "cut"])
+    @pytest.mark.parametrize("damage", ["front missing", "empty", "cut", "zeros"])
     def test_whose_old_segments_are_damaged_and_whose_new_records_have_no_gap(self, warehouse: Path, dump: Path, damage: str) -> None:
         """The state is known without the old segments, and is kept; each night says so until they are back."""
         log = dump / "__consumer_offsets-1"
@@ -269,7 +269,8 @@ class TestBadCopies:
             old.unlink()
         else:
             data = old.read_bytes()
-            old.write_bytes(data[: 12 + int.from_bytes(data[8:12], "big")] if damage == "cut" else b"")
+            left = {"cut": data[: 12 + int.from_bytes(data[8:12], "big")], "empty": b"", "zeros": bytes(len(data))}
+            old.write_bytes(left[damage])
         for _ in range(2):
             summary = good(warehouse, dump)
             assert "incremental" in summary and " of the last night without a trace, in 1 offsets partition" in summary

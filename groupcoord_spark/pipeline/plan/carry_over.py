@@ -50,7 +50,7 @@ class CarryOver:
     coverage: the night's rows of decode_coverage. counted: offsets partition that is read whole -> the first and the end record offset
     between which records are in these rows. segments: offsets partition that goes on -> the segments to read. stale_since_ms: offsets
     partition that the input does not have -> as_of of the last run that read it. changed: offsets partition that goes on -> the files that
-    the night saw and that are gone or have another size. whole: offsets partition -> why it is read from its beginning. compared: the
+    the night saw and that are not as they were. whole: offsets partition -> why it is read from its beginning. compared: the
     latest records that a run with --full compares with what it reads. remembered: the latest records of the offsets partitions that are
     read whole although the night has read an earlier state of the same logs. gaps: offsets partition -> the first and end record offset
     that no night has read.

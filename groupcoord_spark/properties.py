@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
+from itertools import chain
 from pathlib import Path
 from typing import Final
 
@@ -31,3 +33,11 @@ def read_properties(path: str, what: str) -> dict[str, str]:
 
 def _plain(text: str) -> str:
     return _ESCAPE.sub(lambda match: chr(int(match[1][1:], 16)) if len(match[1]) == 5 else _MEANT.get(match[1], match[1]), text)
+
+
+def without_values(text: str, settings: Mapping[str, str]) -> str:
+    """The text with an ellipsis in place of each value of the settings, and of each word of a JAAS configuration."""
+    words = (re.split(r"""[\s;="']+""", value) for name, value in settings.items() if name.endswith("jaas.config"))
+    for value in sorted(filter(None, chain(settings.values(), *words)), key=len, reverse=True):
+        text = text.replace(value, "…")
+    return text

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from groupcoord_spark.errors import UsageError
-from groupcoord_spark.properties import read_properties
+from groupcoord_spark.properties import read_properties, without_values
 
 
 @pytest.mark.parametrize(
@@ -28,3 +28,10 @@ def test_names_end_at_the_first_separator(tmp_path: Path, text: str, read: dict[
 def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"^The settings file \S+ cannot be read: Is a directory\.$"):
         read_properties(str(tmp_path), "The settings file")
+
+
+@pytest.mark.parametrize("said", ["Invalid value S3CRET for request.timeout.ms", "Value not specified for key 'S3CRET' in JAAS config"])
+def test_what_a_client_says_of_its_settings_shows_no_value(said: str) -> None:
+    jaas = 'org.example.Module required username="bob" password=S3CRET;'
+    for settings in ({"request.timeout.ms": "S3CRET"}, {"sasl.jaas.config": jaas}):
+        assert without_values(said, settings) == said.replace("S3CRET", "…")

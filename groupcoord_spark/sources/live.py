@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from groupcoord_spark.errors import GroupcoordError, InputError, UsageError
 from groupcoord_spark.log.files.broker_files import OFFSETS_TOPIC
+from groupcoord_spark.properties import without_values
 from groupcoord_spark.sources.inputs import KAFKA_SCHEME
 
 if TYPE_CHECKING:
@@ -146,7 +147,8 @@ def _admin_client(spark: SparkSession, topic: LiveTopic) -> Iterator[tuple[Any, 
     try:
         admin = jvm.org.apache.kafka.clients.admin.AdminClient.create(properties)
     except Py4JJavaError as error:
-        raise UsageError(f"{topic.uri}: Kafka's client takes these options not: {_said(error)}.") from None
+        said = without_values(_said(error), topic.options)
+        raise UsageError(f"{topic.uri}: Kafka's client takes these options not: {said}.") from None
     except (Py4JError, TypeError):
         raise GroupcoordError(
             f"This Spark session has no Kafka connector. Start it with --packages {KAFKA_CONNECTOR}:{spark.version}, or without a session"
@@ -161,14 +163,15 @@ def _admin_client(spark: SparkSession, topic: LiveTopic) -> Iterator[tuple[Any, 
                 f"{topic.uri}: the cluster has no topic {topic.topic!r}. Kafka makes it when the first group commits."
             ) from None
         raise GroupcoordError(
-            f"{topic.uri}: the brokers did not answer as they should: {said}. See address, listener and --command-config."
+            f"{topic.uri}: the brokers did not answer as they should: {without_values(said, topic.options)}. See address, listener and"
+            " --command-config."
         ) from None
     finally:
         admin.close(jvm.java.time.Duration.ofMillis(0))
 
 
 def _said(error: Any) -> str:
-    """The message of the innermost cause, in one line, without options."""
+    """The message of the innermost cause, in one line."""
     cause = error.java_exception
     while cause.getCause() is not None:
         cause = cause.getCause()

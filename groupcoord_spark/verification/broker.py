@@ -15,6 +15,7 @@ from confluent_kafka import admin as client
 from groupcoord_spark.coordinator.groups.classic import decoded_or_none
 from groupcoord_spark.errors import GroupcoordError, UsageError
 from groupcoord_spark.log.files.broker_files import OFFSETS_TOPIC
+from groupcoord_spark.properties import without_values
 from groupcoord_spark.protocol.consumer_protocol import decode_subscription
 from groupcoord_spark.protocol.record_types import NO_LEADER_EPOCH
 from groupcoord_spark.verification.answers import Answers, Row
@@ -63,7 +64,7 @@ class RunningCluster:
         try:
             self._admin = client.AdminClient({**ours, **settings, "bootstrap.servers": servers})
         except (KafkaException, ValueError, TypeError) as e:
-            raise UsageError(f"The Kafka client refuses its settings: {_hide(_error_text(e), settings.values())}.") from None
+            raise UsageError(f"The Kafka client refuses its settings: {without_values(_error_text(e), settings)}.") from None
         metadata = self._connected()
         self.cluster_id: str | None = metadata.cluster_id
         """Kafka's id of the cluster; None: the brokers do not tell."""
@@ -314,10 +315,3 @@ def _error_text(error: BaseException | KafkaError) -> str:
     reason = error.args[0] if isinstance(error, KafkaException) and error.args else error
     text = reason.str() if isinstance(reason, KafkaError) else str(reason)
     return " ".join(text.split()).rstrip(".")
-
-
-def _hide(text: str, values: Iterable[str]) -> str:
-    """The text with an ellipsis in place of each value."""
-    for value in sorted(filter(None, values), key=len, reverse=True):
-        text = text.replace(value, "…")
-    return text

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pytest
 
 from groupcoord_spark.errors import UsageError
+from groupcoord_spark.sources import live
 from groupcoord_spark.sources.live import live_topic
 
 
@@ -35,3 +38,23 @@ def test_options_of_the_client_are_passed_on_but_for_what_the_connector_sets_and
     topic = live_topic(["kafka://a:9092"], {"sasl.jaas.config": "hush", "group.id": "g", "isolation.level": "read_committed"})
     assert topic.options == {"sasl.jaas.config": "hush"}
     assert "hush" not in repr(topic)
+
+
+def test_the_clients_own_sentence_about_a_setting_does_not_show_its_value(monkeypatch):
+    from py4j.protocol import Py4JJavaError
+
+    class RefusedError(Py4JJavaError):
+        def __init__(self):
+            pass
+
+    def refuse(properties):
+        raise RefusedError
+
+    kafka = SimpleNamespace(clients=SimpleNamespace(admin=SimpleNamespace(AdminClient=SimpleNamespace(create=refuse))))
+    java = SimpleNamespace(util=SimpleNamespace(Properties=lambda: SimpleNamespace(put=lambda name, value: None)))
+    jvm = SimpleNamespace(java=java, org=SimpleNamespace(apache=SimpleNamespace(kafka=kafka)))
+    monkeypatch.setattr(live, "_said", lambda error: "ConfigException: Invalid value S3CRET for configuration request.timeout.ms")
+    spark = SimpleNamespace(sparkContext=SimpleNamespace(_jvm=jvm))
+    topic = live_topic(["kafka://b:9092"], {"request.timeout.ms": "S3CRET"})
+    with pytest.raises(UsageError, match="Invalid value … for configuration"), live._admin_client(spark, topic):
+        pass

@@ -22,7 +22,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from deltalake import CommitProperties, DeltaTable
 from deltalake.exceptions import DeltaError
-from deltalake.transaction import AddAction, RemoveAction
+from deltalake.transaction import AddAction, RemoveAction, Transaction
 from pyarrow import fs
 
 from groupcoord_spark.errors import WarehouseError
@@ -31,7 +31,7 @@ from groupcoord_spark.warehouse.declaration import Table, WriteMode
 from groupcoord_spark.warehouse.location import WarehouseLocation, first_line
 from groupcoord_spark.warehouse.parts import FILE_BYTES, AddedFile, PartWriter, run_of, write_part
 from groupcoord_spark.warehouse.tables import OFFSETS_PARTITIONS, RUNS, SURVIVING_RECORDS, TABLES
-from groupcoord_spark.warehouse.write import begin_run, files_of
+from groupcoord_spark.warehouse.write import begin_run, transactions_of_rows
 
 KEEP_NIGHTS: Final = 30
 """Nights whose tables stay readable, if the user does not say otherwise."""
@@ -342,7 +342,7 @@ def _write_versions(house: _House, changed: Mapping[str, Mapping[str, int]]) -> 
     rows = rows.set_column(rows.column_names.index(name), RUNS.arrow_schema.field(name), pa.array(versions, RUNS.by_name[name].arrow_type))
     # Files of `runs` are named by any run: all of their rows are finished.
     newest = house.own_runs[-1]
-    files = [_TableFile(path, size, 0, None, newest) for path, size in files_of(opened, house.cluster).items()]
+    files = [_TableFile(path, file.size, 0, None, newest) for path, file in read.files_of(opened, house.cluster).items()]
     _commit(house, RUNS, opened, files, write_part(house.location.uri, RUNS, rows, house.cluster, _NAME), is_data_change=True)
 
 
@@ -391,13 +391,17 @@ def _commit(
     partition: dict[str, str | None] = {"cluster": house.cluster}
     removed = [RemoveAction(file.path, is_data_change, now_ms, file.size, partition) for file in old]
     added = [AddAction(file.path, file.size, partition, file.modification_time_ms, is_data_change, file.stats) for file in new]
+    rows: list[Transaction] = []
+    if is_data_change and table is not RUNS:  # whose rows are as many as before, and a run may finish now
+        run, present = read.transaction_of(opened, house.cluster), read.files_of(opened, house.cluster)
+        rows = transactions_of_rows(house.cluster, run, present, [*removed, *added])
     try:
         opened.create_write_transaction(
             [*removed, *added],
             "append",
             table.delta_schema,
             partition_by=list(table.partition_columns),
-            commit_properties=CommitProperties(custom_metadata={"userMetadata": _NAME}),
+            commit_properties=CommitProperties(custom_metadata={"userMetadata": _NAME}, app_transactions=rows),
         )
         opened.update_incremental()
     except (DeltaError, OSError) as e:

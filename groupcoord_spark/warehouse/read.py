@@ -16,6 +16,7 @@ from itertools import accumulate
 from os import PathLike, fspath
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from urllib.parse import unquote
 
 import numpy as np
 import numpy.typing as npt
@@ -24,16 +25,16 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError, TableNotFoundError
+from deltalake.transaction import Transaction
 from pyarrow import fs
 
 from groupcoord_spark.errors import WarehouseError
 from groupcoord_spark.log.files.object_store import missing_bucket, no_such_bucket
 from groupcoord_spark.moments import Moment, NightsAgo, NightTime, milliseconds_of
-from groupcoord_spark.warehouse.declaration import Table, WriteMode, no_rows
+from groupcoord_spark.warehouse.declaration import Table, no_rows
 from groupcoord_spark.warehouse.location import WarehouseLocation, first_line, locate
-from groupcoord_spark.warehouse.parts import run_of
 from groupcoord_spark.warehouse.tables import GROUPS, HISTORY, LOOK_BACK, NIGHT, RUNS, SCHEMA_VERSION, SURVIVING_RECORDS, TABLES
-from groupcoord_spark.wording import counted, first_of
+from groupcoord_spark.wording import counted
 
 if TYPE_CHECKING:
     from groupcoord_spark.warehouse.sql import Night
@@ -51,6 +52,10 @@ UNTIL_SETTING: Final = "until"
 
 Condition = tuple[str, str, Any]
 """A condition on rows: a column, one of = in < <= > >=, and a value (for ``in`` a list). NULL meets no condition."""
+
+# The version of a transaction ``groupcoord.rows:<cluster>``: a number of rows and, above it, bits of the number of the run that wrote it.
+_MOST_ROWS: Final = 1 << 40
+_MOST_RUNS: Final = 1 << 22
 
 # Opening many small files is waiting for the file system, reading one large file uses pyarrow's own threads.
 _FILES_AT_ONCE: Final = 8
@@ -254,7 +259,7 @@ class Warehouse:
             )
         # A night of a release that did not have the table yet has no rows of it.
         parts = [
-            _rows(self.location, self._opened(declared, run), declared, run.cluster, wanted, where)
+            _rows(self.location, self.opened(declared, run), declared, run.cluster, wanted, where)
             for run in runs
             if table in run.table_versions
         ]
@@ -263,12 +268,12 @@ class Warehouse:
     def check_files(self, table: str, run: Run) -> None:
         """Raises WarehouseError where the version of a table that the run names, or a file of its cluster's rows in it, is gone."""
         declared = TABLES[table]
-        for path in paths_of_files(self.location, declared, self._opened(declared, run), [("cluster", "=", run.cluster)]):
+        for path in paths_of_files(self.location, declared, self.opened(declared, run), run.cluster):
             if self.location.filesystem.get_file_info(path).type != fs.FileType.File:
                 way = way_out(self.location, declared)
                 raise WarehouseError(f"A file of table {table} of {self.location.uri} is gone: {path}. {way}")
 
-    def _opened(self, table: Table, run: Run) -> DeltaTable:
+    def opened(self, table: Table, run: Run) -> DeltaTable:
         """The table at the version that the run names."""
         opened, version = self.tables.get(table.name), run.table_versions[table.name]
         return opened if opened is not None and opened.version() == version else open_table(self.location, table, version)
@@ -501,7 +506,7 @@ def _rows(
             for name, comparison, value in where
             if name in stored and value != "" and not (comparison == "in" and "" in value)
         ]
-        files = paths_of_files(location, table, opened, [("cluster", "=", cluster), *for_files])
+        files = paths_of_files(location, table, opened, cluster, for_files)
         if len(files) > 1:
             with ThreadPoolExecutor(_FILES_AT_ONCE) as pool:
                 parts = list(pool.map(of_file, files))
@@ -523,26 +528,69 @@ def _rows(
     return pa.concat_tables([no_rows(schema), *parts])
 
 
+class StoredFile(NamedTuple):
+    """What Delta's log says of a file. rows: None where the log does not say it, as other writers may do."""
+
+    size: int
+    rows: int | None
+
+
+def files_of(opened: DeltaTable, cluster: str) -> dict[str, StoredFile]:
+    """The files of a cluster, by their path within the table."""
+    # Not ``pa.table``, which imports pandas.
+    files = pa.RecordBatchReader.from_stream(opened.get_add_actions(flatten=True)).read_all()
+    files = files.select(["path", "size_bytes", "num_records", "partition.cluster"])
+    return {
+        unquote(file["path"]): StoredFile(file["size_bytes"], file["num_records"])
+        for file in files.to_pylist()
+        if file["partition.cluster"] == cluster
+    }
+
+
+def transaction_of(opened: DeltaTable, cluster: str) -> int:
+    """The number of the cluster's last run in a table; 0: no run has written one."""
+    return opened.transaction_version(f"groupcoord:{cluster}") or 0
+
+
+def transaction_of_rows(cluster: str, run: int, rows: int) -> Transaction:
+    """What a commit says of the rows of the cluster that are in a table after it. run: the number of the run (``transaction_of``)."""
+    return Transaction(f"groupcoord.rows:{cluster}", run % _MOST_RUNS * _MOST_ROWS + rows)
+
+
+def check_number_of_rows(location: WarehouseLocation, table: Table, opened: DeltaTable, cluster: str) -> None:
+    """Raises WarehouseError where a table has not as many rows of a cluster as its last commit left there.
+
+    Delta ignores what it does not know in its log. With one flipped bit a file that was added is lost, or a removed one comes back.
+    """
+    written = opened.transaction_version(f"groupcoord.rows:{cluster}")
+    files = files_of(opened, cluster).values()
+    if written is None or any(file.rows is None for file in files):
+        return
+    run, rows = divmod(written, _MOST_ROWS)
+    named_rows = sum(file.rows or 0 for file in files)
+    # A run of an older release says nothing of its rows, also where one of this release came before it.
+    if named_rows != rows and run == transaction_of(opened, cluster) % _MOST_RUNS:
+        why = f"its log names files with {counted(named_rows, 'row')} of cluster {cluster!r}, and {rows:,} were written"
+        raise unreadable(location, table, f"{why}: a file of {location.path_in(table.name, '_delta_log')} is damaged")
+
+
 def paths_of_files(
-    location: WarehouseLocation, table: Table, opened: DeltaTable, conditions: Sequence[tuple[str, str, object]]
+    location: WarehouseLocation, table: Table, opened: DeltaTable, cluster: str, conditions: Sequence[Condition] = ()
 ) -> list[str]:
-    """The paths of a table's files that may meet the conditions, within the file system of the warehouse. Files lie one directory deep.
+    """The paths of a cluster's files that may meet the conditions, within the file system of the warehouse. Files lie one directory deep.
 
     Raises:
-        WarehouseError: the table's log names a file that lies elsewhere, as one with ``../`` in its path does; or it names files of several
-            runs, where each run replaces all rows of its cluster: the log took out files, and one flipped bit brings them back.
+        WarehouseError: the table's log names a file that lies elsewhere, as one with ``../`` in its path does; or has other files than were
+            written (``check_number_of_rows``).
     """
+    check_number_of_rows(location, table, opened, cluster)
     paths = []
-    for uri in opened.file_uris(file_pruning_predicate=list(conditions)):
+    for uri in opened.file_uris(file_pruning_predicate=[("cluster", "=", cluster), *conditions]):
         root, partition, name = uri.rsplit("/", 2)
         if not opened.table_uri.rstrip("/").endswith(root):
             sentence = f"The log of table {table.name} of {location.uri} names a file outside of it: {uri}."
             raise WarehouseError(f"{sentence} {way_out(location, table)}")
         paths.append(location.path_in(table.name, f"{partition}/{name}"))
-    # OPTIMIZE of Spark and of delta-rs gives files other names.
-    runs = sorted({run for path in paths if (run := run_of(path.rsplit("/", 1)[1])) is not None})
-    if table.write is WriteMode.REPLACED_BY_EACH_RUN and len(runs) > 1:
-        raise unreadable(location, table, f"its log names files of the runs {first_of(runs)} as those of one night")
     return paths
 
 
@@ -564,9 +612,9 @@ def checked_file(source: pa.NativeFile, path: str, table: Table) -> pq.ParquetFi
     for column in columns:
         if column.name not in types:
             raise OSError(f"{path} is damaged: it has a column {column.name!r}, which the table does not have")
-        # Spark's OPTIMIZE writes times without a zone: of times only the unit counts.
+        # Spark's OPTIMIZE writes times without a zone: of times only the unit counts. delta-rs writes texts as string_view.
         stored, declared = (getattr(kind, "unit", kind) for kind in (column.type, types[column.name]))
-        if stored != declared:
+        if stored != declared and str(stored).replace("_view", "") != str(declared):
             raise OSError(f"{path} is damaged: its column {column.name!r} is of another type than in the table")
     if file.metadata.num_rows != sum(file.metadata.row_group(group).num_rows for group in range(file.num_row_groups)):
         raise OSError(f"{path} is damaged: the rows of its groups are not as many as the rows of the file")

@@ -212,7 +212,7 @@ def _files(location: WarehouseLocation, table: Table, run: Run) -> list[str]:
     if table is not RUNS and table.name not in run.table_versions:
         return []
     opened = open_table(location, table, run.table_versions.get(table.name))
-    paths = paths_of_files(location, table, opened, [("cluster", "=", run.cluster)])
+    paths = paths_of_files(location, table, opened, run.cluster)
     for path in paths:
         try:
             with location.filesystem.open_input_file(path) as source:

@@ -16,6 +16,7 @@ look-back are in the versions that its row names, and nowhere else.
 
 from __future__ import annotations
 
+import json
 import os
 import time
 import uuid
@@ -26,7 +27,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final
-from urllib.parse import quote, unquote
+from urllib.parse import quote
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -139,10 +140,11 @@ def begin_run(warehouse: str | Warehouse, cluster: str, *, spares_ms: int = 0) -
     run_id = _new_run_id(started_at_ms)
     for _ in range(_ATTEMPTS):
         warehouse = _prepared(open_to_write(warehouse))
-        transactions = {name: _transaction_of(table, cluster) for name, table in warehouse.tables.items()}
+        transactions = {name: read.transaction_of(table, cluster) for name, table in warehouse.tables.items()}
         transaction = transactions[RUNS.name]
         start = RunStart(warehouse, cluster, run_id, started_at_ms, warehouse.finished_runs(cluster), transaction)
         _refuse_older_runs(start, max(transactions.values()))
+        _refuse_damaged_history(start)
         unfinished = {*transactions.values()} != {transaction}
         if spares_ms and _last_commit_ms(start) > started_at_ms - spares_ms:
             return start
@@ -439,12 +441,8 @@ def _never_null(table: Table, opened: DeltaTable) -> list[str]:
 
 def _last_commit_ms(start: RunStart) -> int:
     """When the unfinished run of the cluster committed last, by the clock of its machine; 0 where there is none."""
-    ahead = [table for table in start.tables.values() if _transaction_of(table, start.cluster) > start.transaction]
+    ahead = [table for table in start.tables.values() if read.transaction_of(table, start.cluster) > start.transaction]
     return max((commit["timestamp"] for table in ahead for commit in table.history(1)), default=0)
-
-
-def _transaction_of(opened: DeltaTable, cluster: str) -> int:
-    return opened.transaction_version(f"groupcoord:{cluster}") or 0
 
 
 def _refuse_older_runs(start: RunStart, newest_transaction: int) -> None:
@@ -457,20 +455,33 @@ def _refuse_older_runs(start: RunStart, newest_transaction: int) -> None:
         )
 
 
+def _refuse_damaged_history(start: RunStart) -> None:
+    """Raises WarehouseError where the log of a table of history is damaged: to commit to it would hide that."""
+    for table in TABLES.values():
+        if table.write is WriteMode.APPENDED and table is not RUNS:
+            try:
+                read.check_number_of_rows(start.location, table, start.tables[table.name], start.cluster)
+            except WarehouseError:
+                if start.last_run is None or table.name not in start.last_run.table_versions:
+                    raise
+                # Somebody may have deleted rows since, with other tools.
+                read.check_number_of_rows(start.location, table, start.warehouse.opened(table, start.last_run), start.cluster)
+
+
 def _strays(start: RunStart, opened: DeltaTable) -> dict[str, int]:
     """The size of each file, by its path, that does not belong in the newest version of a table: its run is not in ``runs``.
 
     The same are the files of a look-back of an older release, which did not put the tables back to the last night.
     """
-    files = files_of(opened, start.cluster)
+    files = read.files_of(opened, start.cluster)
     last = start.last_run
     finished_ids = {run.run_id for run in start.finished if last is not None and run.finished_at_ms <= last.finished_at_ms}
     runs = {path: run for path in files if (run := run_of(path.rsplit("/", 1)[1])) is not None and run not in finished_ids}
-    if runs and not _transaction_of(opened, start.cluster):  # releases that wrote no transaction dropped no rows from `runs`
-        return {path: files[path] for path in runs}
+    if runs and not read.transaction_of(opened, start.cluster):  # releases that wrote no transaction dropped no rows from `runs`
+        return {path: files[path].size for path in runs}
     # The rows of old nights may have been dropped from `runs`, and their history stays.
     oldest = min(map(_start_of, finished_ids), default="")
-    return {path: files[path] for path, run in runs.items() if _start_of(run) >= oldest}
+    return {path: files[path].size for path, run in runs.items() if _start_of(run) >= oldest}
 
 
 def _start_of(run_id: str) -> str:
@@ -497,14 +508,13 @@ def _actions_to_last_night(start: RunStart, table: Table, opened: DeltaTable) ->
     """What makes the table's files of the cluster those of the last night again. The rows of other clusters stay as they are."""
     if table.write is WriteMode.APPENDED:
         return [_removed(start, path, size) for path, size in _strays(start, opened).items()]
-    present_files = files_of(opened, start.cluster)
+    present_files = read.files_of(opened, start.cluster)
     version = start.last_run.table_versions.get(table.name) if start.last_run else None
-    if version is None or read.begins_after(start.location, table, version):
-        files_of_last_night = {}
-    else:
-        files_of_last_night = files_of(read.open_table(start.location, table, version), start.cluster)
-    added = [_added(_described(start, table, path, size)) for path, size in files_of_last_night.items() if path not in present_files]
-    return [*(_removed(start, path, size) for path, size in present_files.items() if path not in files_of_last_night), *added]
+    files_of_last_night: Mapping[str, read.StoredFile] = {}
+    if version is not None and not read.begins_after(start.location, table, version):
+        files_of_last_night = read.files_of(read.open_table(start.location, table, version), start.cluster)
+    added = [_added(_described(start, table, path, file.size)) for path, file in files_of_last_night.items() if path not in present_files]
+    return [*(_removed(start, path, file.size) for path, file in present_files.items() if path not in files_of_last_night), *added]
 
 
 def _described(start: RunStart, table: Table, path: str, size: int) -> AddedFile:
@@ -551,19 +561,21 @@ def _commit(
     ours = Transaction(application, start.transaction + 1 if transaction is None else transaction)
     for attempt in range(_ATTEMPTS):
         # Delta compares with later commits only: it would also take a version that the table has already, or a lower one.
-        if expected is not None and _transaction_of(opened, start.cluster) != expected:
+        if expected is not None and read.transaction_of(opened, start.cluster) != expected:
             raise _overtaken(start)
         try:
-            overwrites = replaces and bool(files_of(opened, start.cluster))
+            present, made = read.files_of(opened, start.cluster), actions(start, table, opened)
+            overwrites = replaces and bool(present)
+            rows = transactions_of_rows(start.cluster, ours.version, {} if overwrites else present, made)
             opened.create_write_transaction(
-                actions(start, table, opened),
+                made,
                 "overwrite" if overwrites else "append",
                 table.delta_schema,
                 partition_by=list(table.partition_columns),
                 partition_filters=[("cluster", "=", start.cluster)] if overwrites else None,
                 commit_properties=CommitProperties(
                     custom_metadata={"userMetadata": start.run_id, _CLUSTER_OF_COMMIT: start.cluster},
-                    app_transactions=[ours, *transactions],
+                    app_transactions=[ours, *rows, *transactions],
                 ),
             )
             opened.update_incremental()
@@ -578,10 +590,19 @@ def _commit(
     raise AssertionError("unreachable")
 
 
-def files_of(opened: DeltaTable, cluster: str) -> dict[str, int]:
-    """The size of each file of a cluster, by its path within the table."""
-    files = pa.table(opened.get_add_actions(flatten=True)).select(["path", "size_bytes", "partition.cluster"])
-    return {unquote(file["path"]): file["size_bytes"] for file in files.to_pylist() if file["partition.cluster"] == cluster}
+def transactions_of_rows(cluster: str, run: int, present: Mapping[str, read.StoredFile], actions: Iterable[_Action]) -> list[Transaction]:
+    """What a commit says of the rows of the cluster in a table; nothing where one of the files does not say how many it has.
+
+    present: the files that the table has before the commit and that the commit does not replace all at once.
+    """
+    rows = {path: file.rows for path, file in present.items()}
+    for action in actions:
+        if isinstance(action, AddAction):
+            rows[action.path] = json.loads(action.stats)["numRecords"]
+        else:
+            rows.pop(action.path, None)
+    numbers = [number for number in rows.values() if number is not None]
+    return [read.transaction_of_rows(cluster, run, sum(numbers))] if len(numbers) == len(rows) else []
 
 
 def _added(file: AddedFile) -> AddAction:
@@ -612,7 +633,7 @@ def _not_committed(start: RunStart, table: Table, error: BaseException) -> Wareh
 
 def _keep_few_files(start: RunStart, runs: DeltaTable) -> None:
     """Merges the files of ``runs``: each run adds a file with one row, and every reader opens all of them."""
-    if len(files_of(runs, start.cluster)) <= _RUN_FILES:
+    if len(read.files_of(runs, start.cluster)) <= _RUN_FILES:
         return
     # Two runs at once, or a full disk: this run is committed all the same, and the next run tries again.
     with suppress(DeltaError):

@@ -119,14 +119,14 @@ def test_what_a_refused_run_of_the_first_release_left_in_the_history_is_removed(
     from groupcoord_spark.warehouse import write
 
     commits = DeltaTable(str(old / "offset_commits"))
-    (path, size), *_ = sorted(write.files_of(commits, "nights").items())
+    path, file = min(write.read.files_of(commits, "nights").items())
     copy = f"{path.rsplit('/', 1)[0]}/20261122T061800Z-00000000-{'0' * 32}.parquet"
     shutil.copy(old / "offset_commits" / path, old / "offset_commits" / copy)
     rows = len(rows_of(old, "offset_commits"))
-    added = write.AddAction(copy, size, {"cluster": "nights"}, 1, True, '{"numRecords":1}')
+    added = write.AddAction(copy, file.size, {"cluster": "nights"}, 1, True, '{"numRecords":1}')
     schema = TABLES["offset_commits"].delta_schema
     commits.create_write_transaction([added], "append", schema, partition_by=["cluster"])
     begin_run(str(old), "nights")
     newest = DeltaTable(str(old / "offset_commits"))
-    names = [name for name in write.files_of(newest, "nights") if "-00000000-" in name]
+    names = [name for name in write.read.files_of(newest, "nights") if "-00000000-" in name]
     assert names == [] and len(rows_of(old, "offset_commits")) == rows

@@ -300,10 +300,8 @@ class _Night:
             settings[PACKAGES] = packages
         spark = session(show_output=self.show_output, settings=settings if self.database is None else metastore_settings(settings))
         self.progress.end()
-        if fast_path.compiles_first():
-            self.progress.remark(
-                "The first run of an installation compiles loops, for some 20 seconds; `groupcoord warm-up` does that beforehand."
-            )
+        if (remark := fast_path.remark_on_compiling()) is not None:
+            self.progress.remark(remark)
         return spark
 
     def _session_with_connector(self) -> SparkSession:

@@ -6,6 +6,7 @@ records (planning, and most commands that only read the warehouse) never loads t
 
 from __future__ import annotations
 
+import hashlib
 import logging
 import os
 from functools import cache
@@ -13,7 +14,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from types import ModuleType
 
-from groupcoord_spark.protocol.loop_cache import module_in_a_file
+from groupcoord_spark.protocol.loop_cache import module_in_a_file, users_cache
 
 ROWS_WORTH_LOADING = 50_000
 """The scalar decoders take 4 us a row, so these rows take about as long as to load the loops. A row counts once in each stage."""
@@ -29,6 +30,8 @@ def load() -> ModuleType | None:
     it can write to none of them, every process would compile all loops again. The run goes on with the scalar decoders: the same tables,
     in about 25 times the time.
     """
+    if (remark := remark_on_compiling()) is not None:
+        _logger.warning(remark)
     try:
         return module_in_a_file("groupcoord_spark.protocol.loops")
     except (ImportError, OSError, RuntimeError) as fault:
@@ -42,14 +45,24 @@ def load_json() -> ModuleType | None:
     return None if load() is None else module_in_a_file("groupcoord_spark.protocol.json_loops")
 
 
-def compiles_first() -> bool:
-    """Whether the next process that loads the loops compiles them, for some twenty seconds: no file of compiled code lies beside them.
-
-    False where numba keeps its files elsewhere, because NUMBA_CACHE_DIR is set or the package cannot be written.
-    """
+@cache
+def remark_on_compiling() -> str | None:
+    """A sentence for the user where the first process that loads the loops compiles them; None where numba has code of these loops."""
     room = Path(__file__).parent
-    keeps_here = "NUMBA_CACHE_DIR" not in os.environ and os.access(room, os.W_OK) and find_spec("numba") is not None
-    return keeps_here and not any((room / "__pycache__").glob("loops.*.nbi"))
+    # numba keeps code beside the package, else in a directory that it names after the path of the package
+    named, elsewhere = os.environ.get("NUMBA_CACHE_DIR"), f"{room.name}_{hashlib.sha1(str(room).encode()).hexdigest()}"
+    if named:
+        place = Path(named, elsewhere)
+    elif os.access(room, os.W_OK):
+        place = room / "__pycache__"
+    else:
+        place = users_cache() / "numba" / elsewhere
+    loops = room / "loops.py"
+    if find_spec("numba") is None or not loops.exists():  # in a zip: its copy is compiled once on a host
+        return None
+    if any(code.stat().st_mtime >= loops.stat().st_mtime for code in place.glob("loops.*.nbi")):
+        return None
+    return "The first run of an installation compiles loops, for some 20 seconds; `groupcoord warm-up` does that beforehand."
 
 
 @cache

@@ -43,14 +43,18 @@ def module_in_a_file(name: str) -> ModuleType:
     return module
 
 
+def users_cache() -> Path:
+    """The directory in which programs keep files of this user that they can make again."""
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path("~/.cache").expanduser())
+
+
 def writable_directory() -> Path | None:
     """The directory of all copies, which this process can write; None: there is none.
 
     In NUMBA_CACHE_DIR, else in the user's cache, else in the directory for temporary files: containers of a cluster often have no home.
     """
     named = os.environ.get("NUMBA_CACHE_DIR")
-    users = Path(os.environ.get("XDG_CACHE_HOME") or Path("~/.cache").expanduser())
-    places = [Path(named)] if named else [users, Path(tempfile.gettempdir())]
+    places = [Path(named)] if named else [users_cache(), Path(tempfile.gettempdir())]
     for place in places:
         # The user's name: whoever can write the compiled code of others can have them run anything.
         directory = place / f"groupcoord_spark-loops-{_user()}"

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
+import os
 import re
 import subprocess
 import sys
@@ -151,12 +153,20 @@ def test_the_door_is_lazy() -> None:
 def test_a_first_run_is_known_by_the_compiled_files_that_it_lacks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from groupcoord_spark.protocol import fast_path
 
-    monkeypatch.delenv("NUMBA_CACHE_DIR", raising=False)
-    monkeypatch.setattr(fast_path, "__file__", str(tmp_path / "fast_path.py"))
-    assert fast_path.compiles_first()
-    (tmp_path / "__pycache__").mkdir()
-    (tmp_path / "__pycache__" / "loops.some_function-12.py311.nbi").touch()
-    assert not fast_path.compiles_first()
+    room = tmp_path / "protocol"
+    room.mkdir()
+    (room / "loops.py").touch()
+    monkeypatch.setattr(fast_path, "__file__", str(room / "fast_path.py"))
+    of_package = f"protocol_{hashlib.sha1(str(room).encode()).hexdigest()}"
+    for place, named in ((room / "__pycache__", ""), (tmp_path / "named" / of_package, str(tmp_path / "named"))):
+        monkeypatch.setenv("NUMBA_CACHE_DIR", named)
+        assert "warm-up" in str(fast_path.remark_on_compiling.__wrapped__())
+        place.mkdir(parents=True)
+        code = place / "loops.some_function-12.py311.nbi"
+        code.touch()
+        assert fast_path.remark_on_compiling.__wrapped__() is None
+        os.utime(code, (1, 1))  # of the release before
+        assert fast_path.remark_on_compiling.__wrapped__() is not None
 
 
 def test_a_night_is_read_back_as_tables_views_and_answers(tmp_path: Path) -> None:

@@ -41,7 +41,7 @@ _HELD_PARTITIONS = Struct((
 
 RECORD_TYPES = (
     _record_type(
-        KeyType.CONSUMER_GROUP_METADATA, "ConsumerGroupMetadata", key=GROUP,
+        KeyType.CONSUMER_GROUP_METADATA, key=GROUP,
         value=(
             Field("epoch", Int32, "Group epoch."),
             Field("metadata_hash", Int64, "Hash of the subscribed topics' metadata; 0: none.", default=0, tag=0),
@@ -49,7 +49,7 @@ RECORD_TYPES = (
         tombstone="The group is gone, or became a classic one.", value_since=_SINCE + "; tag 0 since 4.1",
     ),
     _record_type(
-        KeyType.CONSUMER_GROUP_PARTITION_METADATA, "ConsumerGroupPartitionMetadata", key=GROUP,
+        KeyType.CONSUMER_GROUP_PARTITION_METADATA, key=GROUP,
         value=(Field("topics", Array(TOPIC_METADATA), "The topics' metadata that the group was computed with."),),
         tombstone="The topics' metadata is no longer kept.",
         since=_SINCE + "; 4.1 and later write only tombstones", value_since="3.8 to 4.0 in this layout",
@@ -59,7 +59,7 @@ RECORD_TYPES = (
         )),
     ),
     _record_type(
-        KeyType.CONSUMER_GROUP_MEMBER_METADATA, "ConsumerGroupMemberMetadata", key=GROUP_AND_MEMBER,
+        KeyType.CONSUMER_GROUP_MEMBER_METADATA, key=GROUP_AND_MEMBER,
         value=(
             *_MEMBER_FIELDS,
             Field(
@@ -68,7 +68,7 @@ RECORD_TYPES = (
                 default=_CLASSIC_MEMBER.default(), tag=0,
             ),
         ),
-        tombstone="The member left.", value_since="3.8, KIP-848 in this layout",
+        value_since="3.8, KIP-848 in this layout",
         older_value=("3.7", "3.7 only", (
             *_MEMBER_FIELDS,
             Field("assignors", Array(Struct((
@@ -82,17 +82,15 @@ RECORD_TYPES = (
         )),
     ),
     _record_type(
-        KeyType.CONSUMER_GROUP_TARGET_ASSIGNMENT_METADATA, "ConsumerGroupTargetAssignmentMetadata", key=GROUP,
-        value=TARGET_ASSIGNMENT_METADATA,
-        tombstone="The group is gone.", value_since=_SINCE + "; tag 0 since 4.3",
+        KeyType.CONSUMER_GROUP_TARGET_ASSIGNMENT_METADATA, key=GROUP,
+        value=TARGET_ASSIGNMENT_METADATA, value_since=_SINCE + "; tag 0 since 4.3",
     ),
     _record_type(
-        KeyType.CONSUMER_GROUP_TARGET_ASSIGNMENT_MEMBER, "ConsumerGroupTargetAssignmentMember", key=GROUP_AND_MEMBER,
+        KeyType.CONSUMER_GROUP_TARGET_ASSIGNMENT_MEMBER, key=GROUP_AND_MEMBER,
         value=(Field("topic_partitions", Array(Struct(TOPIC_PARTITIONS)), "Partitions the member is meant to have."),),
-        tombstone="The member left.",
     ),
     _record_type(
-        KeyType.CONSUMER_GROUP_CURRENT_MEMBER_ASSIGNMENT, "ConsumerGroupCurrentMemberAssignment", key=GROUP_AND_MEMBER,
+        KeyType.CONSUMER_GROUP_CURRENT_MEMBER_ASSIGNMENT, key=GROUP_AND_MEMBER,
         value=(
             Field("member_epoch", Int32, "Epoch the member has reached; -2: a static member that left for a while."),
             Field("previous_member_epoch", Int32, "Epoch it had before."),
@@ -100,7 +98,7 @@ RECORD_TYPES = (
             Field("assigned_partitions", Array(_HELD_PARTITIONS), "Partitions the member holds."),
             Field("partitions_pending_revocation", Array(_HELD_PARTITIONS), "Partitions it still has to give back."),
         ),
-        tombstone="The member left.", value_since="3.8, KIP-848 in this layout; assignment epochs since 4.3",
+        value_since="3.8, KIP-848 in this layout; assignment epochs since 4.3",
         older_value=("3.7", "3.7 only; the state is not stored", (
             Field("member_epoch", Int32, "Epoch the member has reached."),
             Field("previous_member_epoch", Int32, "Epoch it had before."),
@@ -114,7 +112,7 @@ RECORD_TYPES = (
         )),
     ),
     _record_type(
-        KeyType.CONSUMER_GROUP_REGULAR_EXPRESSION, "ConsumerGroupRegularExpression",
+        KeyType.CONSUMER_GROUP_REGULAR_EXPRESSION,
         key=(*GROUP, Field("regular_expression", String, "An expression that members of the group subscribe by.")),
         value=(
             Field("topics", Array(String), "Topics that the expression matched."),

@@ -31,11 +31,10 @@ TARGET_ASSIGNMENT_METADATA = (
 
 def record_type(
     key_type: KeyType,
-    name: str,
     *,
     key: tuple[Field, ...],
     value: tuple[Field, ...],
-    tombstone: str,
+    tombstone: str = "",
     since: str,
     read_since: tuple[int, ...],
     value_since: str = "",
@@ -45,13 +44,15 @@ def record_type(
     """A record type whose key and value have the version 0 alone, the value with tagged fields.
 
     Args:
-        name: Kafka's name of the two messages without Key and Value; their files are named after them.
+        key_type: its name is Kafka's name of the two messages, without Key and Value.
         key, value: the fields.
-        tombstone: what a null value means, a sentence for people.
+        tombstone: what a null value means, a sentence for people; "": that the member left, or, where the key has none, the group is gone.
         since: the release that brought the key, and the value too where there is no ``value_since``.
         read_since, dialect: as in RecordType.
         older_value: the release line that alone wrote another layout of the value, its ``since``, and the fields of that layout.
     """
+
+    name = "".join(word.capitalize() for word in key_type.name.split("_"))
 
     def message(kind: str, fields: tuple[Field, ...], came: str, flexible_from: int | None, dialect: str | None) -> Message:
         source = f"kafka: group-coordinator/src/main/resources/common/message/{name}{kind}.json"
@@ -61,7 +62,7 @@ def record_type(
         key_type,
         message("Key", key, since, None, dialect),
         message("Value", value, value_since or since, 0, dialect),
-        tombstone,
+        tombstone or ("The member left." if key is GROUP_AND_MEMBER else "The group is gone."),
         () if older_value is None else (message("Value", older_value[2], older_value[1], 0, older_value[0]),),
         dialect,
         read_since,

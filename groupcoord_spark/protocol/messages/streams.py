@@ -39,7 +39,7 @@ _TOPIC_INFOS = Array(Struct((
 
 RECORD_TYPES = (
     _record_type(
-        KeyType.STREAMS_GROUP_METADATA, "StreamsGroupMetadata", key=GROUP,
+        KeyType.STREAMS_GROUP_METADATA, key=GROUP,
         # 4.4 writes tags 2 and 3 (int32: topology epochs whose description a plugin stored or failed to store). They are kept as unknown
         # tags, as every release before 4.4 keeps them. The cleanup of 4.4 looks at tag 2: coordinator/streams.py reads it.
         value=(
@@ -51,10 +51,10 @@ RECORD_TYPES = (
                 default=[], tag=1,
             ),
         ),
-        tombstone="The group is gone.", value_since=_SINCE + "; tags 0 and 1 since 4.2",
+        value_since=_SINCE + "; tags 0 and 1 since 4.2",
     ),
     _record_type(
-        KeyType.STREAMS_GROUP_MEMBER_METADATA, "StreamsGroupMemberMetadata", key=GROUP_AND_MEMBER,
+        KeyType.STREAMS_GROUP_MEMBER_METADATA, key=GROUP_AND_MEMBER,
         value=(
             Field("instance_id", NullableString, "Id of a static member; null: a dynamic one."),
             Field("rack_id", NullableString, "The member's rack; null: it sent none."),
@@ -69,24 +69,21 @@ RECORD_TYPES = (
             ), nullable=True), "Where the application answers queries; null: nowhere.", default=None),
             Field("client_tags", Array(_KEY_AND_VALUE), "Tags for rack-aware placement of standby tasks."),
         ),
-        tombstone="The member left.",
     ),
     _record_type(
-        KeyType.STREAMS_GROUP_TARGET_ASSIGNMENT_METADATA, "StreamsGroupTargetAssignmentMetadata", key=GROUP,
-        value=TARGET_ASSIGNMENT_METADATA,
-        tombstone="The group is gone.", value_since=_SINCE + "; tag 0 since 4.3",
+        KeyType.STREAMS_GROUP_TARGET_ASSIGNMENT_METADATA, key=GROUP,
+        value=TARGET_ASSIGNMENT_METADATA, value_since=_SINCE + "; tag 0 since 4.3",
     ),
     _record_type(
-        KeyType.STREAMS_GROUP_TARGET_ASSIGNMENT_MEMBER, "StreamsGroupTargetAssignmentMember", key=GROUP_AND_MEMBER,
+        KeyType.STREAMS_GROUP_TARGET_ASSIGNMENT_MEMBER, key=GROUP_AND_MEMBER,
         value=(
             Field("active_tasks", _TASKS, "Tasks the member is meant to run."),
             Field("standby_tasks", _TASKS, "Tasks whose state it is meant to keep warm."),
             Field("warmup_tasks", _TASKS, "Tasks whose state it is meant to build up."),
         ),
-        tombstone="The member left.",
     ),
     _record_type(
-        KeyType.STREAMS_GROUP_CURRENT_MEMBER_ASSIGNMENT, "StreamsGroupCurrentMemberAssignment", key=GROUP_AND_MEMBER,
+        KeyType.STREAMS_GROUP_CURRENT_MEMBER_ASSIGNMENT, key=GROUP_AND_MEMBER,
         value=(
             Field("member_epoch", Int32, "Epoch the member has reached."),
             Field("previous_member_epoch", Int32, "Epoch it had before."),
@@ -98,10 +95,10 @@ RECORD_TYPES = (
             Field("standby_tasks_pending_revocation", _HELD_TASKS, "Standby tasks it still has to give back."),
             Field("warmup_tasks_pending_revocation", _HELD_TASKS, "Warm-up tasks it still has to give back."),
         ),
-        tombstone="The member left.", value_since=_SINCE + "; assignment epochs since 4.2",
+        value_since=_SINCE + "; assignment epochs since 4.2",
     ),
     _record_type(
-        KeyType.STREAMS_GROUP_TOPOLOGY, "StreamsGroupTopology", key=GROUP,
+        KeyType.STREAMS_GROUP_TOPOLOGY, key=GROUP,
         value=(
             Field("epoch", Int32, "Epoch of the topology."),
             Field("subtopologies", Array(Struct((
@@ -118,6 +115,5 @@ RECORD_TYPES = (
                 ))), "Sets of topics that must have the same number of partitions."),
             ))), "The parts of the topology, each with its own tasks."),
         ),
-        tombstone="The group is gone.",
     ),
 )

@@ -49,7 +49,7 @@ class Group:
                 call = simulator.send(self._join(place, client))
                 yield
             calls.append(call)
-        simulator.advance_to(simulator.now_ms + 1)
+        simulator.advance_to(simulator.broker.now_ms + 1)
         answer = calls[0].answer
         assert isinstance(answer, JoinGroupAnswer) and answer.error is Error.NONE, answer
         self.generation, self.leader = answer.generation, answer.leader
@@ -91,7 +91,7 @@ def load(simulator: Simulator, groups: int, size: int, rounds: int) -> Iterator[
         for step in range(rounds):
             for group in all_groups:
                 yield from group.poll(simulator, step)
-            simulator.advance_to(simulator.now_ms + 3_000)
+            simulator.advance_to(simulator.broker.now_ms + 3_000)
         for group in all_groups:
             yield from group.restart_one(simulator, turn % size)
         turn += 1

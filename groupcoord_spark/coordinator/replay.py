@@ -7,14 +7,14 @@ that makes a broker's loader fail, so that the broker loses the whole partition,
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from groupcoord_spark.coordinator.groups.classic import ClassicGroup, read_classic_group
-from groupcoord_spark.coordinator.groups.consumer import ConsumerGroup
-from groupcoord_spark.coordinator.groups.modern import ModernGroup, RefusalError
-from groupcoord_spark.coordinator.groups.share import ShareGroup
-from groupcoord_spark.coordinator.groups.streams import StreamsGroup
+from groupcoord_spark.coordinator.groups.classic import ReplayedClassicGroup, read_classic_group
+from groupcoord_spark.coordinator.groups.consumer import ReplayedConsumerGroup
+from groupcoord_spark.coordinator.groups.modern import RefusalError, ReplayedModernGroup
+from groupcoord_spark.coordinator.groups.share import ReplayedShareGroup
+from groupcoord_spark.coordinator.groups.streams import ReplayedStreamsGroup
 from groupcoord_spark.coordinator.refusals import RULE_OF_REASON, refusal_of_type_or_version
 from groupcoord_spark.coordinator.semantics import JAVA, Semantics
-from groupcoord_spark.coordinator.state import LOAD_FAILS, Group, LoadWarning, PartitionState, Refusal
+from groupcoord_spark.coordinator.state import LOAD_FAILS, LoadWarning, PartitionState, Refusal, ReplayedGroup
 from groupcoord_spark.coordinator.transactions import OffsetStore, StoredOffset
 from groupcoord_spark.protocol.record_types import (
     CONSUMER_GROUP_KEY_TYPES,
@@ -29,10 +29,10 @@ _TYPES_WITH_TOPIC_NAMES = (KeyType.CONSUMER_GROUP_PARTITION_METADATA, KeyType.SH
 _UNKNOWN_TOPIC_NAME = "<UNKNOWN>"
 """Kafka writes this text in place of the name of a topic that was deleted."""
 
-_MODERN_GROUP_TYPES: dict[int, type[ModernGroup]] = {
-    **dict.fromkeys(CONSUMER_GROUP_KEY_TYPES, ConsumerGroup),
-    **dict.fromkeys(SHARE_GROUP_KEY_TYPES, ShareGroup),
-    **dict.fromkeys(STREAMS_GROUP_KEY_TYPES, StreamsGroup),
+_MODERN_GROUP_TYPES: dict[int, type[ReplayedModernGroup]] = {
+    **dict.fromkeys(CONSUMER_GROUP_KEY_TYPES, ReplayedConsumerGroup),
+    **dict.fromkeys(SHARE_GROUP_KEY_TYPES, ReplayedShareGroup),
+    **dict.fromkeys(STREAMS_GROUP_KEY_TYPES, ReplayedStreamsGroup),
 }
 
 
@@ -45,7 +45,7 @@ class PartitionReplay:
     def __init__(self, semantics: Semantics = JAVA) -> None:
         self.semantics = semantics
         self._offsets = OffsetStore(semantics)
-        self._groups: dict[str, Group] = {}
+        self._groups: dict[str, ReplayedGroup] = {}
         self._removed_at: dict[str, int] = {}
         """Group id -> record offset of the tombstone that removed the group. Scala: only while no later group record follows."""
         self._warnings: list[LoadWarning] = []
@@ -78,7 +78,7 @@ class PartitionReplay:
         # Dropped records rely on this: pipeline/read/superseded.py (any commit of a group creates the group, R-1.25)
         if self._groups_from_first_commit:
             if group_id not in self._groups:
-                self._groups[group_id] = ClassicGroup()
+                self._groups[group_id] = ReplayedClassicGroup()
         elif topic_id is not None or (value.producer_id != NO_PRODUCER_ID and not transactional):
             value = self._as_scala_stores(value, transactional)
         if transactional:
@@ -122,7 +122,7 @@ class PartitionReplay:
             self._removed_at.pop(group_id, None)
             group.record_offset, group.record_timestamp_ms = record_offset, record_timestamp_ms
 
-    def group(self, group_id: str) -> Group | None:
+    def group(self, group_id: str) -> ReplayedGroup | None:
         """The group in its present state; None: there is no group with this id."""
         return self._groups.get(group_id)
 
@@ -160,7 +160,7 @@ class PartitionReplay:
         groups = dict(self._groups)
         if not self._groups_from_first_commit:
             for group_id in (*self._offsets.committed, *(group_id for group_id, _, _ in self._offsets.pending)):
-                groups.setdefault(group_id, ClassicGroup())
+                groups.setdefault(group_id, ReplayedClassicGroup())
         warnings = [
             *self._warnings,
             *(self._orphan_warnings() if self._groups_from_first_commit else self._unload_warnings(groups)),
@@ -188,7 +188,7 @@ class PartitionReplay:
             self._removed_at[group_id] = record_offset
         group.record_offset, group.record_timestamp_ms = record_offset, record_timestamp_ms
 
-    def _new_group(self, group_id: str, group_type: type[ModernGroup]) -> ModernGroup:
+    def _new_group(self, group_id: str, group_type: type[ReplayedModernGroup]) -> ReplayedModernGroup:
         """An empty group of this type."""
         return group_type(self.semantics)
 
@@ -197,12 +197,12 @@ class PartitionReplay:
         for code, detail in refusals:
             self.refuse(record_offset, code, detail, group_id)
 
-    def _check_group_type(self, group_id: str, group: Group, group_type: type[ModernGroup]) -> None:
+    def _check_group_type(self, group_id: str, group: ReplayedGroup, group_type: type[ReplayedModernGroup]) -> None:
         """Raises RefusalError unless a group of this type may replace the group (R-3.1 to R-3.6): only a simple group can be replaced."""
         code: str | None = group_type.type_conflict
         if group.is_simple:
             code = group_type.simple_conflict
-            if group_type is StreamsGroup and not self.semantics.streams_group_may_replace_simple:
+            if group_type is ReplayedStreamsGroup and not self.semantics.streams_group_may_replace_simple:
                 code = group_type.type_conflict
         if code is not None:
             detail = f"Group {group_id!r} is a {group.group_type} group; a record of a {group_type.group_type} group is skipped."
@@ -242,7 +242,7 @@ class PartitionReplay:
             detail = f"Deleted without {count} of its offsets: no broker answers or expires them, the group's next commit brings them back."
             yield LoadWarning(self._removed_at.get(group_id), group_id, "R-1.26", detail)
 
-    def _unload_warnings(self, groups: Mapping[str, Group]) -> Iterator[LoadWarning]:
+    def _unload_warnings(self, groups: Mapping[str, ReplayedGroup]) -> Iterator[LoadWarning]:
         """A warning for each deleted group of which only pending offsets followed the tombstone (R-1.28, Scala)."""
         detail = "Deleted, and since then only pending offsets: the broker logs an error at the end of the load and serves the group."
         for group_id, record_offset in self._removed_at.items():
@@ -252,7 +252,7 @@ class PartitionReplay:
     def _missing_timeout_warnings(self) -> Iterator[LoadWarning]:
         """A warning for each streams member whose rebalance timer a broker cannot start after the load (R-3.29)."""
         for group_id, group in self._groups.items():
-            if isinstance(group, StreamsGroup):
+            if isinstance(group, ReplayedStreamsGroup):
                 for member_id, member in group.members_without_timeout():
                     detail = f"Member {member_id!r} has tasks to give back but no metadata, so no rebalance timeout. {LOAD_FAILS}"
                     yield LoadWarning(member.record_offset, group_id, "R-3.29", detail)

@@ -7,10 +7,13 @@ this type of group has no such field, or that no record has set the field.
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 from groupcoord_spark.coordinator.broker_settings import KAFKAS_ASSIGNORS, DefaultAssignors
 from groupcoord_spark.coordinator.transactions import OffsetKey, OffsetStore, StoredOffset, TopicPartition
+
+Value = Mapping[str, Any]
+"""A decoded value of a record, or one element of a list in it."""
 
 
 class OffsetRow(NamedTuple):
@@ -134,7 +137,7 @@ class LoadWarning(NamedTuple):
 
 
 @dataclass(slots=True, eq=False)
-class Group(ABC):
+class ReplayedGroup(ABC):
     """The state of a group of any type. The replay keeps it by group id."""
 
     group_type: ClassVar[str]
@@ -240,7 +243,7 @@ class PartitionState:
     """
 
     def __init__(
-        self, groups: Mapping[str, Group], offsets: OffsetStore, warnings: list[LoadWarning], topic_names: Mapping[str, str]
+        self, groups: Mapping[str, ReplayedGroup], offsets: OffsetStore, warnings: list[LoadWarning], topic_names: Mapping[str, str]
     ) -> None:
         self.topic_names = topic_names
         """Topic id -> name, from all records of the partition, even overwritten, aborted and refused records."""
@@ -249,7 +252,7 @@ class PartitionState:
         self._warnings = warnings
         self._group_rows: dict[DefaultAssignors, list[GroupRow]] = {}
 
-    def group(self, group_id: str) -> Group | None:
+    def group(self, group_id: str) -> ReplayedGroup | None:
         """The group itself, or None if there is no group of that id."""
         return self._groups.get(group_id)
 
@@ -322,7 +325,7 @@ class PartitionState:
         for (topic, partition), stored in sorted(self._offsets.committed[group_id].items()):
             yield OffsetRow(group_id, topic, partition, stored)
 
-    def _group_row(self, group_id: str, group: Group, pending_count: int, default_assignors: DefaultAssignors) -> GroupRow:
+    def _group_row(self, group_id: str, group: ReplayedGroup, pending_count: int, default_assignors: DefaultAssignors) -> GroupRow:
         offsets = self.offsets_of(group_id)
         subscribed = group.subscribed_topics
         assigned_partitions = {

@@ -22,7 +22,7 @@ from .messages.embedded import CONSUMER_PROTOCOL_ASSIGNMENT, CONSUMER_PROTOCOL_S
 
 _INT16, _INT32 = struct.Struct(">h"), struct.Struct(">i")
 
-Partitions = Mapping[str, tuple[int, ...]]
+PartitionsByTopic = Mapping[str, tuple[int, ...]]
 """Partitions by topic, or tasks by connector, in the order of the bytes. A topic that is there twice has one entry with all partitions."""
 
 
@@ -33,7 +33,7 @@ class Subscription:
     version: int
     topics: tuple[str, ...]
     user_data: bytes | None
-    owned_partitions: Partitions
+    owned_partitions: PartitionsByTopic
     generation_id: int
     rack_id: str | None
     doubts: tuple[errors.Doubt, ...] = ()
@@ -44,7 +44,7 @@ class Assignment:
     """The partitions that the leader of a consumer group assigned to one member."""
 
     version: int
-    partitions: Partitions
+    partitions: PartitionsByTopic
     user_data: bytes | None
     doubts: tuple[errors.Doubt, ...] = ()
 
@@ -53,7 +53,7 @@ class Assignment:
 class StickyUserData:
     """The previous assignment of a member with the assignor ``sticky``. ``generation``: that of the assignment; None: not recorded."""
 
-    previous_assignment: Partitions
+    previous_assignment: PartitionsByTopic
     generation: int | None
 
 
@@ -66,8 +66,8 @@ class ConnectAssignment:
     leader: str
     leader_url: str
     config_offset: int
-    assignment: Partitions
-    revoked: Partitions
+    assignment: PartitionsByTopic
+    revoked: PartitionsByTopic
     delay_ms: int
     doubts: tuple[errors.Doubt, ...] = ()
 
@@ -291,7 +291,7 @@ def _encode(message: Message, version: int, fields: Mapping[str, Any]) -> bytes:
     return primitives.write_integer(version, Int16) + write_message(message, version, of_version)
 
 
-def _listed(partitions: Partitions) -> list[dict[str, Any]]:
+def _listed(partitions: PartitionsByTopic) -> list[dict[str, Any]]:
     return [{"topic": topic, "partitions": list(numbers)} for topic, numbers in partitions.items()]
 
 
@@ -327,7 +327,7 @@ def _read_fields(message: Message, version: int, data: bytes, at: int, *, skip: 
     return out, reader.doubts
 
 
-def _joined(entries: Iterable[Mapping[str, Any]], name: str, numbers: str) -> Partitions:
+def _joined(entries: Iterable[Mapping[str, Any]], name: str, numbers: str) -> PartitionsByTopic:
     joined: dict[str, Sequence[int]] = {}
     for entry in entries:
         joined[entry[name]] = (*joined.get(entry[name], ()), *entry[numbers])

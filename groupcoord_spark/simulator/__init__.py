@@ -20,7 +20,7 @@ from groupcoord_spark.simulator.broker.actions import (
 )
 from groupcoord_spark.simulator.broker.release import Release, release_for
 from groupcoord_spark.simulator.broker.settings import ClusterTopic, Settings, read_settings
-from groupcoord_spark.simulator.groups import State
+from groupcoord_spark.simulator.groups import GroupState
 from groupcoord_spark.simulator.messages import Call, Error, WrittenRecord
 from groupcoord_spark.simulator.simulator import Simulator, TimelineEntry
 
@@ -36,13 +36,13 @@ __all__ = [
     "DeleteTopic",
     "Error",
     "FailAppends",
+    "GroupState",
     "LoadPartition",
     "LosePartition",
     "Release",
     "SetActive",
     "Settings",
     "Simulator",
-    "State",
     "TimelineEntry",
     "WrittenRecord",
     "read_settings",

@@ -1,6 +1,6 @@
 """The simulated broker: takes requests and actions in the order of their time, gives answers, records and a timeline."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -8,7 +8,7 @@ from groupcoord_spark.errors import UsageError
 from groupcoord_spark.simulator.broker import Broker, actions
 from groupcoord_spark.simulator.broker.permissions import is_denied
 from groupcoord_spark.simulator.broker.release import Release, refuse_unknown_request, release_for
-from groupcoord_spark.simulator.broker.settings import ClusterTopic, MemberIds, Settings, numbered_member_ids
+from groupcoord_spark.simulator.broker.settings import MemberIds, Settings, numbered_member_ids
 from groupcoord_spark.simulator.broker.streams_settings import SETTINGS_SINCE_4_4
 from groupcoord_spark.simulator.groups import Group, Timer, TimerKind
 from groupcoord_spark.simulator.handlers.classic.heartbeat import heartbeat
@@ -108,20 +108,10 @@ class Simulator:
         self.release = release if release is not None else release_for()
         self.settings = settings if settings is not None else Settings()
         ids = new_member_id if new_member_id is not None else numbered_member_ids()
-        self._broker = Broker(self.release, self.settings, ids, start_ms)
+        self.broker = Broker(self.release, self.settings, ids, start_ms)
         self._on_entry = on_entry
         self._calls = 0
         self._start_cleanup_timer()
-
-    @property
-    def now_ms(self) -> int:
-        """The simulated time, in milliseconds since the epoch."""
-        return self._broker.now_ms
-
-    @property
-    def topics(self) -> Mapping[str, ClusterTopic] | None:
-        """Name -> topic, for the topics that exist now; None: every topic exists."""
-        return self._broker.settings.topics
 
     def send(self, request: requests.Request, at_ms: int | None = None) -> Call:
         """Send a request to the broker at a time (None: now). The returned call has the answer, or gets it in a later event.
@@ -134,18 +124,18 @@ class Simulator:
         kind = type(request)
         refuse_unknown_request(self.release, request)
         self._calls += 1
-        call = Call(self._calls, request, self._broker.now_ms)
+        call = Call(self._calls, request, self.broker.now_ms)
         if request.version is not None and request.version not in self.release.request_versions[kind]:
-            self._broker.answer(call, ErrorAnswer(Error.UNSUPPORTED_VERSION))
-        elif is_denied(request, self._broker.denied):
-            self._broker.refuse(call, Error.GROUP_AUTHORIZATION_FAILED)
+            self.broker.answer(call, ErrorAnswer(Error.UNSUPPORTED_VERSION))
+        elif is_denied(request, self.broker.denied):
+            self.broker.refuse(call, Error.GROUP_AUTHORIZATION_FAILED)
         else:
             try:
-                _HANDLERS[kind](self._broker, call, request)
+                _HANDLERS[kind](self.broker, call, request)
             except RefusedError as refusal:
-                self._broker.refuse(call, refusal.error)
-            if self._broker.log.in_flight and self.release.applies_before_append:
-                hold_answer(self._broker, call)
+                self.broker.refuse(call, refusal.error)
+            if self.broker.log.in_flight and self.release.applies_before_append:
+                hold_answer(self.broker, call)
         self._close_event(call, None, None)
         return call
 
@@ -153,7 +143,7 @@ class Simulator:
         """Perform an action at a time (None: now). Raises UsageError if the time is in the past."""
         if at_ms is not None:
             self.advance_to(at_ms)
-        broker = self._broker
+        broker = self.broker
         match action:
             case actions.BeginLoad(number):
                 begin_loading(broker, number)
@@ -187,7 +177,7 @@ class Simulator:
 
     def advance_to(self, at_ms: int) -> None:
         """Let time pass until ``at_ms``: every timer that is due fires. Raises UsageError if the time is in the past."""
-        clock = self._broker.clock
+        clock = self.broker.clock
         if at_ms < clock.now_ms:
             raise UsageError(f"An event at {at_ms} ms comes after one at {clock.now_ms} ms: put them in the order of their time.")
         while (timer := clock.take_next_due(at_ms)) is not None:
@@ -197,42 +187,26 @@ class Simulator:
 
     def next_due_ms(self) -> int | None:
         """The due time of the next timer; None if there are no timers. A session timer may find then that the session was extended."""
-        return self._broker.clock.next_due_ms()
+        return self.broker.clock.next_due_ms()
 
     def timers(self, group_id: str) -> list[Timer]:
         """The timers of the group that have not fired, in the order of their due times."""
-        return [timer for timer in self._broker.clock.timers() if timer.group_id == group_id]
-
-    def group(self, group_id: str) -> Group | None:
-        """The group in its current state, or None if it does not exist. The caller must not change it."""
-        return self._broker.group(group_id)
-
-    def group_of(self, group_id: str, kind: type[G]) -> G | None:
-        """The group in its current state, or None if there is none of that kind. The caller must not change it."""
-        return self._broker.group_of(group_id, kind)
+        return [timer for timer in self.broker.clock.timers() if timer.group_id == group_id]
 
     def describe(self, group_id: str, version: int = 5) -> DescribedGroup:
         """The group as DescribeGroups shows it, without a request in the timeline."""
-        return describe_group(self._broker, requests.DescribeGroups((group_id,), version=version), group_id)
-
-    def member_ids_of(self, client_id: str) -> tuple[str, ...]:
-        """The member ids that the broker has made for a client id, oldest first."""
-        return tuple(self._broker.member_ids_by_client_id.get(client_id, ()))
-
-    def offsets_partition_of(self, group_id: str) -> int:
-        """The number of the partition of ``__consumer_offsets`` that the group belongs to."""
-        return self._broker.partition_number(group_id)
+        return describe_group(self.broker, requests.DescribeGroups((group_id,), version=version), group_id)
 
     def _start_cleanup_timer(self) -> None:
         interval_ms = self.settings.offsets_retention_check_interval_ms
-        self._broker.clock.start(TimerKind.CLEANUP, interval_ms, "", "", self._run_cleanup)
+        self.broker.clock.start(TimerKind.CLEANUP, interval_ms, "", "", self._run_cleanup)
 
     def _run_cleanup(self) -> bool:
         self._start_cleanup_timer()
-        return clean_up(self._broker)
+        return clean_up(self.broker)
 
     def _close_event(self, call: Call | None, action: actions.BrokerAction | None, timer: Timer | None) -> None:
-        broker = self._broker
+        broker = self.broker
         if self._on_entry is not None:
             group_id = getattr(call.request, "group_id", None) if call is not None else timer.group_id if timer is not None else None
             group = broker.group(group_id) if group_id is not None else None

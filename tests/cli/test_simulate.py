@@ -440,8 +440,8 @@ def test_segments_replay_to_the_state_of_the_broker(name, tmp_path):
     _write_segments(tmp_path, outcome.records)
     (state,) = read_back(tmp_path).values()
     group_id = find_scenario(name).group_id
-    here = outcome.simulator.group_of(group_id, ClassicGroup)
-    modern_group = outcome.simulator.group_of(group_id, ModernGroup)
+    here = outcome.simulator.broker.group_of(group_id, ClassicGroup)
+    modern_group = outcome.simulator.broker.group_of(group_id, ModernGroup)
     if modern_group is not None:
         (row,) = state.groups()
         assert (row.state, row.generation) == (modern_group.replayed.state, modern_group.epoch)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
-from groupcoord_spark.simulator import State, release_for
+from groupcoord_spark.simulator import GroupState, release_for
 from groupcoord_spark.simulator.groups.classic_group import ClassicGroup
 from groupcoord_spark.simulator.messages.requests import GroupToFetch, OffsetFetch
 from groupcoord_spark.simulator.scenario import ScenarioOutcome, play, read_scenario
@@ -66,9 +66,9 @@ def test_the_warehouse_holds_what_the_simulated_coordinator_knows(local: LocalSe
     offsets = rows_of(tmp_path / "w", "committed_offsets")
     compared = 0
     for group_id, outcome in known.items():
-        here, row = outcome.simulator.group_of(group_id, ClassicGroup), groups[group_id]
+        here, row = outcome.simulator.broker.group_of(group_id, ClassicGroup), groups[group_id]
         # A rebalance under way is not in the log.
-        if here is not None and here.state in (State.STABLE, State.EMPTY):
+        if here is not None and here.state in (GroupState.STABLE, GroupState.EMPTY):
             found = (row["state"], row["generation"], row["protocol"], row["leader_id"])
             assert found == (here.state.value, here.generation, here.protocol, here.leader)
             held = {each["member_id"]: each["assignment"] for each in members if each["group_id"] == group_id}

@@ -3,7 +3,7 @@
 import struct
 from typing import Any
 
-from groupcoord_spark.simulator import Call, Error, Settings, Simulator, State, TimelineEntry, WrittenRecord, release_for
+from groupcoord_spark.simulator import Call, Error, GroupState, Settings, Simulator, TimelineEntry, WrittenRecord, release_for
 from groupcoord_spark.simulator.groups.classic_group import ClassicGroup
 from groupcoord_spark.simulator.messages.answers import Answer, JoinGroupAnswer
 from groupcoord_spark.simulator.messages.requests import (
@@ -44,14 +44,14 @@ class Scene:
     @property
     def group(self) -> ClassicGroup:
         """The group, which has to exist."""
-        group = self.simulator.group(GROUP)
+        group = self.simulator.broker.group(GROUP)
         assert group is not None
         return group
 
     @property
-    def state(self) -> State | None:
+    def state(self) -> GroupState | None:
         """The state of the group; None: the group does not exist."""
-        group = self.simulator.group(GROUP)
+        group = self.simulator.broker.group(GROUP)
         return None if group is None else group.state
 
     @property
@@ -71,7 +71,7 @@ class Scene:
 
     def pass_time(self, ms: int) -> None:
         """Let time pass."""
-        self.simulator.advance_to(self.simulator.now_ms + ms)
+        self.simulator.advance_to(self.simulator.broker.now_ms + ms)
 
     def ask(self, request: Request) -> Any:
         """The immediate answer to a request; None: the request waits."""
@@ -89,7 +89,7 @@ class Scene:
         request.setdefault("member_id", self.ids.get(name, ""))
         call = self.simulator.send(JoinGroup(GROUP, client_id=name, **request))
         self.pass_time(0)
-        member_ids = self.simulator.member_ids_of(name)
+        member_ids = self.simulator.broker.member_ids_by_client_id.get(name, [])
         if member_ids:
             self.ids[name] = member_ids[-1]
         self.calls[name] = call
@@ -106,14 +106,14 @@ class Scene:
         """Let all clients join until they are in one generation. The group is in CompletingRebalance then."""
         for name in names:
             self.enter(name, **fields)
-        while self.state is not State.COMPLETING_REBALANCE or not all(self._is_up_to_date(name) for name in names):
+        while self.state is not GroupState.COMPLETING_REBALANCE or not all(self._is_up_to_date(name) for name in names):
             for name in names:
                 if self.calls[name].answer is not None and not self._is_up_to_date(name):
                     self.join(name, **fields)
 
     def _is_up_to_date(self, name: str) -> bool:
         answer = self.calls[name].answer
-        if self.state is State.PREPARING_REBALANCE or not isinstance(answer, JoinGroupAnswer):
+        if self.state is GroupState.PREPARING_REBALANCE or not isinstance(answer, JoinGroupAnswer):
             return False
         return answer.generation == self.group.generation
 
@@ -170,7 +170,7 @@ class Scene:
                 self.leave(name)
         if state == "Dead":
             # A request meets a Dead group only if the group is removed between the look-up of the group and the checks.
-            self.group.transition_to(State.DEAD, self.simulator.now_ms)
+            self.group.transition_to(GroupState.DEAD, self.simulator.broker.now_ms)
         assert self.group.state.value == state
 
 

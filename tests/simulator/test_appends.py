@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from groupcoord_spark.simulator import ClusterTopic, Error, FailAppends, LosePartition, State
+from groupcoord_spark.simulator import ClusterTopic, Error, FailAppends, GroupState, LosePartition
 from groupcoord_spark.simulator.broker.settings import stand_in_topic_id
 from groupcoord_spark.simulator.groups.consumer_group import ConsumerGroup
 from groupcoord_spark.simulator.groups.share_group import ShareGroup
@@ -62,7 +62,7 @@ def beat(scene: Scene, member: str, epoch: int = 0, **fields: Any) -> Call:
 
 
 def beat_again(scene: Scene, member: str) -> Call:
-    return beat(scene, member, scene.simulator.group_of(GROUP, ConsumerGroup).members[member].member_epoch)
+    return beat(scene, member, scene.simulator.broker.group_of(GROUP, ConsumerGroup).members[member].member_epoch)
 
 
 def described(scene: Scene) -> tuple[Error, str, int]:
@@ -104,15 +104,15 @@ def test_readers_see_each_change_when_it_is_replicated():
 @plays("C-9.7.7")
 def test_a_failed_append_takes_the_group_back_and_fails_whatever_came_after_it():
     scene = consumers("a")
-    epoch = scene.simulator.group_of(GROUP, ConsumerGroup).epoch
+    epoch = scene.simulator.broker.group_of(GROUP, ConsumerGroup).epoch
     slow(scene, Error.KAFKA_STORAGE_ERROR)
     calls = [beat(scene, "b"), beat(scene, "c"), beat_again(scene, "a")]
     stranger = beat(scene, "z", 7)
     assert error_of(stranger) is Error.UNKNOWN_MEMBER_ID, "an error of the checks waits for nothing"
-    assert set(scene.simulator.group_of(GROUP, ConsumerGroup).members) == {"a", "b", "c"}
+    assert set(scene.simulator.broker.group_of(GROUP, ConsumerGroup).members) == {"a", "b", "c"}
     scene.pass_time(TAKES_MS)
     assert [error_of(call) for call in calls] == [Error.NOT_COORDINATOR] * 3
-    group = scene.simulator.group_of(GROUP, ConsumerGroup)
+    group = scene.simulator.broker.group_of(GROUP, ConsumerGroup)
     assert (set(group.members), group.epoch) == ({"a"}, epoch)
     assert set(group.session_timers) == {"a"}
     slow(scene, takes_ms=0)
@@ -124,7 +124,7 @@ def test_a_new_group_is_gone_after_a_failed_append():
     slow(scene, Error.KAFKA_STORAGE_ERROR)
     beat(scene, "a")
     scene.pass_time(TAKES_MS)
-    assert scene.simulator.group_of(GROUP, ConsumerGroup) is None
+    assert scene.simulator.broker.group_of(GROUP, ConsumerGroup) is None
     assert not scene.simulator.timers(GROUP)
 
 
@@ -138,10 +138,10 @@ def test_what_a_session_timer_began_is_repeated_after_a_failed_append(takes_ms):
     beat_again(scene, "a")
     slow(scene, Error.KAFKA_STORAGE_ERROR, takes_ms)
     scene.pass_time(1_000 + takes_ms)
-    assert set(scene.simulator.group_of(GROUP, ConsumerGroup).members) == {"a", "b"}
+    assert set(scene.simulator.broker.group_of(GROUP, ConsumerGroup).members) == {"a", "b"}
     end_failures(scene)
     scene.pass_time(500)
-    assert set(scene.simulator.group_of(GROUP, ConsumerGroup).members) == {"a"}
+    assert set(scene.simulator.broker.group_of(GROUP, ConsumerGroup).members) == {"a"}
 
 
 @pytest.mark.parametrize("takes_ms", [0, TAKES_MS])
@@ -151,7 +151,7 @@ def test_a_member_whose_leave_was_not_written_has_no_session_timer_until_its_nex
     leaving = beat(scene, "a", -1)
     scene.pass_time(takes_ms)
     assert error_of(leaving) is Error.NOT_COORDINATOR
-    group = scene.simulator.group_of(GROUP, ConsumerGroup)
+    group = scene.simulator.broker.group_of(GROUP, ConsumerGroup)
     assert (set(group.members), set(group.session_timers)) == ({"a"}, set())
     end_failures(scene)
     beat_again(scene, "a")
@@ -204,7 +204,7 @@ def test_a_deletion_is_seen_when_it_is_replicated(error):
     scene.pass_time(TAKES_MS)
     failed = error is not Error.NONE
     assert call.answer.errors == {GROUP: Error.NOT_COORDINATOR if failed else Error.NONE, "other": Error.GROUP_ID_NOT_FOUND}
-    assert (scene.state, committed(scene)) == ((State.EMPTY, 5) if failed else (None, -1))
+    assert (scene.state, committed(scene)) == ((GroupState.EMPTY, 5) if failed else (None, -1))
 
 
 @pytest.mark.parametrize("error", [Error.NONE, Error.KAFKA_STORAGE_ERROR])
@@ -254,7 +254,7 @@ def test_the_restart_of_a_static_member_waits_for_its_record(version, error):
     else:
         assert (error_of(call), call.answer.member_id) == (Error.NOT_COORDINATOR, "")
         assert scene.error(Heartbeat(GROUP, generation, old_id)) is Error.NONE
-    assert scene.state is State.STABLE
+    assert scene.state is GroupState.STABLE
 
 
 @plays("C-9.7.3")
@@ -291,7 +291,7 @@ def test_a_group_whose_first_record_fails_is_gone_and_its_join_is_answered():
 @plays("C-9.7.1")
 @pytest.mark.parametrize("takes_ms", [0, TAKES_MS])
 def test_a_group_that_a_failed_commit_created_is_gone(takes_ms):
-    for version, state in (("3.9.1", State.EMPTY), ("4.3.1", None)):
+    for version, state in (("3.9.1", GroupState.EMPTY), ("4.3.1", None)):
         scene = Scene(version)
         slow(scene, Error.KAFKA_STORAGE_ERROR, takes_ms)
         scene.ask(OffsetCommit(GROUP, (OffsetToCommit("t", 0, 1),)))
@@ -335,15 +335,15 @@ def test_a_classic_group_is_there_again_if_its_upgrade_fails():
     slow(scene, Error.KAFKA_STORAGE_ERROR)
     scene.group.members[scene.ids["a"]].assignment = b""
     call = beat(scene, "n")
-    assert scene.simulator.group_of(GROUP, ConsumerGroup) is not None
+    assert scene.simulator.broker.group_of(GROUP, ConsumerGroup) is not None
     assert scene.ask(DescribeGroups((GROUP,))).groups[0].state == "Stable", "readers still see the classic group"
     scene.pass_time(TAKES_MS)
     assert error_of(call) is Error.NOT_COORDINATOR
-    assert scene.simulator.group_of(GROUP, ConsumerGroup) is None
-    assert scene.state is State.STABLE
+    assert scene.simulator.broker.group_of(GROUP, ConsumerGroup) is None
+    assert scene.state is GroupState.STABLE
     assert session in scene.simulator.timers(GROUP)
     scene.pass_time(10_000)
-    assert scene.state is State.EMPTY, "its sessions go on"
+    assert scene.state is GroupState.EMPTY, "its sessions go on"
 
 
 @plays("C-9.7.7")
@@ -358,7 +358,7 @@ def test_a_share_group_waits_and_is_taken_back_too():
     second = scene.simulator.send(ShareGroupHeartbeat(GROUP, "b", 0, topics=("t",)))
     scene.pass_time(TAKES_MS)
     assert error_of(second) is Error.NOT_COORDINATOR
-    group = scene.simulator.group_of(GROUP, ShareGroup)
+    group = scene.simulator.broker.group_of(GROUP, ShareGroup)
     assert (set(group.members), set(group.session_timers)) == ({"a"}, {"a"})
 
 
@@ -366,7 +366,7 @@ def test_whoever_waits_hears_of_a_move_of_the_coordinator():
     scene = consumers("a")
     slow(scene)
     call = beat(scene, "b")
-    scene.simulator.act(LosePartition(scene.simulator.offsets_partition_of(GROUP)))
+    scene.simulator.act(LosePartition(scene.simulator.broker.partition_number(GROUP)))
     assert error_of(call) is Error.NOT_COORDINATOR
     scene.pass_time(2 * TAKES_MS)
 
@@ -392,7 +392,7 @@ def test_nobody_waits_for_the_record_of_an_empty_group(version, error, takes_ms)
     slow(scene, error, takes_ms)
     scene.pass_time(10_000)
     scene.pass_time(takes_ms)
-    assert scene.state is State.EMPTY
+    assert scene.state is GroupState.EMPTY
     assert scene.group.generation == 2
 
 
@@ -406,7 +406,7 @@ def test_the_assignments_of_a_failed_append_are_forgotten(version):
     scene.sync(scene.leader, {"a": b"a", "b": b"b"})
     scene.pass_time(TAKES_MS)
     assert error_of(follower) is Error.NOT_COORDINATOR
-    assert scene.state is State.PREPARING_REBALANCE
+    assert scene.state is GroupState.PREPARING_REBALANCE
     assert [member.assignment for member in scene.group.members] == [b"", b""]
 
 
@@ -435,7 +435,7 @@ def test_a_streams_group_waits_and_is_taken_back_too():
     second = streams_beat(scene, "b")
     scene.pass_time(TAKES_MS)
     assert error_of(second) is Error.NOT_COORDINATOR
-    group = scene.simulator.group_of(GROUP, StreamsGroup)
+    group = scene.simulator.broker.group_of(GROUP, StreamsGroup)
     assert (set(group.members), set(group.session_timers)) == ({"a"}, {"a"})
     end_failures(scene)
     assert error_of(streams_beat(scene, "b")) is Error.NONE

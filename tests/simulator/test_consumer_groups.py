@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from groupcoord_spark.assignors.group import stand_in_topic_id
-from groupcoord_spark.coordinator.groups.consumer import ConsumerGroup as ReplayedGroup
+from groupcoord_spark.coordinator.groups.consumer import ReplayedConsumerGroup
 from groupcoord_spark.coordinator.semantics import semantics_for
 from groupcoord_spark.protocol import decode_key, decode_value
 from groupcoord_spark.protocol.record_types import CONSUMER_GROUP_KEY_TYPES
@@ -73,7 +73,7 @@ class Crowd(Scene):
 
     def group_epoch(self) -> int:
         """The group epoch."""
-        return self.simulator.group_of(GROUP, ConsumerGroup).epoch
+        return self.simulator.broker.group_of(GROUP, ConsumerGroup).epoch
 
     def settle(self, *names: str) -> None:
         """Heartbeats until nothing changes any more."""
@@ -92,7 +92,7 @@ def test_the_first_member_gets_everything_and_the_second_one_waits_for_the_first
     assert crowd.beat("b").assignment is None, "a has not reported yet that it gave them up"
     crowd.beat("a")
     assert crowd.beat("b").assignment == {"t": (2, 3)}
-    assert crowd.simulator.group_of(GROUP, ConsumerGroup).replayed.state == "Stable"
+    assert crowd.simulator.broker.group_of(GROUP, ConsumerGroup).replayed.state == "Stable"
 
 
 def test_the_records_of_a_first_heartbeat_come_in_kafkas_order() -> None:
@@ -129,7 +129,7 @@ def test_a_heartbeat_that_is_refused_writes_nothing(fields: dict[str, Any], erro
     crowd.settle("a")
     count = len(crowd.records)
     assert crowd.beat(**fields).error is error
-    assert len(crowd.records) == count and list(crowd.simulator.group_of(GROUP, ConsumerGroup).members) == ["a"]
+    assert len(crowd.records) == count and list(crowd.simulator.broker.group_of(GROUP, ConsumerGroup).members) == ["a"]
 
 
 @plays("C-13.4.4-5")
@@ -156,9 +156,9 @@ def test_a_silent_member_is_removed_after_the_session_timeout() -> None:
     crowd = Crowd()
     crowd.beat("a")
     crowd.pass_time(SESSION_MS - 1)
-    assert "a" in crowd.simulator.group_of(GROUP, ConsumerGroup).members
+    assert "a" in crowd.simulator.broker.group_of(GROUP, ConsumerGroup).members
     crowd.pass_time(1)
-    assert crowd.simulator.group_of(GROUP, ConsumerGroup).replayed.state == "Empty"
+    assert crowd.simulator.broker.group_of(GROUP, ConsumerGroup).replayed.state == "Empty"
     assert crowd.beat("a").error is Error.UNKNOWN_MEMBER_ID
 
 
@@ -172,7 +172,7 @@ def test_a_member_that_does_not_give_up_its_partitions_is_removed_after_the_reba
         crowd.pass_time(4_999)
         assert crowd.beat("a", partitions={"t": (0, 1, 2, 3)}).error is Error.NONE
     crowd.pass_time(5_000)
-    assert list(crowd.simulator.group_of(GROUP, ConsumerGroup).members) == ["b"]
+    assert list(crowd.simulator.broker.group_of(GROUP, ConsumerGroup).members) == ["b"]
 
 
 @plays("C-13.4.7", "C-13.4.9")
@@ -182,10 +182,10 @@ def test_a_static_member_comes_back_with_its_partitions() -> None:
     crowd.settle("a")
     assert crowd.beat("b", 0, group_instance_id="i").error is Error.UNRELEASED_INSTANCE_ID
     assert crowd.beat("z", 2, group_instance_id="i").error is Error.FENCED_INSTANCE_ID
-    epoch = crowd.simulator.group_of(GROUP, ConsumerGroup).epoch
+    epoch = crowd.simulator.broker.group_of(GROUP, ConsumerGroup).epoch
     assert crowd.beat("a", -2, group_instance_id="i").member_epoch == -2
     assert crowd.beat("b", 0, group_instance_id="i").assignment == {"t": (0, 1, 2, 3)}
-    group = crowd.simulator.group_of(GROUP, ConsumerGroup)
+    group = crowd.simulator.broker.group_of(GROUP, ConsumerGroup)
     assert (list(group.members), group.epoch) == (["b"], epoch), "no rebalance"
 
 
@@ -262,7 +262,7 @@ def test_a_consumer_group_is_listed_described_and_deleted() -> None:
     crowd.beat("a", -1)
     commit(crowd, "", -1)
     assert crowd.ask(DeleteGroups((GROUP,))).errors == {GROUP: Error.NONE}
-    assert crowd.simulator.group_of(GROUP, ConsumerGroup) is None and crowd.records[-1].value is None
+    assert crowd.simulator.broker.group_of(GROUP, ConsumerGroup) is None and crowd.records[-1].value is None
 
 
 def test_offsets_of_a_consumer_group_are_deleted_with_their_topic_and_by_hand() -> None:
@@ -291,7 +291,7 @@ def test_offsets_of_a_consumer_group_expire_and_the_group_goes_with_the_last_one
     assert crowd.ask(OffsetFetch((GroupToFetch(GROUP),))).groups[0].topics == {"t": {0: FetchedOffset(5)}}, "t has a reader"
     crowd.beat("a", -1)
     crowd.simulator.act(CleanUp())
-    assert crowd.simulator.group_of(GROUP, ConsumerGroup) is None
+    assert crowd.simulator.broker.group_of(GROUP, ConsumerGroup) is None
     assert [record.key_type for record in crowd.records[-4:]] == [1, 6, 4, 3]
 
 
@@ -300,7 +300,7 @@ def test_a_heartbeat_that_cannot_be_written_changes_nothing() -> None:
     crowd.beat("a")
     crowd.simulator.act(FailAppends(Error.NOT_ENOUGH_REPLICAS))
     assert crowd.beat("b").error is Error.COORDINATOR_NOT_AVAILABLE
-    assert list(crowd.simulator.group_of(GROUP, ConsumerGroup).members) == ["a"]
+    assert list(crowd.simulator.broker.group_of(GROUP, ConsumerGroup).members) == ["a"]
 
 
 STEPS = st.lists(
@@ -329,21 +329,21 @@ def test_after_any_heartbeats_the_records_replay_to_the_same_state(steps: list[t
         elif what == "other topics":
             crowd.beat(name, topics=("t", "u"), **static)
         elif what == "grow":
-            topics = crowd.simulator.topics
+            topics = crowd.simulator.broker.settings.topics
             assert topics is not None
             crowd.simulator.act(AddPartitions("t", topics["t"].partitions + 1))
         elif what == "move":
-            number = crowd.simulator.offsets_partition_of(GROUP)
+            number = crowd.simulator.broker.partition_number(GROUP)
             crowd.simulator.act(LosePartition(number))
             crowd.simulator.act(LoadPartition(number, tuple(crowd.records)))
         elif crowd.epochs.get(name):
             crowd.beat(name, -2 if static and what == "leave for a while" else -1, **static)
             crowd.epochs[name] = 0
-        group = crowd.simulator.group_of(GROUP, ConsumerGroup)
+        group = crowd.simulator.broker.group_of(GROUP, ConsumerGroup)
         if group is not None:
             owned = [place for member in group.members.values() for place in current_assignment(member).assigned]
             assert len(owned) == len(set(owned)), "no partition has two owners"
-    replayed = ReplayedGroup(semantics_for(None, version))
+    replayed = ReplayedConsumerGroup(semantics_for(None, version))
     for record in crowd.records:
         if record.key_type not in CONSUMER_GROUP_KEY_TYPES:
             continue
@@ -351,7 +351,7 @@ def test_after_any_heartbeats_the_records_replay_to_the_same_state(steps: list[t
         key, value = decode_key(record.key_bytes), record.value_bytes
         decoded = decode_value(record.key_type, value)
         replayed.apply(record.record_offset, record.key_type, key.fields, None if decoded is None else decoded.fields)
-    group = crowd.simulator.group_of(GROUP, ConsumerGroup)
+    group = crowd.simulator.broker.group_of(GROUP, ConsumerGroup)
     if group is not None:
         assert _facts(replayed) == _facts(group.replayed)
         if group.replayed.state == "Stable":
@@ -359,7 +359,7 @@ def test_after_any_heartbeats_the_records_replay_to_the_same_state(steps: list[t
             assert targets == sorted(place for member in group.members.values() for place in current_assignment(member).assigned)
 
 
-def _facts(group: ReplayedGroup) -> object:
+def _facts(group: ReplayedConsumerGroup) -> object:
     members = {member_id: (member.metadata, current_assignment(member)) for member_id, member in group.members.items()}
     return group.generation, group.assignment_epoch, group.state, members, group.targets, group.resolved_regexes
 

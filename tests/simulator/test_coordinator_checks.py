@@ -93,7 +93,7 @@ GATES = by_release("""
 def test_the_first_gate_that_stays_shut_answers(version, row, expected):
     scene = Scene(version, group_min_session_timeout_ms=6_000)
     group_id = "" if "no id" in row["broker"] else "g"
-    number = scene.simulator.offsets_partition_of(group_id)
+    number = scene.simulator.broker.partition_number(group_id)
     if "not active" in row["broker"]:
         scene.simulator.act(SetActive(False))
     elif row["broker"] == "loading":

@@ -3,7 +3,7 @@
 import pytest
 
 from groupcoord_spark.protocol.record_types import KeyType
-from groupcoord_spark.simulator import CleanUp, ClusterTopic, DeleteTopic, Error, FailAppends, State
+from groupcoord_spark.simulator import CleanUp, ClusterTopic, DeleteTopic, Error, FailAppends, GroupState
 from groupcoord_spark.simulator.groups.clock import TimerKind
 from groupcoord_spark.simulator.messages.requests import (
     DeleteGroups,
@@ -94,7 +94,7 @@ def test_a_deletion_that_cannot_be_written_leaves_the_group():
     scene.commit(1)
     scene.simulator.act(FailAppends(Error.NOT_LEADER_OR_FOLLOWER))
     assert delete(scene) is Error.NOT_COORDINATOR
-    assert scene.state is State.EMPTY
+    assert scene.state is GroupState.EMPTY
 
 
 OFFSET_DELETIONS = table("""
@@ -216,10 +216,10 @@ def test_what_a_cleanup_removes(version, column, row):
     def commit():
         if not moments:
             return
-        scene.simulator.advance_to(max(moments[0], scene.simulator.now_ms))
+        scene.simulator.advance_to(max(moments[0], scene.simulator.broker.now_ms))
         topic = row["commits at"].split()[0]
         # Nobody rewinds a broker's clock: where the members came first, the commit comes from one of them.
-        named = {"name": "a"} if scene.state in (State.STABLE,) else {}
+        named = {"name": "a"} if scene.state in (GroupState.STABLE,) else {}
         scene.commit(1, topic, **named)
 
     if kind.startswith("left"):
@@ -264,7 +264,7 @@ def test_unread_offsets_go_during_a_rebalance_only_from_2_4_to_2_7():
         scene.pass_time(MINUTE_MS)
         since = len(scene.records)
         scene.simulator.act(CleanUp())
-        assert scene.state is State.PREPARING_REBALANCE
+        assert scene.state is GroupState.PREPARING_REBALANCE
         assert tombstones(scene, since) == expected
 
 
@@ -282,7 +282,7 @@ def test_scala_keeps_a_group_whose_transaction_has_lost_all_its_offsets():
     delete_offset(scene)
     scene.pass_time(2 * MINUTE_MS)
     scene.simulator.act(CleanUp())
-    assert scene.state is State.EMPTY
+    assert scene.state is GroupState.EMPTY
     scene.ask(EndTxn(7, committed=False))
     scene.simulator.act(CleanUp())
     assert scene.state is None

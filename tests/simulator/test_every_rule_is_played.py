@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from groupcoord_spark.assignors.group import stand_in_topic_id
-from groupcoord_spark.simulator import ClusterTopic, Error, FailAppends, LosePartition, State
+from groupcoord_spark.simulator import ClusterTopic, Error, FailAppends, GroupState, LosePartition
 from groupcoord_spark.simulator.messages.requests import ConsumerGroupHeartbeat, DeleteGroups, JoinGroup, LeaveGroup, Leaving, OffsetDelete
 from tests.simulator.rules import PLAYED_BY, plays, rows_of_the_reference
 from tests.simulator.scene import GROUP, READS_T, Scene, error_of
@@ -25,7 +25,7 @@ def test_every_row_has_a_test_and_every_test_names_rows_that_are_there() -> None
 
 
 def _lose(scene: Scene) -> None:
-    scene.simulator.act(LosePartition(scene.simulator.offsets_partition_of(GROUP)))
+    scene.simulator.act(LosePartition(scene.simulator.broker.partition_number(GROUP)))
 
 
 def _beat(scene: Scene, for_ms: int, *names: str) -> None:
@@ -85,9 +85,9 @@ def test_a_cause_takes_a_group_from_one_state_to_the_next(name: str) -> None:
     else:
         scene.play(before)
     group = scene.group
-    assert group.state is State(before)
+    assert group.state is GroupState(before)
     cause(scene)
-    assert group.state is State(after)
+    assert group.state is GroupState(after)
 
 
 @plays("C-4.5.4")
@@ -95,7 +95,7 @@ def test_a_cause_takes_a_group_from_one_state_to_the_next(name: str) -> None:
 def test_a_static_member_of_an_empty_group_cannot_be(version: str) -> None:
     scene = Scene(version)
     scene.enter("a", group_instance_id="i")
-    scene.group.state = State.EMPTY
+    scene.group.state = GroupState.EMPTY
     assert error_of(scene.join("a", member_id="", group_instance_id="i")) is Error.UNKNOWN_SERVER_ERROR
 
 
@@ -106,7 +106,7 @@ def test_an_administrator_removes_a_static_member_by_its_instance_id(version: st
     scene.stabilize("a", group_instance_id="i")
     answer = scene.ask(LeaveGroup(GROUP, (Leaving("", "i"), Leaving("", "other"))))
     assert [member.error for member in answer.members] == [Error.NONE, Error.UNKNOWN_MEMBER_ID]
-    assert scene.state is State.EMPTY
+    assert scene.state is GroupState.EMPTY
 
 
 @plays("C-9.6.4")

@@ -23,7 +23,7 @@ GENERATIONS = {"same": lambda now: now, "older": lambda now: now - 1, "none": la
 
 
 def _named(scene, row):
-    group = scene.simulator.group(GROUP)
+    group = scene.simulator.broker.group(GROUP)
     return {
         "generation": GENERATIONS[row["generation"]](1 if group is None else group.generation),
         "member_id": IDS[row["member"]](scene),

@@ -2,7 +2,7 @@
 
 import pytest
 
-from groupcoord_spark.simulator import BeginLoad, Error, LoadPartition, LosePartition, State, WrittenRecord
+from groupcoord_spark.simulator import BeginLoad, Error, GroupState, LoadPartition, LosePartition, WrittenRecord
 from groupcoord_spark.simulator.groups.consumer_group import ConsumerGroup
 from groupcoord_spark.simulator.messages.requests import (
     EndTxn,
@@ -22,7 +22,7 @@ def move(scene, **settings):
     """The same group on another broker of that release, a while later."""
     other = Scene(scene.simulator.release.semantics.broker_version, **settings)
     other.pass_time(1_000_000)
-    number = other.simulator.offsets_partition_of(GROUP)
+    number = other.simulator.broker.partition_number(GROUP)
     other.simulator.act(LoadPartition(number, tuple(record for record in scene.records if record.offsets_partition == number)))
     other.ids = dict(scene.ids)
     return other
@@ -34,7 +34,7 @@ def test_a_stable_group_goes_on_elsewhere_and_its_sessions_start_anew(version):
     scene.stabilize("a", "b", session_timeout_ms=10_000)
     scene.commit(5, name="a")
     other = move(scene)
-    assert (other.state, other.group.generation, other.group.leader) == (State.STABLE, scene.group.generation, scene.group.leader)
+    assert (other.state, other.group.generation, other.group.leader) == (GroupState.STABLE, scene.group.generation, scene.group.leader)
     assert other.simulator.describe(GROUP) == scene.simulator.describe(GROUP)
     assert other.heartbeat("a") is Error.NONE
     assert {member.deadline_ms for member in other.group.members} == {1_010_000}
@@ -51,7 +51,7 @@ def test_a_rebalance_under_way_is_forgotten(version):
     scene.join("a")
     scene.join("p")
     other = move(scene)
-    assert (other.state, other.group.generation, other.members) == (State.STABLE, generation, ["a"])
+    assert (other.state, other.group.generation, other.members) == (GroupState.STABLE, generation, ["a"])
     assert other.heartbeat("b") is Error.UNKNOWN_MEMBER_ID
     assert other.heartbeat("a", generation=generation + 1) is Error.ILLEGAL_GENERATION
 
@@ -73,7 +73,8 @@ def test_offsets_come_along_and_so_do_open_transactions(version):
 
 
 @pytest.mark.parametrize(
-    ("version", "state"), [("2.0.1", State.STABLE), ("3.9.1", State.PREPARING_REBALANCE), ("4.3.1", State.PREPARING_REBALANCE)]
+    ("version", "state"),
+    [("2.0.1", GroupState.STABLE), ("3.9.1", GroupState.PREPARING_REBALANCE), ("4.3.1", GroupState.PREPARING_REBALANCE)],
 )
 def test_a_group_over_its_size_rebalances_when_it_is_loaded(version, state):
     scene = Scene(version)
@@ -88,10 +89,10 @@ def test_who_waits_is_sent_away_when_the_partition_goes(version, state):
     scene.play(state)
     waiting = scene.calls["c"] if state == "PreparingRebalance" else scene.sync("b")
     assert waiting.answer is None
-    group, number = scene.group, scene.simulator.offsets_partition_of(GROUP)
+    group, number = scene.group, scene.simulator.broker.partition_number(GROUP)
     scene.simulator.act(LosePartition(number))
     assert error_of(waiting) is Error.NOT_COORDINATOR
-    assert (group.state, scene.state) == (State.DEAD, None)
+    assert (group.state, scene.state) == (GroupState.DEAD, None)
     assert scene.error(Heartbeat(GROUP, 1, "m")) is Error.NOT_COORDINATOR
     scene.pass_time(1_000_000)
     assert all(entry.group_id != GROUP or entry.at_ms == 0 for entry in scene.entries)
@@ -105,7 +106,7 @@ def test_a_partition_can_be_lost_twice():
 
 def test_a_group_is_served_again_once_its_partition_is_read():
     scene = Scene()
-    number = scene.simulator.offsets_partition_of(GROUP)
+    number = scene.simulator.broker.partition_number(GROUP)
     scene.simulator.act(BeginLoad(number))
     assert scene.commit(1) is Error.COORDINATOR_LOAD_IN_PROGRESS
     scene.simulator.act(LoadPartition(number))
@@ -114,19 +115,19 @@ def test_a_group_is_served_again_once_its_partition_is_read():
 
 def test_an_empty_consumer_group_that_was_loaded_makes_room_for_a_classic_group():
     scene = Scene()
-    number = scene.simulator.offsets_partition_of(GROUP)
+    number = scene.simulator.broker.partition_number(GROUP)
     value = {"epoch": 3, "metadata_hash": 0}
     record = WrittenRecord(number, 9, 1, 0, 3, {"group_id": GROUP}, 0, value)
     scene.simulator.act(LoadPartition(number, (record,)))
-    assert scene.simulator.group_of(GROUP, ConsumerGroup).epoch == 3
+    assert scene.simulator.broker.group_of(GROUP, ConsumerGroup).epoch == 3
     assert scene.error(JoinGroup(GROUP, 10_000, protocols=(("range", READS_T),))) is Error.MEMBER_ID_REQUIRED
     assert [(record.key_type, record.value is None) for record in scene.records] == [(6, True), (4, True), (3, True), (2, False)]
-    assert scene.simulator.group_of(GROUP, ConsumerGroup) is None
+    assert scene.simulator.broker.group_of(GROUP, ConsumerGroup) is None
 
 
 def test_share_groups_turn_classic_members_and_commits_away():
     scene = Scene()
-    number = scene.simulator.offsets_partition_of(GROUP)
+    number = scene.simulator.broker.partition_number(GROUP)
     record = WrittenRecord(number, 9, 1, 0, 11, {"group_id": GROUP}, 0, {"epoch": 3, "metadata_hash": 0})
     scene.simulator.act(LoadPartition(number, (record,)))
     assert scene.error(JoinGroup(GROUP, 10_000, protocols=(("range", READS_T),))) is Error.INCONSISTENT_GROUP_PROTOCOL

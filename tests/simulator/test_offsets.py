@@ -3,7 +3,7 @@
 import pytest
 
 from groupcoord_spark.protocol import decode_key, decode_value
-from groupcoord_spark.simulator import ClusterTopic, Error, FailAppends, LoadPartition, LosePartition, State
+from groupcoord_spark.simulator import ClusterTopic, Error, FailAppends, GroupState, LoadPartition, LosePartition
 from groupcoord_spark.simulator.broker.settings import NO_TOPIC_ID
 from groupcoord_spark.simulator.messages.answers import FetchedOffset
 from groupcoord_spark.simulator.messages.requests import EndTxn, GroupToFetch, OffsetCommit, OffsetFetch, OffsetToCommit, TxnOffsetCommit
@@ -201,7 +201,7 @@ def test_a_commit_that_times_out_is_in_the_log_and_java_stores_it_later(version,
     assert error_of(call) is error and fetch(scene, {"t": (0,)}) == {"t": {0: FetchedOffset(1)}}
     scene.pass_time(3_000)
     assert fetch(scene, {"t": (0,)}) == {"t": {0: FetchedOffset(later)}}
-    number = scene.simulator.offsets_partition_of(GROUP)
+    number = scene.simulator.broker.partition_number(GROUP)
     scene.simulator.act(LosePartition(number))
     scene.simulator.act(LoadPartition(number, tuple(scene.records)))
     assert fetch(scene, {"t": (0,)}) == {"t": {0: FetchedOffset(2)}}, "a load finds the record"
@@ -211,7 +211,7 @@ def test_a_commit_that_times_out_is_in_the_log_and_java_stores_it_later(version,
 def test_a_move_answers_the_commits_in_flight(version):
     scene = slow_scene(version)
     call = commit_later(scene, 2)
-    scene.simulator.act(LosePartition(scene.simulator.offsets_partition_of(GROUP)))
+    scene.simulator.act(LosePartition(scene.simulator.broker.partition_number(GROUP)))
     assert error_of(call) is Error.NOT_COORDINATOR
     scene.pass_time(SLOWLY_MS)
 
@@ -227,13 +227,13 @@ def test_a_transactional_commit_in_flight_is_unstable_and_taken_back_if_its_appe
 
 
 @JAVA_AND_SCALA
-@pytest.mark.parametrize(("error", "state"), [(Error.NONE, State.STABLE), (Error.NOT_ENOUGH_REPLICAS, State.PREPARING_REBALANCE)])
+@pytest.mark.parametrize(("error", "state"), [(Error.NONE, GroupState.STABLE), (Error.NOT_ENOUGH_REPLICAS, GroupState.PREPARING_REBALANCE)])
 def test_the_group_is_stable_when_its_assignment_is_appended(version, error, state):
     scene = Scene(version)
     scene.form("a", "b")
     scene.simulator.act(FailAppends(error, SLOWLY_MS))
     calls = [scene.sync(name) for name in ("a", "b")]
-    assert [call.answer for call in calls] == [None, None] and scene.group.state is State.COMPLETING_REBALANCE
+    assert [call.answer for call in calls] == [None, None] and scene.group.state is GroupState.COMPLETING_REBALANCE
     scene.pass_time(SLOWLY_MS)
     assert all(call.answer is not None for call in calls) and scene.group.state is state
 
@@ -247,7 +247,7 @@ def test_a_rebalance_during_the_append_of_the_assignment_goes_on(version):
     scene.leave("b")
     assert calls[0].answer.error is Error.REBALANCE_IN_PROGRESS
     scene.pass_time(SLOWLY_MS)
-    assert scene.group.state is State.PREPARING_REBALANCE
+    assert scene.group.state is GroupState.PREPARING_REBALANCE
 
 
 # Transactions

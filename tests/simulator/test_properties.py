@@ -13,12 +13,12 @@ from groupcoord_spark.simulator import (
     CleanUp,
     Error,
     FailAppends,
+    GroupState,
     LoadPartition,
     LosePartition,
     Release,
     Settings,
     Simulator,
-    State,
     release_for,
 )
 from groupcoord_spark.simulator.groups.classic_group import ClassicGroup
@@ -80,12 +80,12 @@ class Crowd:
         self.calls = []
 
     def member_id(self, client):
-        ids = self.simulator.member_ids_of(f"{self.group_id}{client}")
+        ids = self.simulator.broker.member_ids_by_client_id.get(f"{self.group_id}{client}", [])
         return ids[-1] if ids else ""
 
     def take(self, step: Step) -> None:
         what, client, number, wait_ms = step
-        self.simulator.advance_to(self.simulator.now_ms + wait_ms)
+        self.simulator.advance_to(self.simulator.broker.now_ms + wait_ms)
         request = self._request(what, client, number)
         if request is None:
             self.simulator.act(CleanUp())
@@ -118,7 +118,7 @@ class Crowd:
                     f"{group}{client}",
                 )
             case "sync":
-                members = self.simulator.group(group)
+                members = self.simulator.broker.group(group)
                 everybody = tuple((member.member_id, client.encode()) for member in members.members) if members is not None else ()
                 return SyncGroup(group, generation, member_id, instance, assignments=everybody)
             case "beat":
@@ -175,16 +175,16 @@ def check_group(group: ClassicGroup, release: Release) -> None:
     assert not set(group.pending_members) & set(group.members.keys())
     for name in ("range", "sticky"):
         assert group.supporters.get(name, 0) == sum(name in dict(member.protocols) for member in members)
-    if group.state is State.EMPTY:
+    if group.state is GroupState.EMPTY:
         assert not members and group.protocol is None and group.join_timer is None
-    if group.state in (State.STABLE, State.COMPLETING_REBALANCE):
+    if group.state in (GroupState.STABLE, GroupState.COMPLETING_REBALANCE):
         assert members and group.waiting_joins == 0
         # From 2.3 to 2.6 a static member may restart with other protocols without a rebalance.
         if release.static_restart_is_written or not release.has_static_members:
             assert all(group.protocol in dict(member.protocols) for member in members)
-    if group.state is not State.COMPLETING_REBALANCE:
+    if group.state is not GroupState.COMPLETING_REBALANCE:
         assert not any(member.awaiting_sync for member in members)
-    if group.state is State.PREPARING_REBALANCE:
+    if group.state is GroupState.PREPARING_REBALANCE:
         assert not group.join_timer.is_cancelled
     for member in members:
         # Every member has a running session or a waiting request, so that no member stays for ever.
@@ -202,7 +202,7 @@ def test_a_group_is_never_in_a_state_that_makes_no_sense(version, delay_ms, step
         if number == failing_from:
             simulator.act(FailAppends(Error.NOT_ENOUGH_REPLICAS))
         crowd.take(step)
-        group = simulator.group("g")
+        group = simulator.broker.group("g")
         if group is None:
             generation = 0
         else:
@@ -212,9 +212,9 @@ def test_a_group_is_never_in_a_state_that_makes_no_sense(version, delay_ms, step
     answered = [call.number for entry in entries for call in entry.answered]
     assert len(answered) == len(set(answered))
     # After long enough all sessions have ended and all timers have fired.
-    simulator.advance_to(simulator.now_ms + 10**6)
-    group = simulator.group("g")
-    assert group is None or group.state is State.EMPTY
+    simulator.advance_to(simulator.broker.now_ms + 10**6)
+    group = simulator.broker.group("g")
+    assert group is None or group.state is GroupState.EMPTY
 
 
 @examples(60)
@@ -228,18 +228,18 @@ def test_the_log_tells_another_broker_what_this_one_knows(version, steps):
         steps = [step for step in steps if step[0] != "txn commit"]
     for step in steps:
         crowd.take(step)
-    number = simulator.offsets_partition_of("g")
+    number = simulator.broker.partition_number("g")
     records = tuple(record for entry in entries for record in entry.records)
     assert [record.record_offset for record in records] == list(range(len(records)))
-    here, there = simulator.group("g"), simulator_of(version, 0, [])
-    there.advance_to(simulator.now_ms)
+    here, there = simulator.broker.group("g"), simulator_of(version, 0, [])
+    there.advance_to(simulator.broker.now_ms)
     there.act(LoadPartition(number, records))
     fetch = OffsetFetch((GroupToFetch("g"),))
     assert there.send(fetch).answer == simulator.send(fetch).answer
-    moved = there.group("g")
+    moved = there.broker.group("g")
     # From 2.3 to 2.6 the restart of a static member was not written to the log (KAFKA-10284).
     is_written = simulator.release.static_restart_is_written or not simulator.release.has_static_members
-    if is_written and here is not None and here.state in (State.STABLE, State.EMPTY) and here.generation > 0:
+    if is_written and here is not None and here.state in (GroupState.STABLE, GroupState.EMPTY) and here.generation > 0:
         assert moved.state is here.state
         assert (moved.generation, moved.protocol, moved.leader) == (here.generation, here.protocol, here.leader)
         assignments = [{member.member_id: member.assignment for member in group.members} for group in (here, moved)]

@@ -47,7 +47,7 @@ SETTINGS = Settings(
 def random_request(source: random.Random, simulator: Simulator) -> Request:
     group, member = source.choice(GROUPS), source.choice("abc")
     offsets = (OffsetToCommit("t", source.randrange(4), source.randrange(100)),)
-    consumers, sharers = simulator.group_of(group, ConsumerGroup), simulator.group_of(f"{group}-share", ShareGroup)
+    consumers, sharers = simulator.broker.group_of(group, ConsumerGroup), simulator.broker.group_of(f"{group}-share", ShareGroup)
     epoch = 0 if consumers is None or member not in consumers.members else consumers.members[member].member_epoch
     share_epoch = 0 if sharers is None or member not in sharers.members else sharers.members[member].member_epoch or 0
     first: dict[str, Any] = {"rebalance_timeout_ms": 8_000, "topics": ("t",), "partitions": {}}
@@ -71,7 +71,7 @@ def held_by(member: ModernMember) -> Any:
 
 
 def state_of(simulator: Simulator) -> dict[str, Any]:
-    (partition,) = simulator._broker.partitions.values()
+    (partition,) = simulator.broker.partitions.values()
     consumers = {
         group_id: (
             group.epoch,
@@ -96,12 +96,12 @@ def test_what_the_memory_has_is_what_the_log_says(seed: int) -> None:
     simulator = Simulator(release_for(), SETTINGS, on_entry=lambda entry: log.extend(entry.records))
     calls = []
     for _ in range(60):
-        simulator.advance_to(simulator.now_ms + source.choice([0, 1, 50, 400, 3_000, 20_000]))
+        simulator.advance_to(simulator.broker.now_ms + source.choice([0, 1, 50, 400, 3_000, 20_000]))
         if source.random() < 0.15:
             simulator.act(FailAppends(source.choice(ERRORS), source.choice([0, 300, 2_000, 8_000])))
         calls.append(simulator.send(random_request(source, simulator)))
     simulator.act(FailAppends(Error.NONE))
-    simulator.advance_to(simulator.now_ms + 30_000)
+    simulator.advance_to(simulator.broker.now_ms + 30_000)
     assert [call for call in calls if call.answer is None] == []
     loaded = Simulator(release_for(), SETTINGS)
     loaded.act(LosePartition(0))

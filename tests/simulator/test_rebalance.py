@@ -2,7 +2,7 @@
 
 import pytest
 
-from groupcoord_spark.simulator import Error, FailAppends, State
+from groupcoord_spark.simulator import Error, FailAppends, GroupState
 from groupcoord_spark.simulator.broker.release import SizeRule
 from groupcoord_spark.simulator.groups.clock import TimerKind
 from groupcoord_spark.simulator.handlers.classic.join import size_allows
@@ -54,7 +54,7 @@ def test_only_4_x_extends_the_delay_of_a_group_that_was_in_use_before(version, s
     scene.enter("a")
     scene.pass_time(3_000)
     scene.leave("a")
-    began_ms = scene.simulator.now_ms
+    began_ms = scene.simulator.broker.now_ms
     scene.enter("b")
     scene.pass_time(1_000)
     scene.enter("c")
@@ -87,9 +87,9 @@ def test_a_group_that_everybody_left_during_the_delay_is_empty_in_generation_1()
     scene = Scene(group_initial_rebalance_delay_ms=3_000)
     scene.enter("a")
     scene.leave("a")
-    assert scene.state is State.PREPARING_REBALANCE
+    assert scene.state is GroupState.PREPARING_REBALANCE
     scene.pass_time(3_000)
-    assert (scene.state, scene.group.generation) == (State.EMPTY, 1)
+    assert (scene.state, scene.group.generation) == (GroupState.EMPTY, 1)
 
 
 def test_0_10_has_no_delay():
@@ -108,7 +108,7 @@ def test_the_join_phase_waits_for_all_members(version):
     scene.enter("c")
     scene.join("a")
     scene.pass_time(5_000)
-    assert scene.state is State.PREPARING_REBALANCE
+    assert scene.state is GroupState.PREPARING_REBALANCE
     scene.join("b")
     assert [scene.calls[name].answer.generation for name in "abc"] == [generation + 1] * 3
     assert [bool(scene.calls[name].answer.members) for name in "abc"] == [scene.leader == name for name in "abc"]
@@ -118,7 +118,7 @@ def test_the_join_phase_waits_for_all_members(version):
 def test_who_misses_the_rebalance_timeout_is_out(version):
     scene = Scene(version)
     scene.stabilize("a", "b", rebalance_timeout_ms=2_000)
-    began_ms = scene.simulator.now_ms
+    began_ms = scene.simulator.broker.now_ms
     scene.enter("c", rebalance_timeout_ms=1_500)
     scene.join("b", rebalance_timeout_ms=2_000)
     scene.pass_time(1_999)
@@ -213,9 +213,9 @@ def test_a_group_of_silent_static_members_waits_on_until_their_sessions_end():
     scene.join("d", rebalance_timeout_ms=2_000)
     scene.leave("d")
     scene.pass_time(9_000)
-    assert (scene.state, scene.group.generation) == (State.PREPARING_REBALANCE, 1)
+    assert (scene.state, scene.group.generation) == (GroupState.PREPARING_REBALANCE, 1)
     scene.pass_time(2_000)
-    assert (scene.state, scene.group.generation) == (State.EMPTY, 2)
+    assert (scene.state, scene.group.generation) == (GroupState.EMPTY, 2)
 
 
 def test_silent_static_members_without_a_rebalance_timeout_do_not_stop_the_clock():
@@ -226,7 +226,7 @@ def test_silent_static_members_without_a_rebalance_timeout_do_not_stop_the_clock
     scene.join("d", rebalance_timeout_ms=0)
     scene.leave("d")
     scene.pass_time(20_000)
-    assert scene.state is State.EMPTY
+    assert scene.state is GroupState.EMPTY
 
 
 VOTES = table("""
@@ -264,7 +264,7 @@ def test_the_leaders_assignment_reaches_all_that_wait_and_strangers_are_left_out
     scene.ids["stranger"] = "nobody-1"
     leading = scene.sync(scene.leader, {scene.leader: b"mine", "stranger": b"theirs"})
     assert (leading.answer.assignment, waiting.answer.assignment) == (b"mine", b"")
-    assert scene.state is State.STABLE
+    assert scene.state is GroupState.STABLE
     stored = {member["member_id"]: member["assignment"] for member in scene.records[-1].value["members"]}
     assert stored == {scene.ids[scene.leader]: b"mine", scene.ids[follower]: b""}
 
@@ -291,7 +291,7 @@ def test_before_2_8_nothing_but_its_session_removes_who_never_syncs():
 def test_a_member_with_rebalance_timeout_0_joins_and_is_gone():
     scene = Scene()
     assert scene.enter("a", rebalance_timeout_ms=0).answer.generation == 1
-    assert (scene.state, scene.group.generation) == (State.EMPTY, 2)
+    assert (scene.state, scene.group.generation) == (GroupState.EMPTY, 2)
 
 
 APPEND_ERRORS = by_release("""
@@ -318,7 +318,7 @@ def test_an_assignment_that_cannot_be_written_starts_the_rebalance_over(version,
     scene.simulator.act(FailAppends(Error[row["log"]]))
     leading = scene.sync(scene.leader, {follower: b"x"})
     assert (waiting.answer.error, leading.answer.error) == (Error[expected],) * 2
-    assert scene.state is State.PREPARING_REBALANCE
+    assert scene.state is GroupState.PREPARING_REBALANCE
     assert all(member.assignment == b"" for member in scene.group.members)
 
 
@@ -406,7 +406,7 @@ def test_scala_acts_after_each_member_that_leaves_and_4_x_after_the_last(version
     waiting = scene.join("a", protocols=(("range", READS_T + b"!"),))
     scene.leave("b", "a")
     assert error_of(waiting) is answer_of_a
-    assert (scene.state, scene.group.generation) == (State.EMPTY, generation + generations)
+    assert (scene.state, scene.group.generation) == (GroupState.EMPTY, generation + generations)
 
 
 @pytest.mark.parametrize(("version", "answer_of_b"), [("3.9.1", Error.REBALANCE_IN_PROGRESS), ("4.3.1", None)])
@@ -418,11 +418,11 @@ def test_a_waiting_sync_of_one_that_leaves_too(version, answer_of_b):
     waiting = scene.sync(b)
     scene.leave(scene.leader, b)
     assert error_of(waiting) is answer_of_b
-    assert scene.state is State.EMPTY
+    assert scene.state is GroupState.EMPTY
 
 
 @plays("C-8.5")
-@pytest.mark.parametrize(("version", "state"), [("3.9.1", State.STABLE), ("4.3.1", State.PREPARING_REBALANCE)])
+@pytest.mark.parametrize(("version", "state"), [("3.9.1", GroupState.STABLE), ("4.3.1", GroupState.PREPARING_REBALANCE)])
 def test_a_pending_id_that_leaves_a_stable_group(version, state):
     scene = Scene(version)
     scene.stabilize("a")
@@ -438,7 +438,7 @@ def test_the_last_leave_passes_through_a_rebalance_and_writes_an_empty_group():
     scene.stabilize("a")
     scene.pass_time(500)
     scene.leave("a")
-    assert (scene.state, scene.group.generation) == (State.EMPTY, 2)
+    assert (scene.state, scene.group.generation) == (GroupState.EMPTY, 2)
     record = scene.records[-1]
     assert record.value == {
         "protocol_type": "consumer",
@@ -483,7 +483,7 @@ def test_who_is_within_a_group_max_size_of_two(row):
     if row["members"] == "0":
         scene.commit(1)
     group = scene.group
-    group.state = State(row["state"])
+    group.state = GroupState(row["state"])
     waiting = [name for name in scene.ids if name != "m0" or row["member"] != "known" or row["waits"] == "yes"][: int(row["waiting"])]
     for member in group.members:
         if member.client_id not in waiting:
@@ -498,7 +498,7 @@ def test_a_member_refused_for_size_is_out_and_scala_goes_on_at_once(version, oth
     scene = Scene(version, group_max_size=2)
     scene.stabilize("a", "b")
     scene.leave("b")
-    assert scene.state is State.PREPARING_REBALANCE
+    assert scene.state is GroupState.PREPARING_REBALANCE
     scene.enter("c")
     scene.enter("d")
     refused = scene.join("a")

@@ -33,7 +33,7 @@ class Scene:
 
     def beat(self, member_id: str, epoch: int, *topics: str) -> ShareGroupHeartbeatAnswer:
         request = ShareGroupHeartbeat(GROUP, member_id, epoch, topics=topics or None)
-        answer = self.simulator.send(request, self.simulator.now_ms + 10).answer
+        answer = self.simulator.send(request, self.simulator.broker.now_ms + 10).answer
         assert isinstance(answer, ShareGroupHeartbeatAnswer)
         return answer
 
@@ -79,7 +79,7 @@ def test_a_load_of_the_log_brings_the_share_group_back() -> None:
     scene = Scene()
     scene.beat("a", 0, "t")
     scene.beat("a", 2)
-    number = scene.simulator.offsets_partition_of(GROUP)
+    number = scene.simulator.broker.partition_number(GROUP)
     shown = scene.simulator.send(ShareGroupDescribe((GROUP,))).answer
     scene.simulator.act(LosePartition(number))
     assert scene.beat("a", 3).error is Error.NOT_COORDINATOR
@@ -111,7 +111,7 @@ def test_a_failed_append_changes_nothing() -> None:
     scene.simulator.act(FailAppends(Error.NONE))
     assert scene.beat("a", 2).error is Error.GROUP_ID_NOT_FOUND
     assert scene.beat("a", 0, "t").member_epoch == 2
-    scene.simulator.advance_to(scene.simulator.now_ms + 5)
+    scene.simulator.advance_to(scene.simulator.broker.now_ms + 5)
     scene.simulator.act(FailAppends(Error.NOT_ENOUGH_REPLICAS))
     assert scene.beat("a", 2).error is Error.COORDINATOR_NOT_AVAILABLE
     scene.simulator.act(FailAppends(Error.NONE))

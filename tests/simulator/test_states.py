@@ -1,6 +1,6 @@
 import pytest
 
-from groupcoord_spark.simulator import State
+from groupcoord_spark.simulator import GroupState
 from groupcoord_spark.simulator.groups.classic_group import ClassicGroup, InternalError
 from groupcoord_spark.simulator.groups.states import CAN_REBALANCE, VALID_PREVIOUS_STATES
 from tests.simulator.decision_table import case_id, table
@@ -19,16 +19,17 @@ TRANSITIONS = table("""
 @plays("C-2.16")
 @pytest.mark.parametrize("row", TRANSITIONS, ids=case_id)
 def test_a_group_goes_only_where_there_is_a_way(row):
-    for target in State:
+    for target in GroupState:
         group = ClassicGroup("g", 0, like_java=True)
-        group.state = State(row["from"])
+        group.state = GroupState(row["from"])
         if row[f"to {target.value}"] == "yes":
             group.transition_to(target, 7)
-            assert (group.state, group.previous_state, group.state_timestamp_ms) == (target, State(row["from"]), 7)
+            assert (group.state, group.previous_state, group.state_timestamp_ms) == (target, GroupState(row["from"]), 7)
         else:
             with pytest.raises(InternalError, match=row["from"]):
                 group.transition_to(target, 7)
 
 
 def test_a_rebalance_starts_from_every_state_with_a_way_to_it():
-    assert {State.STABLE, State.COMPLETING_REBALANCE, State.EMPTY} == CAN_REBALANCE == VALID_PREVIOUS_STATES[State.PREPARING_REBALANCE]
+    can_rebalance = {GroupState.STABLE, GroupState.COMPLETING_REBALANCE, GroupState.EMPTY}
+    assert can_rebalance == CAN_REBALANCE == VALID_PREVIOUS_STATES[GroupState.PREPARING_REBALANCE]

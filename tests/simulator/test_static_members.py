@@ -2,7 +2,7 @@
 
 import pytest
 
-from groupcoord_spark.simulator import Error, FailAppends, State
+from groupcoord_spark.simulator import Error, FailAppends, GroupState
 from groupcoord_spark.simulator.messages.requests import JoinGroup
 from tests.simulator.decision_table import by_release, case_id
 from tests.simulator.rules import plays
@@ -57,7 +57,7 @@ def test_the_restart_of_a_static_member(version, row, expected):
     call = restart(scene, "b", offer)
     assert scene.ids["b"] != old_id
     assert old_id not in scene.group.members and scene.group.static_members["i-b"] == scene.ids["b"]
-    has_rebalance = scene.state is State.PREPARING_REBALANCE
+    has_rebalance = scene.state is GroupState.PREPARING_REBALANCE
     actual = (
         "waits" if row["state"] == "PreparingRebalance" and call.answer is None
         else "rebalance" if has_rebalance
@@ -154,11 +154,11 @@ def test_a_newcomer_replaced_while_it_waits_may_expire_in_scala(version, is_spar
 def test_the_sync_timer_still_waits_for_the_old_id():
     scene = static_scene("4.3.1", rebalance_timeout_ms=1_200)
     scene.sync("a", {"a": b"1", "b": b"2"})
-    assert scene.state is State.STABLE
+    assert scene.state is GroupState.STABLE
     restart(scene, "b", rebalance_timeout_ms=1_200)
     scene.sync("b")
     scene.pass_time(1_200)
-    assert scene.state is State.PREPARING_REBALANCE
+    assert scene.state is GroupState.PREPARING_REBALANCE
     assert scene.members == ["a", "b"]
 
 

@@ -54,7 +54,7 @@ class Scene:
         lists = {"active": {}, "standby": {}, "warmup": {}, **(has or {})} if epoch == 0 or has is not None else {}
         lists_of_kinds = {f"{kind}_tasks": tasks for kind, tasks in lists.items()}
         request = StreamsGroupHeartbeat(GROUP, member_id, epoch, **{**joins, **lists_of_kinds, **fields})
-        answer = self.simulator.send(request, self.simulator.now_ms + 1_000).answer
+        answer = self.simulator.send(request, self.simulator.broker.now_ms + 1_000).answer
         assert isinstance(answer, StreamsGroupHeartbeatAnswer)
         return answer
 
@@ -65,7 +65,7 @@ class Scene:
 
     def reload(self) -> None:
         """Lose the partition and load it again."""
-        number = self.simulator.offsets_partition_of(GROUP)
+        number = self.simulator.broker.partition_number(GROUP)
         self.simulator.act(LosePartition(number))
         self.simulator.act(LoadPartition(number, tuple(self.log)))
 
@@ -111,7 +111,7 @@ def test_a_load_of_the_log_brings_the_streams_group_back() -> None:
     scene.beat("b", 0)
     scene.beat("a", 3, {"active": {"0": (0, 1), "1": (0, 1, 2)}})
     shown, epoch = scene.group, scene.group.members[0].member_epoch
-    number = scene.simulator.offsets_partition_of(GROUP)
+    number = scene.simulator.broker.partition_number(GROUP)
     scene.simulator.act(LosePartition(number))
     assert scene.beat("a", epoch).error is Error.NOT_COORDINATOR
     scene.simulator.act(LoadPartition(number, tuple(scene.log)))
@@ -121,7 +121,7 @@ def test_a_load_of_the_log_brings_the_streams_group_back() -> None:
     assert scene.beat("a", epoch).error is Error.NONE
     assert not scene.log
     assert scene.group == shown
-    scene.simulator.advance_to(scene.simulator.now_ms + 60_000)
+    scene.simulator.advance_to(scene.simulator.broker.now_ms + 60_000)
     assert scene.group.state == "Empty"
 
 
@@ -170,7 +170,7 @@ def test_random_groups_keep_their_promises_and_are_what_their_log_says(seed: int
         if action < 0.05:
             scene.simulator.act(ConfigureGroup(GROUP, "streams.num.standby.replicas", chance.randint(0, 2)))
         elif action < 0.1:
-            scene.simulator.advance_to(scene.simulator.now_ms + chance.choice([5_000, 50_000]))
+            scene.simulator.advance_to(scene.simulator.broker.now_ms + chance.choice([5_000, 50_000]))
         leaves = member_id in epochs and chance.random() < 0.1
         epoch = -1 if leaves else epochs.get(member_id, 0)
         answer = scene.beat(member_id, epoch, None if leaves else has.get(member_id, {}))
@@ -210,11 +210,12 @@ def test_an_append_that_fails_late_takes_the_heartbeat_back() -> None:
     shown = scene.group
     scene.simulator.act(FailAppends(Error.NOT_ENOUGH_REPLICAS, 500))
     call = scene.simulator.send(
-        StreamsGroupHeartbeat(GROUP, "b", 0, rebalance_timeout_ms=60_000, topology=PLAIN, process_id="b"), scene.simulator.now_ms + 1_000
+        StreamsGroupHeartbeat(GROUP, "b", 0, rebalance_timeout_ms=60_000, topology=PLAIN, process_id="b"),
+        scene.simulator.broker.now_ms + 1_000,
     )
     assert call.answer is None
     assert scene.group == shown
-    scene.simulator.advance_to(scene.simulator.now_ms + 500)
+    scene.simulator.advance_to(scene.simulator.broker.now_ms + 500)
     assert call.answer is not None and call.answer.error is Error.COORDINATOR_NOT_AVAILABLE
     assert scene.group == shown
     scene.simulator.act(FailAppends(Error.NONE))

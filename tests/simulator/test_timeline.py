@@ -136,7 +136,7 @@ def test_a_group_that_cannot_be_made_was_never_there():
     static = simulator.send(JoinGroup(GROUP, 10_000, group_instance_id="i", protocols=(("range", READS_T),)))
     assert static.answer.error is Error.COORDINATOR_NOT_AVAILABLE
     assert simulator.send(join("a")).answer.error is Error.MEMBER_ID_REQUIRED
-    assert simulator.group(GROUP) is None
+    assert simulator.broker.group(GROUP) is None
 
 
 def test_time_goes_forward_only():
@@ -149,8 +149,8 @@ def test_ids_are_remembered_by_client():
     simulator = Simulator(settings=SETTINGS)
     for _ in range(2):
         simulator.send(join("a"))
-    assert len(set(simulator.member_ids_of("a"))) == 2
-    assert simulator.member_ids_of("b") == ()
+    assert len(set(simulator.broker.member_ids_by_client_id.get("a", []))) == 2
+    assert simulator.broker.member_ids_by_client_id.get("b", []) == []
 
 
 RELEASES = [("java", None, "4.3"), ("scala", None, "3.9"), (None, None, "4.3"), (None, "2.8.2", "2.8.2"), ("scala", "0.10.2", "0.10.2")]
@@ -173,4 +173,4 @@ def test_a_new_static_member_is_written_about_only_where_it_makes_the_group():
     simulator = Simulator(settings=Settings(group_initial_rebalance_delay_ms=0))
     entries = simulate([(0, OffsetCommit(GROUP, (OffsetToCommit("t", 0, 1),))), (1, join("a"))])
     assert [len(entry.records) for entry in entries] == [1, 0]
-    assert simulator.group(GROUP) is None
+    assert simulator.broker.group(GROUP) is None

@@ -7,7 +7,7 @@ from typing import Any, ClassVar, NamedTuple, TypeVar
 
 from groupcoord_spark.coordinator.broker_settings import DefaultAssignors
 from groupcoord_spark.coordinator.semantics import Semantics
-from groupcoord_spark.coordinator.state import LOAD_FAILS, AssignmentRow, Group, MemberRow, Refusal
+from groupcoord_spark.coordinator.state import LOAD_FAILS, AssignmentRow, MemberRow, Refusal, ReplayedGroup
 from groupcoord_spark.protocol import (
     DecodeError,
     SubscriptionMalformed,
@@ -39,7 +39,7 @@ class ClassicMember(NamedTuple):
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
-class ClassicGroup(Group):
+class ReplayedClassicGroup(ReplayedGroup):
     """A classic group in the state after a load: Empty or Stable, never in a rebalance, because rebalances are not stored.
 
     Without arguments: the simple group of a group id that has offsets and no group record (R-1.25).
@@ -158,7 +158,7 @@ def _tasks(by_connector: Mapping[str, tuple[int, ...]]) -> frozenset[tuple[str, 
     return frozenset((connector, task) for connector, tasks in by_connector.items() for task in tasks)
 
 
-def read_classic_group(value_version: int, value: Mapping[str, Any], semantics: Semantics) -> tuple[ClassicGroup, list[Refusal]]:
+def read_classic_group(value_version: int, value: Mapping[str, Any], semantics: Semantics) -> tuple[ReplayedClassicGroup, list[Refusal]]:
     """The group of a value of key type 2, and a refusal for each thing that a loader would refuse in the value (R-2.1 to R-2.4)."""
     refusals: list[Refusal] = []
     members: dict[str, ClassicMember] = {}
@@ -187,7 +187,7 @@ def read_classic_group(value_version: int, value: Mapping[str, Any], semantics: 
     if value_version == 3 and not semantics.takes_state_timestamp_of_value_3:
         state_timestamp_ms = NO_TIMESTAMP
     topics = _topics_of_group(protocol_type, value["protocol"], members, semantics, refusals)
-    group = ClassicGroup(
+    group = ReplayedClassicGroup(
         state="Stable" if members else semantics.state_without_members,
         protocol_type=protocol_type,
         assignor=value["protocol"],

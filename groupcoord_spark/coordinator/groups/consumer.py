@@ -5,9 +5,9 @@ from collections.abc import Iterator
 from typing import Any, ClassVar
 
 from groupcoord_spark.coordinator.broker_settings import DefaultAssignors
-from groupcoord_spark.coordinator.groups.modern import UNKNOWN, ModernGroup, ModernMember, RefusalError, Refusals, Value
+from groupcoord_spark.coordinator.groups.modern import UNKNOWN, ModernMember, RefusalError, Refusals, ReplayedModernGroup
 from groupcoord_spark.coordinator.semantics import Semantics
-from groupcoord_spark.coordinator.state import internal_fields
+from groupcoord_spark.coordinator.state import Value, internal_fields
 from groupcoord_spark.protocol.record_types import KeyType
 
 OwnerEpochs = defaultdict[str, dict[int, int]]
@@ -44,7 +44,7 @@ class ConsumerMember(ModernMember):
         return copied
 
 
-class ConsumerGroup(ModernGroup):
+class ReplayedConsumerGroup(ReplayedModernGroup):
     """A consumer group in the state of Kafka's ConsumerGroup after the same records."""
 
     __slots__ = ("_owner_epochs", "_stale_state", "is_orderly", "resolved_regexes", "static_members")
@@ -53,7 +53,7 @@ class ConsumerGroup(ModernGroup):
 
     group_type = "consumer"
     member_fields: ClassVar = {
-        **ModernGroup.member_fields, "instance_id": None, "rebalance_timeout_ms": -1, "server_assignor": None
+        **ReplayedModernGroup.member_fields, "instance_id": None, "rebalance_timeout_ms": -1, "server_assignor": None
     }  # fmt: skip
     refusals = Refusals("R-3.7", "R-3.8", "R-3.9", "R-3.13", "R-3.10", "R-3.11")
     type_conflict = "R-3.4"

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, ClassVar, NamedTuple
 
 from groupcoord_spark.coordinator.semantics import Semantics
-from groupcoord_spark.coordinator.state import AssignmentRow, Group, MemberRow
+from groupcoord_spark.coordinator.state import AssignmentRow, MemberRow, ReplayedGroup, Value
 from groupcoord_spark.protocol.record_types import KEY_TYPES_OF
 from groupcoord_spark.wording import counted
 
@@ -12,8 +12,6 @@ LEFT_EPOCH = -1
 """Member epoch after a tombstone of the current assignment; assignment epoch after a tombstone of the target assignment."""
 
 UNKNOWN = "UNKNOWN"
-
-Value = Mapping[str, Any]
 
 
 class RefusalError(Exception):
@@ -62,7 +60,7 @@ class Refusals(NamedTuple):
     member_with_target: str
 
 
-class ModernGroup(Group):
+class ReplayedModernGroup(ReplayedGroup):
     """A group whose assignment the broker computes: a consumer, share or streams group."""
 
     __slots__ = ("_semantics", "assignment_epoch", "generation", "members", "targets")

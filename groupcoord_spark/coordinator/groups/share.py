@@ -1,10 +1,10 @@
 """Share groups of KIP-932: key types 10 to 15, rules R-3.16 to R-3.21 of docs/reference/replay-rules.md."""
 
 from groupcoord_spark.coordinator.broker_settings import DefaultAssignors
-from groupcoord_spark.coordinator.groups.modern import ModernGroup, Refusals
+from groupcoord_spark.coordinator.groups.modern import Refusals, ReplayedModernGroup
 
 
-class ShareGroup(ModernGroup):
+class ReplayedShareGroup(ReplayedModernGroup):
     """A share group. Several members may have the same partition, and the group's positions are in the topic ``__share_group_state``."""
 
     __slots__ = ()

@@ -4,9 +4,9 @@ from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar
 
 from groupcoord_spark.coordinator.broker_settings import DefaultAssignors
-from groupcoord_spark.coordinator.groups.modern import ModernGroup, ModernMember, RefusalError, Refusals, Value
+from groupcoord_spark.coordinator.groups.modern import ModernMember, RefusalError, Refusals, ReplayedModernGroup
 from groupcoord_spark.coordinator.semantics import Semantics
-from groupcoord_spark.coordinator.state import AssignmentRow
+from groupcoord_spark.coordinator.state import AssignmentRow, Value
 from groupcoord_spark.protocol import UNKNOWN_TAGS
 
 _MEMBER_FIELDS = ("instance_id", "client_id", "client_host", "rack_id", "rebalance_timeout_ms", "process_id", "topology_epoch")
@@ -17,7 +17,7 @@ _STORED_DESCRIPTION_TAG = 2
 """Number of the tagged field StoredDescriptionTopologyEpoch of StreamsGroupMetadataValue, an int32. Releases before 4.4 ignore the tag."""
 
 
-class StreamsGroup(ModernGroup):
+class ReplayedStreamsGroup(ReplayedModernGroup):
     """A streams group in the state of Kafka's StreamsGroup after the same records."""
 
     __slots__ = ("_stored_description_epoch", "topology", "validated_topology_epoch")

@@ -13,8 +13,9 @@ a change right before the record of the new epoch. ``confidence`` says how sure 
 
 from groupcoord_spark.coordinator.rebalances.causes import Cause, Confidence
 from groupcoord_spark.coordinator.rebalances.group_histories import GroupHistories, rebalances
-from groupcoord_spark.coordinator.rebalances.group_records import KEY_TYPES, GroupRecord, Value
+from groupcoord_spark.coordinator.rebalances.group_records import KEY_TYPES, GroupRecord
 from groupcoord_spark.coordinator.rebalances.rows import Rebalance
+from groupcoord_spark.coordinator.state import Value
 
 __all__ = [
     "KEY_TYPES",

@@ -7,9 +7,10 @@ from collections.abc import Collection, Mapping
 from groupcoord_spark.coordinator.rebalances.causes import Reason, names_of
 from groupcoord_spark.coordinator.rebalances.generation_causes import cause_of_generation, ranges_of, with_circumstances
 from groupcoord_spark.coordinator.rebalances.generations import Generation, is_same_membership, partitions_that_changed
-from groupcoord_spark.coordinator.rebalances.group_records import NOT_KNOWN, ConvertedGroup, GroupRecord, Value
-from groupcoord_spark.coordinator.rebalances.moves import Moves, Partitions, moves_between, union_of
+from groupcoord_spark.coordinator.rebalances.group_records import NOT_KNOWN, ConvertedGroup, GroupRecord
+from groupcoord_spark.coordinator.rebalances.moves import Moves, PartitionSet, moves_between, union_of
 from groupcoord_spark.coordinator.rebalances.rows import Rebalance, elapsed_ms, row_of
+from groupcoord_spark.coordinator.state import Value
 
 
 class ClassicGenerations:
@@ -82,7 +83,7 @@ class ClassicGenerations:
         since_ms = elapsed_ms(old.timestamp_ms, new.timestamp_ms)
         return _classic_row(record, old, new, old.value["generation"], since_ms, old.members, moves, reason)
 
-    def _new_partitions(self, partitions_after: Mapping[str, Partitions]) -> list[tuple[str, int]]:
+    def _new_partitions(self, partitions_after: Mapping[str, PartitionSet]) -> list[tuple[str, int]]:
         """The partitions that are higher than all that a member ever had, which now count as known."""
         counts, other_partitions = self._partition_counts, union_of(partitions_after.values()) - self._known_partitions
         self._known_partitions |= other_partitions

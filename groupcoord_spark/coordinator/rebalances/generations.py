@@ -5,8 +5,9 @@ from __future__ import annotations
 from functools import lru_cache
 
 from groupcoord_spark.coordinator.groups.classic import CONNECT, CONSUMER, connect_tasks, decoded_or_none
-from groupcoord_spark.coordinator.rebalances.group_records import NOT_KNOWN, Value
-from groupcoord_spark.coordinator.rebalances.moves import Partitions
+from groupcoord_spark.coordinator.rebalances.group_records import NOT_KNOWN
+from groupcoord_spark.coordinator.rebalances.moves import PartitionSet
+from groupcoord_spark.coordinator.state import Value
 from groupcoord_spark.protocol import assigned_partitions
 
 
@@ -25,7 +26,7 @@ class Generation:
         self.join_ended_ms: int = state_timestamp_ms if state_timestamp_ms is not None and self.has_join_end else timestamp_ms
         """End of the join phase, when all session timers started again. Records up to 2.1 do not have it: then the record's timestamp."""
 
-    def partitions_of(self, member_id: str) -> Partitions:
+    def partitions_of(self, member_id: str) -> PartitionSet:
         """The partitions or tasks that the member has in this generation; empty where its bytes cannot be decoded."""
         member = self.members[member_id]
         if self.value["protocol_type"] == CONSUMER:
@@ -44,10 +45,10 @@ def is_same_membership(old: Generation, new: Generation) -> bool:
     }
 
 
-def partitions_that_changed(old: Generation, new: Generation) -> tuple[dict[str, Partitions], dict[str, Partitions]]:
+def partitions_that_changed(old: Generation, new: Generation) -> tuple[dict[str, PartitionSet], dict[str, PartitionSet]]:
     """Member id -> partitions in the old generation, and in the new one. Members whose assignment is the same are in neither."""
-    old_partitions: dict[str, Partitions] = {}
-    new_partitions: dict[str, Partitions] = {}
+    old_partitions: dict[str, PartitionSet] = {}
+    new_partitions: dict[str, PartitionSet] = {}
     # Partitions of a Connect worker depend on its subscription as well.
     assignment_has_all = not is_connect(new.value)
     for member_id, member in new.members.items():
@@ -74,5 +75,5 @@ def _identity(member: Value) -> tuple[str, str]:
 
 
 @lru_cache(maxsize=4096)
-def _assigned(assignment: bytes) -> Partitions:
+def _assigned(assignment: bytes) -> PartitionSet:
     return decoded_or_none(assigned_partitions, assignment) or frozenset()

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
+from groupcoord_spark.coordinator.state import Value
 from groupcoord_spark.protocol.record_types import KEY_TYPES_OF, KeyType, ModernKeyTypes
 
-Value = Mapping[str, Any]
-"""A decoded value of a record, or one member of its list."""
 NOT_KNOWN: Final = -1
 """Kafka's -1 for a time, a timeout, a leader epoch or a count that no record has."""
 

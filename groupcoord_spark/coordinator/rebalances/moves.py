@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-Partitions = frozenset[tuple[str, int]]
+PartitionSet = frozenset[tuple[str, int]]
 """Set of (topic, partition), for Connect of (connector, task)."""
 
 

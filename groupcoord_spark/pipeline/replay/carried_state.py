@@ -7,7 +7,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from groupcoord_spark.coordinator.groups.classic import ClassicGroup
+from groupcoord_spark.coordinator.groups.classic import ReplayedClassicGroup
 from groupcoord_spark.coordinator.semantics import Semantics
 from groupcoord_spark.coordinator.state import LoadWarning
 from groupcoord_spark.log import ChangedFiles, read_segment
@@ -161,7 +161,7 @@ def _is_of_former_kind(key_type: int, group_id: str, read: KeptRecordsReplay) ->
     group = read.coordinator.group(group_id)
     if group is None or key_type < KeyType.GROUP_METADATA:
         return False
-    return isinstance(group, ClassicGroup) != (key_type == KeyType.GROUP_METADATA)
+    return isinstance(group, ReplayedClassicGroup) != (key_type == KeyType.GROUP_METADATA)
 
 
 def _replay_of(latest: pa.RecordBatch, semantics: Semantics) -> KeptRecordsReplay:

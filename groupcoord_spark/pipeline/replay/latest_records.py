@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from groupcoord_spark.coordinator.groups.classic import ClassicGroup
+from groupcoord_spark.coordinator.groups.classic import ReplayedClassicGroup
 from groupcoord_spark.log import Records
 from groupcoord_spark.pipeline.exchange.kept_records import as_one, batches_of_size, empty_batch, records_of_kept
 from groupcoord_spark.pipeline.read.decode import decode_kept_records
@@ -175,7 +175,7 @@ def _offsets_in_state(rows: _HeldRows, replay: KeptRecordsReplay) -> list[int]:
         if group is not None:
             if group.record_offset is not None:
                 named.append(group.record_offset)
-            if not isinstance(group, ClassicGroup):
+            if not isinstance(group, ReplayedClassicGroup):
                 named += [row.record_offset for row in group.member_rows(group_id) if row.record_offset is not None]
     for (group_id, _, _), by_producer in store.pending.items():
         if group_id in open_ids:

@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from groupcoord_spark.coordinator.groups.consumer import ConsumerGroup
+from groupcoord_spark.coordinator.groups.consumer import ReplayedConsumerGroup
 from groupcoord_spark.coordinator.replay import PartitionReplay
 from groupcoord_spark.log import Records
 from groupcoord_spark.pipeline.read.decode import DecodedChunk
@@ -96,7 +96,7 @@ def find_redundant_records(records: Records, decoded: DecodedChunk, coordinator:
     is_candidate[kinds.group_code[every[is_odd]]] = False
     if fast_path.loops_for(len(own)) is None:
         is_candidate[:] = False
-    state: dict[int, ConsumerGroup | None] = {}
+    state: dict[int, ReplayedConsumerGroup | None] = {}
     for code in np.flatnonzero(is_candidate).tolist():
         group = coordinator.group(groups[code])
         if isinstance(group, UncheckedConsumerGroup) and group.is_orderly:
@@ -145,7 +145,11 @@ def _member_of(decoded: DecodedChunk, rows: Ints) -> Ints:
 
 
 def _groups_with_collisions(
-    records: Records, decoded: DecodedChunk, member_records: _MemberRecords, state: dict[int, ConsumerGroup | None], members: list[str]
+    records: Records,
+    decoded: DecodedChunk,
+    member_records: _MemberRecords,
+    state: dict[int, ReplayedConsumerGroup | None],
+    members: list[str],
 ) -> Ints:
     """Codes of the groups in which a partition has, or may have, two owners at once.
 
@@ -212,7 +216,9 @@ def _partition_numbers(topic_id: str, partitions: Sequence[int], group: int) -> 
     return names
 
 
-def _owned_before(state: dict[int, ConsumerGroup | None], groups: list[int], first_row: dict[tuple[int, str], int]) -> _OwnedPartitions:
+def _owned_before(
+    state: dict[int, ReplayedConsumerGroup | None], groups: list[int], first_row: dict[tuple[int, str], int]
+) -> _OwnedPartitions:
     """The partitions that members of the groups own before the batch, by _partition_numbers, and the rows up to which they own them."""
     names, until = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
     for code in groups:
@@ -224,7 +230,7 @@ def _owned_before(state: dict[int, ConsumerGroup | None], groups: list[int], fir
     return _OwnedPartitions(np.concatenate(names), np.concatenate(until))
 
 
-def _rows_that_make_groups(decoded: DecodedChunk, own: Ints, state: dict[int, ConsumerGroup | None]) -> Ints:
+def _rows_that_make_groups(decoded: DecodedChunk, own: Ints, state: dict[int, ReplayedConsumerGroup | None]) -> Ints:
     """By group code the row of the value that creates the group; -1 for groups that already are consumer groups."""
     kinds = decoded.kinds
     values = own[~kinds.is_tombstone[own]][::-1]
@@ -257,7 +263,7 @@ def _mark_redundant(
     is_redundant: Mask,
     member_records: _MemberRecords,
     decoded: DecodedChunk,
-    state: dict[int, ConsumerGroup | None],
+    state: dict[int, ReplayedConsumerGroup | None],
     members: list[str],
     makes_group: Ints,
 ) -> None:

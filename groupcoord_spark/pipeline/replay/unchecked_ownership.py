@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from groupcoord_spark.coordinator.groups.consumer import ConsumerGroup, ConsumerMember
-from groupcoord_spark.coordinator.groups.modern import ModernGroup
+from groupcoord_spark.coordinator.groups.consumer import ConsumerMember, ReplayedConsumerGroup
+from groupcoord_spark.coordinator.groups.modern import ReplayedModernGroup
 from groupcoord_spark.coordinator.replay import PartitionReplay
 from groupcoord_spark.coordinator.semantics import Semantics
 from groupcoord_spark.coordinator.state import Refusal
 
 
-class UncheckedConsumerGroup(ConsumerGroup):
+class UncheckedConsumerGroup(ReplayedConsumerGroup):
     """A consumer group that can stop to follow the owners of its partitions, and can follow them again."""
 
     __slots__ = ("_checks_owners",)
@@ -78,8 +78,8 @@ class KeptRecordsCoordinator(PartitionReplay):
                 group.stop_checks()
         self._unchecked_groups = self._unchecked_groups - with_collisions | without_collisions
 
-    def _new_group(self, group_id: str, group_type: type[ModernGroup]) -> ModernGroup:
-        if group_type is ConsumerGroup:
+    def _new_group(self, group_id: str, group_type: type[ReplayedModernGroup]) -> ReplayedModernGroup:
+        if group_type is ReplayedConsumerGroup:
             return UncheckedConsumerGroup(self.semantics, checks_owners=group_id not in self._unchecked_groups)
         return super()._new_group(group_id, group_type)
 

@@ -11,7 +11,7 @@ from groupcoord_spark.simulator.broker.offsets_partition import OffsetsPartition
 from groupcoord_spark.simulator.broker.permissions import Denied
 from groupcoord_spark.simulator.broker.release import Release
 from groupcoord_spark.simulator.broker.settings import MemberIds, Settings
-from groupcoord_spark.simulator.groups import ClassicGroup, Clock, Group, State, Timer
+from groupcoord_spark.simulator.groups import ClassicGroup, Clock, Group, GroupState, Timer
 from groupcoord_spark.simulator.groups.modern_group import cancel_timer
 from groupcoord_spark.simulator.messages import Call, Error
 from groupcoord_spark.simulator.messages.answers import Answer
@@ -103,7 +103,7 @@ class Broker:
 
     def state_name(self, group: Group) -> str:
         """The name of the group's state in this release."""
-        return self.release.completing_rebalance_name if group.state_name == State.COMPLETING_REBALANCE.value else group.state_name
+        return self.release.completing_rebalance_name if group.state_name == GroupState.COMPLETING_REBALANCE.value else group.state_name
 
     def assignment_interval_ms(self, group_type: str) -> int:
         """The broker's shortest time between two target assignments of a group of this type."""

@@ -93,6 +93,30 @@ class GroupStep(Generic[M]):
         answer: Answer = WITH_ONE_ERROR[type(request)](Error.NONE, request.member_id, request.member_epoch)
         return answer
 
+    def group_for(self, request: Any, replayed: Any) -> M:
+        """The group of a heartbeat. A first heartbeat creates it from ``replayed``, and may replace a classic group (``may_replace``)."""
+        if self.group is not None:
+            return self.group
+        existing = self.partition.groups.get(self.group_id)
+        is_in_the_way = existing is not None and not (isinstance(existing, ClassicGroup) and self.may_replace(existing))
+        if request.member_epoch != 0 or is_in_the_way:
+            raise RefusedError(Error.GROUP_ID_NOT_FOUND)
+        group: Any = self.kind(self.group_id, replayed)
+        self.group = group
+        if isinstance(existing, ClassicGroup):
+            self.take_over(group, existing)
+            self.replaced_classic = existing
+        created: M = group
+        return created
+
+    def may_replace(self, classic: ClassicGroup) -> bool:
+        """Whether a first heartbeat replaces this classic group."""
+        return classic.is_empty
+
+    def take_over(self, group: M, classic: ClassicGroup) -> None:
+        """Write what ends the classic group that the group replaces."""
+        self.records += classic.tombstones()
+
     # Members
 
     def session_timeout_ms(self, group: M, member_id: str) -> int:

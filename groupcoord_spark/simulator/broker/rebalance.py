@@ -9,7 +9,7 @@ from functools import partial
 
 from groupcoord_spark.simulator.broker.broker import Broker
 from groupcoord_spark.simulator.broker.coordinator_records import group_record
-from groupcoord_spark.simulator.groups import ClassicGroup, ClassicGroupMember, State, TimerKind
+from groupcoord_spark.simulator.groups import ClassicGroup, ClassicGroupMember, GroupState, TimerKind
 from groupcoord_spark.simulator.messages import Error
 from groupcoord_spark.simulator.messages.answers import JoinedMember, JoinGroupAnswer, SyncGroupAnswer
 
@@ -20,12 +20,12 @@ def prepare_rebalance(broker: Broker, group: ClassicGroup) -> None:
     From Empty it lasts at least the initial rebalance delay. From other states it lasts until all members have joined, and at most for the
     rebalance timeout.
     """
-    if group.state is State.COMPLETING_REBALANCE:
+    if group.state is GroupState.COMPLETING_REBALANCE:
         propagate_assignment_error(broker, group, Error.REBALANCE_IN_PROGRESS)
     if group.sync_timer is not None:
         group.sync_timer.is_cancelled = True
-    was_empty = group.state is State.EMPTY
-    group.transition_to(State.PREPARING_REBALANCE, broker.now_ms)
+    was_empty = group.state is GroupState.EMPTY
+    group.transition_to(GroupState.PREPARING_REBALANCE, broker.now_ms)
     if was_empty and broker.release.has_initial_delay:
         delay_ms = broker.settings.group_initial_rebalance_delay_ms
         group.in_initial_delay = True
@@ -41,7 +41,7 @@ def end_join_phase_if_complete(broker: Broker, group: ClassicGroup, *, after_exp
 
     The join phase continues during the initial delay. Only 4.x ends the delay early, when a pending member id or a session has expired.
     """
-    if group.state is not State.PREPARING_REBALANCE or not group.all_have_joined:
+    if group.state is not GroupState.PREPARING_REBALANCE or not group.all_have_joined:
         return
     if not group.in_initial_delay or (after_expiry and broker.release.expiry_ends_initial_delay):
         _end_join_phase(broker, group)
@@ -129,9 +129,9 @@ def remove_member(broker: Broker, group: ClassicGroup, member: ClassicGroupMembe
 
 def rebalance_after_removal(broker: Broker, group: ClassicGroup, *, after_expiry: bool = False) -> None:
     """Start a rebalance after a member was removed, or end the join phase if only that member was missing."""
-    if group.state in (State.STABLE, State.COMPLETING_REBALANCE):
+    if group.state in (GroupState.STABLE, GroupState.COMPLETING_REBALANCE):
         prepare_rebalance(broker, group)
-    elif group.state is State.PREPARING_REBALANCE:
+    elif group.state is GroupState.PREPARING_REBALANCE:
         end_join_phase_if_complete(broker, group, after_expiry=after_expiry)
 
 
@@ -161,7 +161,7 @@ def _start_join_timer(broker: Broker, group: ClassicGroup, *, at_least_ms: int =
 
 def _end_join_timer(broker: Broker, group: ClassicGroup) -> bool:
     _end_join_phase(broker, group)
-    return group.state is not State.PREPARING_REBALANCE
+    return group.state is not GroupState.PREPARING_REBALANCE
 
 
 def _end_join_phase(broker: Broker, group: ClassicGroup) -> None:
@@ -179,7 +179,7 @@ def _end_join_phase(broker: Broker, group: ClassicGroup) -> None:
         _start_join_timer(broker, group, at_least_ms=1)
         return
     group.start_generation(broker.now_ms)
-    if group.state is State.EMPTY:
+    if group.state is GroupState.EMPTY:
         # The broker only logs a failure of this append. The next record of the group has the full state again.
         broker.log.append(group.group_id, [group_record(group, broker.release)])
         return
@@ -212,7 +212,7 @@ def _elect_leader_that_joined(group: ClassicGroup) -> bool:
 
 def _end_sync_phase(broker: Broker, group: ClassicGroup) -> bool:
     """Remove the members that sent no SyncGroup, and start a rebalance (since 2.8, KAFKA-12362). False if all members sent one."""
-    if group.state not in (State.COMPLETING_REBALANCE, State.STABLE) or not group.pending_sync:
+    if group.state not in (GroupState.COMPLETING_REBALANCE, GroupState.STABLE) or not group.pending_sync:
         return False
     for member_id in sorted(group.pending_sync):
         group.remove(member_id)

@@ -7,7 +7,7 @@ from groupcoord_spark.simulator.groups.consumer_group import ConsumerGroup
 from groupcoord_spark.simulator.groups.group import Group
 from groupcoord_spark.simulator.groups.modern_group import ModernGroup
 from groupcoord_spark.simulator.groups.share_group import ShareGroup
-from groupcoord_spark.simulator.groups.states import State
+from groupcoord_spark.simulator.groups.states import GroupState
 from groupcoord_spark.simulator.groups.streams_group import StreamsGroup
 
 __all__ = [
@@ -17,10 +17,10 @@ __all__ = [
     "Clock",
     "ConsumerGroup",
     "Group",
+    "GroupState",
     "ModernGroup",
     "Protocols",
     "ShareGroup",
-    "State",
     "StreamsGroup",
     "Timer",
     "TimerKind",

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from groupcoord_spark.simulator.groups.classic_group import ClassicGroup
-from groupcoord_spark.simulator.groups.states import State
+from groupcoord_spark.simulator.groups.states import GroupState
 from groupcoord_spark.simulator.messages import Error
 
 
@@ -34,11 +34,11 @@ def first_error(checks: GroupChecks, group: ClassicGroup, request: Any) -> Error
 
 # Any request of a member
 
-DEAD_IS_UNKNOWN_MEMBER = GroupCheck(lambda group, request: group.state is State.DEAD, Error.UNKNOWN_MEMBER_ID)
+DEAD_IS_UNKNOWN_MEMBER = GroupCheck(lambda group, request: group.state is GroupState.DEAD, Error.UNKNOWN_MEMBER_ID)
 """The group was removed, or its partition moved to another broker, after the request had looked the group up."""
 DEAD_IS_NOT_AVAILABLE = DEAD_IS_UNKNOWN_MEMBER._replace(error=Error.COORDINATOR_NOT_AVAILABLE)
-EMPTY_IS_UNKNOWN_MEMBER = GroupCheck(lambda group, request: group.state is State.EMPTY, Error.UNKNOWN_MEMBER_ID)
-REBALANCING = GroupCheck(lambda group, request: group.state is State.COMPLETING_REBALANCE, Error.REBALANCE_IN_PROGRESS)
+EMPTY_IS_UNKNOWN_MEMBER = GroupCheck(lambda group, request: group.state is GroupState.EMPTY, Error.UNKNOWN_MEMBER_ID)
+REBALANCING = GroupCheck(lambda group, request: group.state is GroupState.COMPLETING_REBALANCE, Error.REBALANCE_IN_PROGRESS)
 """The group waits for the SyncGroup of its leader."""
 NOT_A_MEMBER = GroupCheck(lambda group, request: request.member_id not in group.members, Error.UNKNOWN_MEMBER_ID)
 """The group has no member with this member id. A pending member id is not a member."""
@@ -72,7 +72,7 @@ OTHER_PROTOCOL = GroupCheck(
 
 def _does_not_fit(group: ClassicGroup, request: Any) -> bool:
     names = [name for name, _ in request.protocols]
-    if group.state is State.EMPTY:
+    if group.state is GroupState.EMPTY:
         return not (request.protocol_type and names)
     return request.protocol_type != group.protocol_type or not group.supports_any(names)
 
@@ -84,7 +84,7 @@ An Empty group accepts any protocol type that is not empty, with at least one pr
 with a protocol that all its members list.
 """
 PROTOCOLS_DIFFER_FROM_MEMBERS = GroupCheck(
-    lambda group, request: group.state is not State.EMPTY and _does_not_fit(group, request), Error.INCONSISTENT_GROUP_PROTOCOL
+    lambda group, request: group.state is not GroupState.EMPTY and _does_not_fit(group, request), Error.INCONSISTENT_GROUP_PROTOCOL
 )
 """The same, except that an Empty group accepts everything."""
 NO_PROTOCOLS = GroupCheck(lambda group, request: not request.protocols, Error.UNKNOWN_SERVER_ERROR)
@@ -102,7 +102,7 @@ MEMBER_NAMES_UNKNOWN_INSTANCE = GroupCheck(
 
 # OffsetCommit and TxnOffsetCommit
 
-ACCEPTED_WITHOUT_MEMBERS = GroupCheck(lambda group, request: request.generation < 0 and group.state is State.EMPTY, Error.NONE)
+ACCEPTED_WITHOUT_MEMBERS = GroupCheck(lambda group, request: request.generation < 0 and group.state is GroupState.EMPTY, Error.NONE)
 """The request names no generation and the group has no members: a consumer that uses assign(), or an administrator."""
 ACCEPTED_WITHOUT_MEMBER_FIELDS = GroupCheck(
     lambda group, request: request.generation < 0 and not request.member_id and request.group_instance_id is None, Error.NONE
@@ -170,17 +170,17 @@ class HeartbeatRule(NamedTuple):
     restarts_session: bool
 
 
-HeartbeatRules = dict[State, HeartbeatRule]
+HeartbeatRules = dict[GroupState, HeartbeatRule]
 
 
 def _heartbeat_rules(dead: GroupCheck, member: GroupChecks, completing: HeartbeatRule) -> HeartbeatRules:
     in_generation = (*member, OTHER_GENERATION)
     return {
-        State.DEAD: HeartbeatRule((dead,), Error.UNKNOWN_MEMBER_ID, restarts_session=False),
-        State.EMPTY: HeartbeatRule(member, Error.UNKNOWN_MEMBER_ID, restarts_session=False),
-        State.COMPLETING_REBALANCE: completing,
-        State.PREPARING_REBALANCE: HeartbeatRule(in_generation, Error.REBALANCE_IN_PROGRESS, restarts_session=True),
-        State.STABLE: HeartbeatRule(in_generation, Error.NONE, restarts_session=True),
+        GroupState.DEAD: HeartbeatRule((dead,), Error.UNKNOWN_MEMBER_ID, restarts_session=False),
+        GroupState.EMPTY: HeartbeatRule(member, Error.UNKNOWN_MEMBER_ID, restarts_session=False),
+        GroupState.COMPLETING_REBALANCE: completing,
+        GroupState.PREPARING_REBALANCE: HeartbeatRule(in_generation, Error.REBALANCE_IN_PROGRESS, restarts_session=True),
+        GroupState.STABLE: HeartbeatRule(in_generation, Error.NONE, restarts_session=True),
     }
 
 

@@ -12,7 +12,7 @@ from groupcoord_spark.simulator.groups.classic_member import ClassicGroupMember,
 from groupcoord_spark.simulator.groups.clock import Clock, Timer
 from groupcoord_spark.simulator.groups.group import CommitRules, Group
 from groupcoord_spark.simulator.groups.map_order import BrokerMap, in_vote_order
-from groupcoord_spark.simulator.groups.states import VALID_PREVIOUS_STATES, State
+from groupcoord_spark.simulator.groups.states import VALID_PREVIOUS_STATES, GroupState
 from groupcoord_spark.simulator.messages import Call, Error, RecordToWrite
 from groupcoord_spark.simulator.messages.requests import OffsetCommit, TxnOffsetCommit
 
@@ -35,8 +35,8 @@ class ClassicGroup(Group):
     members: BrokerMap[ClassicGroupMember] = field(init=False)
     created_by: Call | None = None
     """The commit that has created the group."""
-    state: State = State.EMPTY
-    previous_state: State | None = None
+    state: GroupState = GroupState.EMPTY
+    previous_state: GroupState | None = None
     protocol_type: str | None = None
     protocol: str | None = None
     generation: int = 0
@@ -63,7 +63,7 @@ class ClassicGroup(Group):
     def __post_init__(self) -> None:
         self.members = BrokerMap(self.like_java)
 
-    def transition_to(self, state: State, now_ms: int) -> None:
+    def transition_to(self, state: GroupState, now_ms: int) -> None:
         """Change the state and its timestamp. Raises InternalError if the transition is not valid."""
         if self.state not in VALID_PREVIOUS_STATES[state]:
             raise InternalError(f"Group {self.group_id!r} cannot go from {self.state.value} to {state.value}.")
@@ -83,11 +83,11 @@ class ClassicGroup(Group):
 
     @property
     def is_empty(self) -> bool:
-        return self.state is State.EMPTY
+        return self.state is GroupState.EMPTY
 
     @property
     def is_dead(self) -> bool:
-        return self.state is State.DEAD
+        return self.state is GroupState.DEAD
 
     def validate_commit(self, request: OffsetCommit | TxnOffsetCommit, rules: CommitRules) -> Error:
         """The error of the first check of the release that fails."""
@@ -104,9 +104,9 @@ class ClassicGroup(Group):
         rebalance. Brokers 2.4 to 2.7 did not make this exception (X-B3): ``expires_while_rebalancing``.
         """
         topics = self.subscribed_topics
-        if self.state is State.EMPTY:
+        if self.state is GroupState.EMPTY:
             topics = frozenset()
-        elif self.state in (State.PREPARING_REBALANCE, State.COMPLETING_REBALANCE) and not expires_while_rebalancing:
+        elif self.state in (GroupState.PREPARING_REBALANCE, GroupState.COMPLETING_REBALANCE) and not expires_while_rebalancing:
             topics = None
         return GroupFacts(
             group_id=self.group_id,
@@ -125,7 +125,7 @@ class ClassicGroup(Group):
     def end(self, now_ms: int) -> Callable[[Clock], None]:
         """The group becomes Dead, and its timers are cancelled. Returns what brings it back as it was."""
         state, previous_state, timestamp_ms = self.state, self.previous_state, self.state_timestamp_ms
-        self.transition_to(State.DEAD, now_ms)
+        self.transition_to(GroupState.DEAD, now_ms)
         timers = [self.join_timer, self.sync_timer, *self.pending_members.values(), *(member.session_timer for member in self.members)]
         running = [timer for timer in timers if timer is not None and not timer.is_cancelled and not timer.is_fired]
         for timer in running:
@@ -245,11 +245,11 @@ class ClassicGroup(Group):
         self.protocol = self.elected_protocol() if self.members else None
         self.subscribed_topics = self._topics_of_members()
         self.pending_sync.clear()
-        self.transition_to(State.COMPLETING_REBALANCE if self.members else State.EMPTY, now_ms)
+        self.transition_to(GroupState.COMPLETING_REBALANCE if self.members else GroupState.EMPTY, now_ms)
 
     def is_subscribed_to(self, topic: str) -> bool:
         """Whether a member may be reading the topic. True for every topic if the subscriptions of a "consumer" group are not known."""
-        if self.state is State.EMPTY:
+        if self.state is GroupState.EMPTY:
             return False
         if self.subscribed_topics is None:
             return self.protocol_type == CONSUMER

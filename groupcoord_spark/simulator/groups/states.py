@@ -3,7 +3,7 @@
 from enum import Enum
 
 
-class State(Enum):
+class GroupState(Enum):
     """The state of a classic group, by the name that DescribeGroups shows. CompletingRebalance was called AwaitingSync up to 1.0."""
 
     EMPTY = "Empty"
@@ -13,13 +13,13 @@ class State(Enum):
     DEAD = "Dead"
 
 
-VALID_PREVIOUS_STATES: dict[State, frozenset[State]] = {
-    State.EMPTY: frozenset({State.PREPARING_REBALANCE}),
-    State.PREPARING_REBALANCE: frozenset({State.STABLE, State.COMPLETING_REBALANCE, State.EMPTY}),
-    State.COMPLETING_REBALANCE: frozenset({State.PREPARING_REBALANCE}),
-    State.STABLE: frozenset({State.COMPLETING_REBALANCE}),
-    State.DEAD: frozenset(State),
+VALID_PREVIOUS_STATES: dict[GroupState, frozenset[GroupState]] = {
+    GroupState.EMPTY: frozenset({GroupState.PREPARING_REBALANCE}),
+    GroupState.PREPARING_REBALANCE: frozenset({GroupState.STABLE, GroupState.COMPLETING_REBALANCE, GroupState.EMPTY}),
+    GroupState.COMPLETING_REBALANCE: frozenset({GroupState.PREPARING_REBALANCE}),
+    GroupState.STABLE: frozenset({GroupState.COMPLETING_REBALANCE}),
+    GroupState.DEAD: frozenset(GroupState),
 }
 
-CAN_REBALANCE = VALID_PREVIOUS_STATES[State.PREPARING_REBALANCE]
+CAN_REBALANCE = VALID_PREVIOUS_STATES[GroupState.PREPARING_REBALANCE]
 """States from which a join phase may start."""

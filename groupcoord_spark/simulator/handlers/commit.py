@@ -13,7 +13,7 @@ from groupcoord_spark.simulator.broker import Broker, OffsetsPartition, coordina
 from groupcoord_spark.simulator.broker.coordinator_records import BROKER_RETENTION, offset_record
 from groupcoord_spark.simulator.broker.rebalance import restart_session
 from groupcoord_spark.simulator.broker.settings import NO_TOPIC_ID
-from groupcoord_spark.simulator.groups import ClassicGroup, State
+from groupcoord_spark.simulator.groups import ClassicGroup, GroupState
 from groupcoord_spark.simulator.groups.classic_checks import first_error
 from groupcoord_spark.simulator.groups.group import CommitRules
 from groupcoord_spark.simulator.messages import Call, Error, RecordToWrite, WrittenRecord
@@ -66,7 +66,7 @@ def _check_commit(broker: Broker, call: Call, request: OffsetCommit | TxnOffsetC
         return Error.UNSUPPORTED_FOR_MESSAGE_FORMAT
     if error is Error.NONE and not is_transactional and isinstance(group, ClassicGroup):
         member = group.members.get(request.member_id)
-        if member is not None and group.state in (State.STABLE, State.PREPARING_REBALANCE):
+        if member is not None and group.state in (GroupState.STABLE, GroupState.PREPARING_REBALANCE):
             restart_session(broker, group, member)
     return error
 

@@ -10,7 +10,7 @@ from typing import Any, Final
 from groupcoord_spark.coordinator.broker_settings import KAFKAS_ASSIGNORS
 from groupcoord_spark.simulator.broker import Broker, coordinator_error
 from groupcoord_spark.simulator.broker.group_step import topic_names, with_names
-from groupcoord_spark.simulator.groups import ClassicGroup, ConsumerGroup, ShareGroup, State, StreamsGroup, TimerKind
+from groupcoord_spark.simulator.groups import ClassicGroup, ConsumerGroup, GroupState, ShareGroup, StreamsGroup, TimerKind
 from groupcoord_spark.simulator.groups.consumer_group import Partition, current_assignment
 from groupcoord_spark.simulator.groups.streams_tasks import KINDS, tasks_by_subtopology
 from groupcoord_spark.simulator.groups.streams_topology import required_topics
@@ -69,8 +69,8 @@ def describe_group(broker: Broker, request: DescribeGroups, group_id: str) -> an
     if group is None or group.is_dead:
         since = broker.release.unknown_group_is_error_since
         is_error = since is not None and broker.release.version_of(request) >= since
-        return answers.DescribedGroup(group_id, Error.GROUP_ID_NOT_FOUND if is_error else Error.NONE, State.DEAD.value)
-    is_stable = group.state is State.STABLE
+        return answers.DescribedGroup(group_id, Error.GROUP_ID_NOT_FOUND if is_error else Error.NONE, GroupState.DEAD.value)
+    is_stable = group.state is GroupState.STABLE
     if is_stable and group.protocol is None:
         # A Stable group without a protocol comes only from a record that no broker writes; the broker throws IllegalStateException.
         return answers.DescribedGroup(group_id, Error.UNKNOWN_SERVER_ERROR)

@@ -10,7 +10,7 @@ from groupcoord_spark.simulator.broker import Broker, OffsetsPartition
 from groupcoord_spark.simulator.broker.group_step import GroupStep
 from groupcoord_spark.simulator.broker.rebalance import prepare_rebalance, refuse_waiting, restart_session
 from groupcoord_spark.simulator.broker.release import SizeRule
-from groupcoord_spark.simulator.groups import ClassicGroup, ClassicGroupMember, State
+from groupcoord_spark.simulator.groups import ClassicGroup, ClassicGroupMember, GroupState
 from groupcoord_spark.simulator.handlers.commit import stored_offset
 from groupcoord_spark.simulator.handlers.consumer.consumer_heartbeat import ConsumerStep
 from groupcoord_spark.simulator.handlers.share.share_heartbeat import ShareStep
@@ -126,7 +126,7 @@ def _load_group(broker: Broker, row: GroupRow, members: list[MemberRow]) -> Clas
         group.add(member)
         restart_session(broker, group, member)
     group.protocol_type = row.protocol_type
-    group.state = State(row.state)
+    group.state = GroupState(row.state)
     group.state_timestamp_ms = row.state_timestamp_ms
     group.subscribed_topics = None if row.subscribed_topics is None else frozenset(row.subscribed_topics)
     return group

@@ -26,7 +26,7 @@ from groupcoord_spark.simulator.groups import TimerKind
 from groupcoord_spark.simulator.messages import Call, Error, WrittenRecord
 from groupcoord_spark.simulator.messages.answers import Answer, JoinGroupAnswer
 from groupcoord_spark.simulator.messages.requests import ConsumerGroupHeartbeat, Heartbeat, Request, ShareGroupHeartbeat
-from groupcoord_spark.simulator.scenario.reading import Scenario, Step, too_many_partitions
+from groupcoord_spark.simulator.scenario.reading import Scenario, ScenarioStep, too_many_partitions
 from groupcoord_spark.simulator.scenario.requests_by_hand import ADMIN, REQUESTS, Sender
 from groupcoord_spark.simulator.scenario.timeline_text import answer_text, request_text
 from groupcoord_spark.simulator.simulator import Simulator, TimelineEntry
@@ -142,11 +142,11 @@ class _ScenarioRun:
 
     @property
     def now_ms(self) -> int:
-        return self.simulator.now_ms
+        return self.simulator.broker.now_ms
 
     @property
     def topics(self) -> Mapping[str, int]:
-        return {name: topic.partitions for name, topic in (self.simulator.topics or {}).items()}
+        return {name: topic.partitions for name, topic in (self.simulator.broker.settings.topics or {}).items()}
 
     # The environment of the clients
 
@@ -224,7 +224,7 @@ class _ScenarioRun:
 
     # Steps
 
-    def _perform_member_step(self, step: Step, name: str) -> None:
+    def _perform_member_step(self, step: ScenarioStep, name: str) -> None:
         options, client = step.options, self._clients.get(name)
         if step.verb == "start":
             if client is not None and client.is_alive:
@@ -269,12 +269,12 @@ class _ScenarioRun:
         else:
             client.fetch()
 
-    def _perform_broker_step(self, step: Step) -> None:
+    def _perform_broker_step(self, step: ScenarioStep) -> None:
         options = step.options
         if step.verb == "send":
             self._send_by_hand(step)
         elif step.verb == "move_coordinator":
-            number = self.simulator.offsets_partition_of(self._scenario.group_id)
+            number = self.simulator.broker.partition_number(self._scenario.group_id)
             self.simulator.act(actions.LosePartition(number))
             half_ms = options["for"] // 2
             self._schedule(self.now_ms + half_ms, None, lambda: self.simulator.act(actions.BeginLoad(number)))
@@ -315,7 +315,7 @@ class _ScenarioRun:
             if client.is_alive:
                 client.notice_topic(topic)
 
-    def _send_by_hand(self, step: Step) -> None:
+    def _send_by_hand(self, step: ScenarioStep) -> None:
         name, member = step.options["as"], None
         if name is not None:
             member = self._clients.get(name)

@@ -40,7 +40,7 @@ from groupcoord_spark.simulator.scenario.yaml_text import LARGEST_BYTES, Mistake
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class ScenarioStep:
     """One step: each member in ``who``, or the broker if it is empty, performs ``verb``.
 
     value: of the verb, where it names no member. options: every option of the verb, those that the file lacks with their defaults.
@@ -68,7 +68,7 @@ class Scenario:
     group_id: str
     topics: Mapping[str, int]
     members: Mapping[str, ClientSettings]
-    steps: tuple[Step, ...]
+    steps: tuple[ScenarioStep, ...]
     settings: Settings
     broker_version: str | None
     topology: Topology | None
@@ -76,7 +76,7 @@ class Scenario:
     until_ms: int
     source: str
 
-    def mistake(self, step: Step, sentence: str) -> UsageError:
+    def mistake(self, step: ScenarioStep, sentence: str) -> UsageError:
         """The error for a mistake of a step that only shows while the scenario plays."""
         return _refusal(self.source, step.line, f"step {step.number} ({step.verb} at {step.at_ms / 1000:g}s): {sentence}")
 
@@ -209,7 +209,7 @@ def too_many_partitions(topics: Mapping[str, int]) -> str | None:
     return f"the topics have {partitions:,} partitions, and those of a scenario may have {MOST_PARTITIONS:,} in all."
 
 
-def _check_topics(topics: Mapping[str, int], members: Mapping[str, ClientSettings], steps: Iterable[Step], content: Any) -> None:
+def _check_topics(topics: Mapping[str, int], members: Mapping[str, ClientSettings], steps: Iterable[ScenarioStep], content: Any) -> None:
     """Refuse a topic that does not exist, if its name is nearly that of one that does: it is a slip of the pen."""
     steps = tuple(steps)
     existing = {*topics, *(topic for step in steps if step.verb == "create_topic" for topic in step.value)}
@@ -233,7 +233,7 @@ def _near_topic(topic: str, existing: Iterable[str]) -> str:
     return advice if advice.startswith("Did") else ""
 
 
-def _topics_of(step: Step) -> Iterator[str]:
+def _topics_of(step: ScenarioStep) -> Iterator[str]:
     """The topics that a step names."""
     fields = {**step.options, **(step.options.get("with") or {})}
     for name in ("topics", "partitions"):
@@ -286,10 +286,10 @@ def _check_pattern(name: str, member: ClientSettings) -> None:
         ) from e
 
 
-def _steps(listed: Any, members: tuple[str, ...]) -> tuple[Step, ...]:
+def _steps(listed: Any, members: tuple[str, ...]) -> tuple[ScenarioStep, ...]:
     if not isinstance(listed, list) or not listed:
         raise UsageError("`steps` is no list of steps. Begin each step with a dash, for example `- {at: 0s, start: a}`.")
-    steps: list[Step] = []
+    steps: list[ScenarioStep] = []
     for number, given in enumerate(listed, 1):
         line = line_of(listed, number - 1)
         with at_line(line):
@@ -300,7 +300,7 @@ def _steps(listed: Any, members: tuple[str, ...]) -> tuple[Step, ...]:
     return tuple(steps)
 
 
-def _step(given: Mapping[str, Any], number: int, line: int | None, members: tuple[str, ...]) -> Step:
+def _step(given: Mapping[str, Any], number: int, line: int | None, members: tuple[str, ...]) -> ScenarioStep:
     where = f"step {number}"
     verbs = [key for key in given if key in language.VERBS]
     if not verbs:
@@ -326,7 +326,7 @@ def _step(given: Mapping[str, Any], number: int, line: int | None, members: tupl
             )
         if values["as"] is not None:
             (values["as"],) = value_of(member_names, values["as"], f"`as` of {where}")
-    return Step(at_ms, verb.name, chosen if verb.kind is None else (), None if verb.kind is None else chosen, values, number, line)
+    return ScenarioStep(at_ms, verb.name, chosen if verb.kind is None else (), None if verb.kind is None else chosen, values, number, line)
 
 
 def _values(keys: Iterable[Key], given: Any, where: str) -> dict[str, Any]:

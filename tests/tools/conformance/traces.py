@@ -402,14 +402,14 @@ class Replay:
             self._states.append([])
             self._calls.append(self._simulator.send(request))
             # What is due at once happens before anybody can look.
-            self._simulator.advance_to(self._simulator.now_ms)
+            self._simulator.advance_to(self._simulator.broker.now_ms)
         times = [step["answered_at_ms"] for step in self.steps] + [record["at_ms"] for record in self.trace["records"]]
         self._simulator.advance_to(self._start_ms + max(self.steps[-1]["at_ms"], *(time for time in times if time is not None)))
 
     def _note(self, entry: TimelineEntry) -> None:
         for call in entry.answered:
             self._freed[call.number] = (len(self._states) - 1, entry.timer is not None)
-        group_id, number = self.trace["group"], self._simulator.offsets_partition_of(self.trace["group"])
+        group_id, number = self.trace["group"], self._simulator.broker.partition_number(self.trace["group"])
         for record in entry.records:
             if record.offsets_partition == number and (record.key is None or record.key["group_id"] == group_id):
                 self._records.append(record)

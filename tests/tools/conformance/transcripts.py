@@ -323,7 +323,7 @@ class Simulated(Backend):
         )
 
     def pass_time(self, ms: int) -> None:
-        self.simulator.advance_to(self.simulator.now_ms + ms)
+        self.simulator.advance_to(self.simulator.broker.now_ms + ms)
 
     def act(self, action: BrokerAction) -> None:
         self.simulator.act(action)

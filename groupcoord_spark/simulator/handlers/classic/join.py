@@ -18,10 +18,10 @@ from groupcoord_spark.simulator.groups import (
     ClassicGroup,
     ClassicGroupMember,
     ConsumerGroup,
+    GroupState,
     ModernGroup,
     Protocols,
     ShareGroup,
-    State,
     StreamsGroup,
     TimerKind,
 )
@@ -68,9 +68,9 @@ def size_allows(rule: SizeRule, limit: int, group: ClassicGroup, member_id: str)
         if member is None:
             return bool(member_id) or len(group.members) < limit
         return len(group.members) <= limit or member.awaiting_join is not None
-    if rule is SizeRule.NONE or group.state in (State.EMPTY, State.DEAD):
+    if rule is SizeRule.NONE or group.state in (GroupState.EMPTY, GroupState.DEAD):
         return True
-    if group.state is State.PREPARING_REBALANCE:
+    if group.state is GroupState.PREPARING_REBALANCE:
         return (member is not None and member.awaiting_join is not None) or group.waiting_joins < limit
     return member is not None or len(group.members) < limit
 
@@ -153,9 +153,9 @@ def _add(broker: Broker, group: ClassicGroup, call: Call, request: JoinGroup, me
     )
     group.add(member)
     group.wait_for_join_phase(member, call)
-    if group.state is State.PREPARING_REBALANCE:
+    if group.state is GroupState.PREPARING_REBALANCE:
         after_every_empty = broker.release.delays_again_after_every_empty
-        if group.previous_state is State.EMPTY if after_every_empty else group.generation == 0:
+        if group.previous_state is GroupState.EMPTY if after_every_empty else group.generation == 0:
             group.new_member_in_delay = True
     if deadline_ms is not None:
         restart_session(broker, group, member, deadline_ms)
@@ -167,7 +167,7 @@ def _rejoin(broker: Broker, group: ClassicGroup, member: ClassicGroupMember, cal
     """A member joins again: its request waits for the end of a join phase, starts one, or is answered with the current generation."""
     is_leader = member.member_id == group.leader
     is_unchanged = member.protocols == request.protocols
-    if is_unchanged and (group.state is State.COMPLETING_REBALANCE or (group.state is State.STABLE and not is_leader)):
+    if is_unchanged and (group.state is GroupState.COMPLETING_REBALANCE or (group.state is GroupState.STABLE and not is_leader)):
         broker.answer(call, joined(group, member, group.leader, is_leader=is_leader))
         return
     _update(broker, group, member, request)
@@ -188,7 +188,7 @@ def _update(broker: Broker, group: ClassicGroup, member: ClassicGroupMember, req
 
 def _restart(broker: Broker, group: ClassicGroup, call: Call, request: JoinGroup, instance_id: str) -> None:
     """A static member restarts: it gets a new member id and its old process is fenced (docs/reference/coordinator.md, chapter 4.5)."""
-    if group.state in (State.EMPTY, State.DEAD):
+    if group.state in (GroupState.EMPTY, GroupState.DEAD):
         # Such a group has no members: the broker throws IllegalStateException here.
         broker.refuse(call, Error.UNKNOWN_SERVER_ERROR)
         return
@@ -202,14 +202,14 @@ def _restart(broker: Broker, group: ClassicGroup, call: Call, request: JoinGroup
         member.is_new = False
     restart_session(broker, group, member)
     _update(broker, group, member, request)
-    if group.state is State.PREPARING_REBALANCE:
+    if group.state is GroupState.PREPARING_REBALANCE:
         group.wait_for_join_phase(member, call)
         return
     if _restart_needs_rebalance(broker, group):
         group.wait_for_join_phase(member, call)
         prepare_rebalance(broker, group)
         return
-    if group.state is State.STABLE and broker.release.static_restart_is_written:
+    if group.state is GroupState.STABLE and broker.release.static_restart_is_written:
         _write_restart(broker, group, call, request, member, replaced)
     else:
         _answer_restart(broker, group, call, request, member, old_leader)
@@ -271,7 +271,7 @@ def _answer_restart(
 
 def _restart_needs_rebalance(broker: Broker, group: ClassicGroup) -> bool:
     """Whether the restart of a static member starts a rebalance."""
-    if group.state is State.COMPLETING_REBALANCE:
+    if group.state is GroupState.COMPLETING_REBALANCE:
         return broker.release.static_restart_rebalances_sync_phase
     return broker.release.static_restart_is_written and group.elected_protocol() != group.protocol
 

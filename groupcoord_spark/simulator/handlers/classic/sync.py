@@ -3,7 +3,7 @@
 from groupcoord_spark.simulator.broker import Broker, coordinator_error
 from groupcoord_spark.simulator.broker.coordinator_records import group_record
 from groupcoord_spark.simulator.broker.rebalance import answer_waiting_syncs, prepare_rebalance, propagate_assignment_error, restart_session
-from groupcoord_spark.simulator.groups import ClassicGroup, ClassicGroupMember, ConsumerGroup, State
+from groupcoord_spark.simulator.groups import ClassicGroup, ClassicGroupMember, ConsumerGroup, GroupState
 from groupcoord_spark.simulator.groups.classic_checks import first_error
 from groupcoord_spark.simulator.handlers.consumer.classic_members import sync_with_consumer_group
 from groupcoord_spark.simulator.messages import Call, Error, RefusedError, WrittenRecord, refuse_if
@@ -26,10 +26,10 @@ def sync_group(broker: Broker, call: Call, request: SyncGroup) -> None:
     member = group.members.get(request.member_id)
     if member is None:
         raise RefusedError(Error.UNKNOWN_MEMBER_ID)
-    if group.state is State.PREPARING_REBALANCE:
+    if group.state is GroupState.PREPARING_REBALANCE:
         raise RefusedError(Error.REBALANCE_IN_PROGRESS)
     group.pending_sync.discard(member.member_id)
-    if group.state is State.STABLE:
+    if group.state is GroupState.STABLE:
         broker.answer(call, SyncGroupAnswer(Error.NONE, group.protocol_type, group.protocol, member.assignment))
         if broker.release.repeated_sync_restarts_session:
             restart_session(broker, group, member)
@@ -67,7 +67,7 @@ def _store_assignments(broker: Broker, group: ClassicGroup, assignments: dict[st
 
     def end(error: Error, written: list[WrittenRecord]) -> None:
         # The group may have begun a rebalance meanwhile, which has answered the waiting requests.
-        if group.state is State.COMPLETING_REBALANCE and group.generation == generation:
+        if group.state is GroupState.COMPLETING_REBALANCE and group.generation == generation:
             _end_sync_phase(broker, group, error)
 
     broker.log.append_slowly(group.group_id, records, end)
@@ -77,7 +77,7 @@ def _end_sync_phase(broker: Broker, group: ClassicGroup, error: Error) -> None:
     """Answer the waiting SyncGroups after the append of the group record, or start a rebalance if the append failed."""
     if error is Error.NONE:
         answer_waiting_syncs(broker, group)
-        group.transition_to(State.STABLE, broker.now_ms)
+        group.transition_to(GroupState.STABLE, broker.now_ms)
     else:
         propagate_assignment_error(broker, group, broker.release.group_append_errors.get(error, error))
         prepare_rebalance(broker, group)

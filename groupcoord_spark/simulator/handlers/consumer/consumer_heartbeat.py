@@ -13,7 +13,7 @@ from typing import Any, Final
 from groupcoord_spark import assignors
 from groupcoord_spark.assignors import SERVER_ASSIGNORS, TopicPartition
 from groupcoord_spark.coordinator.broker_settings import KAFKAS_ASSIGNORS
-from groupcoord_spark.coordinator.groups.consumer import ConsumerGroup as ReplayedGroup
+from groupcoord_spark.coordinator.groups.consumer import ReplayedConsumerGroup
 from groupcoord_spark.simulator.broker import Broker, coordinator_error
 from groupcoord_spark.simulator.broker.group_step import GroupStep, known_topics, topic_ids, topic_names, with_names
 from groupcoord_spark.simulator.groups import CONSUMER, ClassicGroup, ConsumerGroup, TimerKind
@@ -88,7 +88,7 @@ class ConsumerStep(GroupStep[ConsumerGroup]):
 
     def heartbeat(self, request: ConsumerGroupHeartbeat) -> ConsumerGroupHeartbeatAnswer:
         broker = self.broker
-        group = self._group_for(request)
+        group = self.group_for(request, ReplayedConsumerGroup(broker.release.semantics))
         if self.is_full(group, request.member_id, request.group_instance_id):
             raise RefusedError(Error.GROUP_MAX_SIZE_REACHED)
         reported = None if request.partitions is None else self.with_ids(request.partitions)
@@ -151,34 +151,19 @@ class ConsumerStep(GroupStep[ConsumerGroup]):
 
     # Steps of a heartbeat
 
-    def _group_for(self, request: ConsumerGroupHeartbeat) -> ConsumerGroup:
-        """The consumer group. A first heartbeat creates it, and replaces an Empty classic group."""
-        if self.group is not None:
-            return self.group
-        classic = self.partition.groups.get(self.group_id)
-        has_members = classic is not None and not classic.is_empty
-        is_of_other_type = classic is not None and not isinstance(classic, ClassicGroup)
-        if request.member_epoch != 0 or is_of_other_type or (has_members and not self.broker.settings.allows_upgrades):
-            raise RefusedError(Error.GROUP_ID_NOT_FOUND)
-        group = ConsumerGroup(self.group_id, ReplayedGroup(self.broker.release.semantics))
-        if not isinstance(classic, ClassicGroup):
-            self.group = group
-            return group
-        if has_members:
-            self._upgrade(group, classic)
-        else:
-            self.records += classic.tombstones()
-        self.group, self.replaced_classic = group, classic
-        return group
+    def may_replace(self, classic: ClassicGroup) -> bool:
+        return classic.is_empty or self.broker.settings.allows_upgrades
 
-    def _upgrade(self, group: ConsumerGroup, classic: ClassicGroup) -> None:
-        """Make consumer members of the members of a classic group."""
+    def take_over(self, group: ConsumerGroup, classic: ClassicGroup) -> None:
+        """Make consumer members of the members of a classic group, if it has any."""
+        if classic.is_empty:
+            super().take_over(group, classic)
+            return
         group.metadata_hash = metadata_hash(known_topics(self.broker, subscribed_topics_of(classic)))
         records = upgrade_records(classic, group, topic_ids(self.broker)) if classic.protocol_type == CONSUMER else None
         if records is None:
             raise RefusedError(Error.GROUP_ID_NOT_FOUND)
         self.records.append(records[0])
-        self.group = group
         for record in records[1:]:
             self.add(record)
 

@@ -15,7 +15,7 @@ from groupcoord_spark.protocol.errors import DecodeError
 from groupcoord_spark.simulator.broker import Broker
 from groupcoord_spark.simulator.broker.coordinator_records import group_record
 from groupcoord_spark.simulator.broker.rebalance import prepare_rebalance, restart_session
-from groupcoord_spark.simulator.groups import CONSUMER, ClassicGroup, ClassicGroupMember, ConsumerGroup, Protocols, State
+from groupcoord_spark.simulator.groups import CONSUMER, ClassicGroup, ClassicGroupMember, ConsumerGroup, GroupState, Protocols
 from groupcoord_spark.simulator.groups.consumer_group import CLASSIC_MEMBER, STABLE, CurrentAssignment, Partition, uses_classic_protocol
 from groupcoord_spark.simulator.messages import RecordToWrite
 from groupcoord_spark.simulator.messages.partition_lists import by_topic
@@ -125,7 +125,7 @@ def downgraded(
     """
     classic = ClassicGroup(group.group_id, broker.now_ms, like_java=broker.release.like_java_maps)
     classic.generation = group.epoch
-    classic.state = State.STABLE
+    classic.state = GroupState.STABLE
     gone = set(leaving)
     for member_id, member in group.members.items():
         if member_id not in gone:

@@ -11,10 +11,10 @@ from typing import Final
 
 from groupcoord_spark.assignors.java_maps import hash_of_text, in_hash_order
 from groupcoord_spark.assignors.simple import simple_assignment
-from groupcoord_spark.coordinator.groups.share import ShareGroup as ReplayedGroup
+from groupcoord_spark.coordinator.groups.share import ReplayedShareGroup
 from groupcoord_spark.simulator.broker import Broker, coordinator_error
 from groupcoord_spark.simulator.broker.group_step import GroupStep, topic_ids, topic_names, with_names
-from groupcoord_spark.simulator.groups import ShareGroup, TimerKind
+from groupcoord_spark.simulator.groups import ClassicGroup, ShareGroup, TimerKind
 from groupcoord_spark.simulator.messages import Call, Error, RefusedError, refuse_if
 from groupcoord_spark.simulator.messages.answers import ShareGroupHeartbeatAnswer
 from groupcoord_spark.simulator.messages.partition_lists import topic_partitions
@@ -49,7 +49,7 @@ class ShareStep(GroupStep[ShareGroup]):
     # Requests
 
     def heartbeat(self, request: ShareGroupHeartbeat) -> ShareGroupHeartbeatAnswer:
-        group, member_id = self._group_for(request), request.member_id
+        group, member_id = self.group_for(request, ReplayedShareGroup(self.broker.release.semantics)), request.member_id
         self._check_member(group, request)
         old_metadata = group.members[member_id].metadata if member_id in group.members else None
         metadata = group.changed_metadata(member_id, request)
@@ -74,13 +74,8 @@ class ShareStep(GroupStep[ShareGroup]):
 
     # Steps of a heartbeat
 
-    def _group_for(self, request: ShareGroupHeartbeat) -> ShareGroup:
-        """The share group. A first heartbeat creates it, if the id belongs to no group of another type."""
-        if self.group is None:
-            if request.member_epoch != 0 or self.group_id in self.partition.groups:
-                raise RefusedError(Error.GROUP_ID_NOT_FOUND)
-            self.group = ShareGroup(self.group_id, ReplayedGroup(self.broker.release.semantics))
-        return self.group
+    def may_replace(self, classic: ClassicGroup) -> bool:
+        return False
 
     def _check_member(self, group: ShareGroup, request: ShareGroupHeartbeat) -> None:
         member, epoch = group.members.get(request.member_id), request.member_epoch

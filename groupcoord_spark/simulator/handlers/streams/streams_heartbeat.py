@@ -11,13 +11,13 @@ from typing import Any, Final, NamedTuple
 
 from groupcoord_spark.assignors.java_maps import hash_of_text, in_hash_order
 from groupcoord_spark.assignors.sticky_tasks import Task, TaskMember, sticky_tasks
-from groupcoord_spark.coordinator.groups.streams import StreamsGroup as ReplayedGroup
+from groupcoord_spark.coordinator.groups.streams import ReplayedStreamsGroup
 from groupcoord_spark.errors import UsageError
 from groupcoord_spark.protocol.record_types import KeyType
 from groupcoord_spark.simulator.broker import Broker, coordinator_error
 from groupcoord_spark.simulator.broker.group_step import REFRESH_MS, GroupStep, known_topics
 from groupcoord_spark.simulator.broker.streams_settings import RACK_AWARE_TAGS_OF_GROUP, streams_setting
-from groupcoord_spark.simulator.groups import ClassicGroup, StreamsGroup, TimerKind
+from groupcoord_spark.simulator.groups import StreamsGroup, TimerKind
 from groupcoord_spark.simulator.groups.modern_group import cancel_timer, metadata_hash
 from groupcoord_spark.simulator.groups.streams_group import NO_TASKS
 from groupcoord_spark.simulator.groups.streams_tasks import ACTIVE, KINDS, UNREVOKED, CurrentTasks, Owned, reconciled, tasks_by_subtopology
@@ -103,7 +103,8 @@ class StreamsStep(GroupStep[StreamsGroup]):
     # Requests
 
     def heartbeat(self, request: StreamsGroupHeartbeat) -> StreamsGroupHeartbeatAnswer:
-        group, member_id = self._group_for(request), request.member_id
+        group, member_id = self.group_for(request, ReplayedStreamsGroup(self.broker.release.semantics)), request.member_id
+        self._check_size(group, request)
         current = self._current_of(group, request)
         status: list[Status] = []
         old_metadata = group.metadata_of(self._replaced_id or member_id)
@@ -148,23 +149,12 @@ class StreamsStep(GroupStep[StreamsGroup]):
 
     # Steps of a heartbeat
 
-    def _group_for(self, request: StreamsGroupHeartbeat) -> StreamsGroup:
-        """The streams group. A first heartbeat creates it, and replaces an Empty classic group."""
-        joins = request.member_epoch == 0
-        if self.group is None:
-            classic = self.partition.groups.get(self.group_id)
-            if not joins or (classic is not None and not (isinstance(classic, ClassicGroup) and classic.is_empty)):
-                raise RefusedError(Error.GROUP_ID_NOT_FOUND)
-            if isinstance(classic, ClassicGroup):
-                self.records += classic.tombstones()
-                self.replaced_classic = classic
-            self.group = StreamsGroup(self.group_id, ReplayedGroup(self.broker.release.semantics))
+    def _check_size(self, group: StreamsGroup, request: StreamsGroupHeartbeat) -> None:
         is_known = self.broker.release.size_limit_spares_known_members and (
-            request.member_id in self.group.members or self.group.static_member_id(request.group_instance_id or "") is not None
+            request.member_id in group.members or group.static_member_id(request.group_instance_id or "") is not None
         )
-        if joins and not is_known and len(self.group.members) >= self.broker.settings.group_streams_max_size:
+        if request.member_epoch == 0 and not is_known and len(group.members) >= self.broker.settings.group_streams_max_size:
             raise RefusedError(Error.GROUP_MAX_SIZE_REACHED)
-        return self.group
 
     def _replace(self, group: StreamsGroup, old_id: str, new_id: str) -> CurrentTasks:
         """A static member comes back: it keeps its target and its tasks. Raises RefusedError if it has not left."""

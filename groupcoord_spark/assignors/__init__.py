@@ -26,28 +26,3 @@ CLIENT_ASSIGNORS: dict[str, Assignor] = {
 
 SERVER_ASSIGNORS: dict[str, Assignor] = {"uniform": uniform_assignment, "range": server_range_assignment}
 """Name in group.remote.assignor of a consumer group's members -> assignor."""
-
-__all__ = [
-    "CLIENT_ASSIGNORS",
-    "NO_GENERATION",
-    "SERVER_ASSIGNORS",
-    "Assignment",
-    "Assignor",
-    "Member",
-    "MemberChange",
-    "OwnerChange",
-    "Topic",
-    "TopicPartition",
-    "Topics",
-    "balance_of",
-    "compare_assignments",
-    "cooperative_sticky_assignment",
-    "quality_of",
-    "range_assignment",
-    "rebalances_until_stable",
-    "roundrobin_assignment",
-    "server_range_assignment",
-    "sticky_assignment",
-    "uniform_assignment",
-    "uniform_from_ordered_targets",
-]

@@ -12,8 +12,6 @@ from typing import NoReturn
 
 from groupcoord_spark.cli import interruption
 
-__all__ = ["main"]
-
 
 def main(args: Sequence[str] | None = None) -> NoReturn:
     """Runs a command and ends the process with its exit code.

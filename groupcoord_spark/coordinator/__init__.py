@@ -13,21 +13,3 @@ from groupcoord_spark.coordinator.semantics import JAVA, SCALA, Semantics, seman
 from groupcoord_spark.coordinator.state import GroupRow, PartitionState
 from groupcoord_spark.coordinator.transactions import StoredOffset
 from groupcoord_spark.moments import read_duration
-
-__all__ = [
-    "JAVA",
-    "SCALA",
-    "BrokerSettings",
-    "Cleanup",
-    "DefaultAssignors",
-    "GroupCleanup",
-    "GroupFacts",
-    "GroupRow",
-    "PartitionReplay",
-    "PartitionState",
-    "Semantics",
-    "StoredOffset",
-    "read_broker_settings",
-    "read_duration",
-    "semantics_for",
-]

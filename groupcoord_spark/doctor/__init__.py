@@ -12,28 +12,3 @@ from groupcoord_spark.doctor.rules import FINDINGS
 from groupcoord_spark.doctor.settings import HealthSettings, read_health_settings
 from groupcoord_spark.doctor.transaction_state import KnownTransactions, read_transaction_states
 from groupcoord_spark.doctor.verdicts import Diagnosis, PartitionVerdict, diagnose, diagnosis_of, verdict_of
-
-__all__ = [
-    "FINDINGS",
-    "ChunkKeys",
-    "CopyFacts",
-    "Diagnosis",
-    "FilesBeside",
-    "Finding",
-    "HealthSettings",
-    "KnownTransactions",
-    "PartitionFacts",
-    "PartitionGatherer",
-    "PartitionVerdict",
-    "Severity",
-    "all_files_beside",
-    "diagnose",
-    "diagnosis_of",
-    "gather_partition",
-    "log_dir_of",
-    "read_copies",
-    "read_health_settings",
-    "read_transaction_states",
-    "segments_beside",
-    "verdict_of",
-]

@@ -14,33 +14,3 @@ from groupcoord_spark.log.high_watermark import cut_at_high_watermarks
 from groupcoord_spark.log.marks import RecordMark, first_record, newest_record, record_at, record_crc
 from groupcoord_spark.log.ranges import RangeOffsets, check_range, possible_ranges, ranges_to_read
 from groupcoord_spark.log.segment import CHUNK_BYTES, Chunk, Segment, read_segment
-
-__all__ = [
-    "CHUNK_BYTES",
-    "CODES",
-    "ChangedFiles",
-    "Chunk",
-    "Code",
-    "DamageKind",
-    "LogPlan",
-    "Lost",
-    "PartitionLog",
-    "PlacedDoubt",
-    "RangeOffsets",
-    "RecordMark",
-    "Records",
-    "Segment",
-    "changed_files",
-    "check_range",
-    "cut_at_high_watermarks",
-    "first_record",
-    "has_every_offset",
-    "newest_record",
-    "plan_logs",
-    "possible_ranges",
-    "ranges_to_read",
-    "read_segment",
-    "record_at",
-    "record_crc",
-    "segments_from",
-]

@@ -33,31 +33,3 @@ from .from_json import encode_key_json, encode_value_json
 from .messages import RECORD_TYPES
 from .partitioner import java_string_hash, offsets_partition_for
 from .slices import Slices
-
-__all__ = [
-    "RECORD_TYPES",
-    "UNKNOWN_TAGS",
-    "ZERO_UUID",
-    "DecodeError",
-    "EncodeError",
-    "Slices",
-    "SubscriptionMalformed",
-    "SubscriptionUnknown",
-    "assigned_partitions",
-    "decode_assignment",
-    "decode_connect_assignment",
-    "decode_connect_metadata",
-    "decode_end_transaction_marker",
-    "decode_key",
-    "decode_subscription",
-    "decode_value",
-    "encode_key",
-    "encode_key_json",
-    "encode_value",
-    "encode_value_json",
-    "java_string_hash",
-    "key_json",
-    "offsets_partition_for",
-    "subscribed_topics",
-    "value_json",
-]

@@ -8,5 +8,3 @@ from __future__ import annotations
 
 from groupcoord_spark.report.gather import gather
 from groupcoord_spark.report.page import index, page
-
-__all__ = ["gather", "index", "page"]

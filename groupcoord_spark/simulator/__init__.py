@@ -23,28 +23,3 @@ from groupcoord_spark.simulator.broker.settings import ClusterTopic, Settings, r
 from groupcoord_spark.simulator.groups import GroupState
 from groupcoord_spark.simulator.messages import Call, Error, WrittenRecord
 from groupcoord_spark.simulator.simulator import Simulator, TimelineEntry
-
-__all__ = [
-    "AddPartitions",
-    "BeginLoad",
-    "BrokerAction",
-    "Call",
-    "CleanUp",
-    "ClusterTopic",
-    "ConfigureGroup",
-    "CreateTopic",
-    "DeleteTopic",
-    "Error",
-    "FailAppends",
-    "GroupState",
-    "LoadPartition",
-    "LosePartition",
-    "Release",
-    "SetActive",
-    "Settings",
-    "Simulator",
-    "TimelineEntry",
-    "WrittenRecord",
-    "read_settings",
-    "release_for",
-]

@@ -18,18 +18,6 @@ from groupcoord_spark.verification.comparison import BrokerComparison, Differenc
 if TYPE_CHECKING:
     from groupcoord_spark.verification.broker import RunningCluster
 
-__all__ = [
-    "Answers",
-    "BrokerComparison",
-    "Difference",
-    "StateOfRun",
-    "compare",
-    "connected",
-    "read_answers",
-    "state_of",
-    "write_answers",
-]
-
 NO_CLIENT: Final = (
     "Asking a cluster needs the package confluent-kafka, which is not installed. Where groupcoord_spark's pyproject.toml is, run:"
     " pip install --editable '.[verify]'."

@@ -129,7 +129,7 @@ class RunningCluster:
         """
         places = [TopicPartition(t, n) for t, count in self.partitions.items() if t not in INTERNAL_TOPICS for n in range(count)]
         sides: list[dict[tuple[str, int], int]] = []
-        of_spec: Any = client.OffsetSpec  # type: ignore[attr-defined]
+        of_spec: Any = client.OffsetSpec
         for spec in (of_spec.earliest(), of_spec.latest()):
             asked = self._admin.list_offsets(dict.fromkeys(places, spec), request_timeout=TIMEOUT_SECONDS) if places else {}
             sides.append({(at.topic, at.partition): future.result().offset for at, future in asked.items() if future.exception() is None})

@@ -10,20 +10,3 @@ from groupcoord_spark.warehouse.parts import AddedFile, PartWriter, write_part
 from groupcoord_spark.warehouse.read import Run, Warehouse, find_warehouse, open_warehouse
 from groupcoord_spark.warehouse.tables import TABLES, Column, Table
 from groupcoord_spark.warehouse.write import RunStart, begin_run, commit_run, discarded_on_failure
-
-__all__ = [
-    "TABLES",
-    "AddedFile",
-    "Column",
-    "PartWriter",
-    "Run",
-    "RunStart",
-    "Table",
-    "Warehouse",
-    "begin_run",
-    "commit_run",
-    "discarded_on_failure",
-    "find_warehouse",
-    "open_warehouse",
-    "write_part",
-]

@@ -16,14 +16,3 @@ from groupcoord_spark.coordinator.rebalances.group_histories import GroupHistori
 from groupcoord_spark.coordinator.rebalances.group_records import KEY_TYPES, GroupRecord
 from groupcoord_spark.coordinator.rebalances.rows import Rebalance
 from groupcoord_spark.coordinator.state import Value
-
-__all__ = [
-    "KEY_TYPES",
-    "Cause",
-    "Confidence",
-    "GroupHistories",
-    "GroupRecord",
-    "Rebalance",
-    "Value",
-    "rebalances",
-]

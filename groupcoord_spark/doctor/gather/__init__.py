@@ -6,5 +6,3 @@ and producers, and with the records of open transactions, not with records.
 
 from groupcoord_spark.doctor.gather.counts import ChunkKeys
 from groupcoord_spark.doctor.gather.partition import PartitionGatherer, gather_partition
-
-__all__ = ["ChunkKeys", "PartitionGatherer", "gather_partition"]

@@ -13,5 +13,3 @@ RECORD_TYPES: dict[int, RecordType] = {
     for family in (offsets, classic, consumer, share, streams)
     for record_type in sorted(family.RECORD_TYPES, key=lambda record_type: record_type.key_type)
 }
-
-__all__ = ["RECORD_TYPES"]

@@ -3,5 +3,3 @@
 from groupcoord_spark.simulator.broker.broker import Broker
 from groupcoord_spark.simulator.broker.coordinator_checks import coordinator_error
 from groupcoord_spark.simulator.broker.offsets_partition import OffsetsPartition
-
-__all__ = ["Broker", "OffsetsPartition", "coordinator_error"]

@@ -9,19 +9,3 @@ from groupcoord_spark.simulator.groups.modern_group import ModernGroup
 from groupcoord_spark.simulator.groups.share_group import ShareGroup
 from groupcoord_spark.simulator.groups.states import GroupState
 from groupcoord_spark.simulator.groups.streams_group import StreamsGroup
-
-__all__ = [
-    "CONSUMER",
-    "ClassicGroup",
-    "ClassicGroupMember",
-    "Clock",
-    "ConsumerGroup",
-    "Group",
-    "GroupState",
-    "ModernGroup",
-    "Protocols",
-    "ShareGroup",
-    "StreamsGroup",
-    "Timer",
-    "TimerKind",
-]

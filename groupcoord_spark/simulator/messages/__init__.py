@@ -3,5 +3,3 @@
 from groupcoord_spark.simulator.messages.calls import Call
 from groupcoord_spark.simulator.messages.errors import Error, RefusedError, refuse_if
 from groupcoord_spark.simulator.messages.written_records import RecordToWrite, WrittenRecord
-
-__all__ = ["Call", "Error", "RecordToWrite", "RefusedError", "WrittenRecord", "refuse_if"]

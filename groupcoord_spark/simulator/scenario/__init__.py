@@ -7,17 +7,3 @@ from groupcoord_spark.simulator.scenario.explanation import ExplainedSetting, ex
 from groupcoord_spark.simulator.scenario.language import json_schema
 from groupcoord_spark.simulator.scenario.playing import ScenarioOutcome, TimelineRow, play
 from groupcoord_spark.simulator.scenario.reading import Scenario, find_scenario, read_scenario, scenario_text, shipped_scenarios
-
-__all__ = [
-    "ExplainedSetting",
-    "Scenario",
-    "ScenarioOutcome",
-    "TimelineRow",
-    "explained_settings",
-    "find_scenario",
-    "json_schema",
-    "play",
-    "read_scenario",
-    "scenario_text",
-    "shipped_scenarios",
-]

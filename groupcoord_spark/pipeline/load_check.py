@@ -20,7 +20,7 @@ from groupcoord_spark.log import PartitionLog, Records, read_segment
 from groupcoord_spark.pipeline.exchange.kept_records import kept_records
 from groupcoord_spark.pipeline.read import superseded
 from groupcoord_spark.pipeline.read.decode import decode_chunk
-from groupcoord_spark.pipeline.read.supersede_buffer import SupersedeBuffer
+from groupcoord_spark.pipeline.read.superseded import SupersedeBuffer
 from groupcoord_spark.pipeline.replay.kept_records_replay import KeptRecordsReplay
 
 _UNKNOWN_TYPE: Final = "R-1.6"

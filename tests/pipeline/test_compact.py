@@ -22,7 +22,7 @@ from groupcoord_spark.pipeline.exchange.state_rows import state_rows
 from groupcoord_spark.pipeline.expiration import ExpirationJob, expirations_of
 from groupcoord_spark.pipeline.read import superseded
 from groupcoord_spark.pipeline.read.decode import DecodedChunk, decode_chunk
-from groupcoord_spark.pipeline.read.supersede_buffer import SupersedeBuffer
+from groupcoord_spark.pipeline.read.superseded import SupersedeBuffer
 from groupcoord_spark.pipeline.replay.kept_records_replay import KeptRecordsReplay
 from groupcoord_spark.pipeline.replay.redundant_assignments import RedundantRecords, find_redundant_records
 from groupcoord_spark.protocol.record_types import MarkerType

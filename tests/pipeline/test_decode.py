@@ -10,8 +10,7 @@ import numpy as np
 import pytest
 
 from groupcoord_spark.coordinator.semantics import JAVA, SCALA, semantics_for
-from groupcoord_spark.pipeline.read.decode import DecodedChunk, decode_chunk, decode_kept_records
-from groupcoord_spark.pipeline.read.notes import RowNotes
+from groupcoord_spark.pipeline.read.decode import DecodedChunk, RowNotes, decode_chunk, decode_kept_records
 from groupcoord_spark.protocol import encode_key, encode_value
 from groupcoord_spark.protocol.primitives import uuid_bytes, write_uvarint
 from groupcoord_spark.protocol.record_types import KeyType, MarkerType

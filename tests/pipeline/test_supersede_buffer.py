@@ -11,7 +11,7 @@ from groupcoord_spark.coordinator.semantics import JAVA
 from groupcoord_spark.pipeline.exchange.kept_records import kept_records
 from groupcoord_spark.pipeline.read import superseded
 from groupcoord_spark.pipeline.read.decode import decode_chunk
-from groupcoord_spark.pipeline.read.supersede_buffer import SupersedeBuffer
+from groupcoord_spark.pipeline.read.superseded import SupersedeBuffer
 from tests.pipeline.logs import LogRecord, commit_value, offset_key, records_of
 
 

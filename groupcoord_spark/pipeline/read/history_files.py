@@ -17,8 +17,7 @@ from groupcoord_spark.coordinator.rebalances import KEY_TYPES as REBALANCE_KEY_T
 from groupcoord_spark.log import Chunk, Records
 from groupcoord_spark.pipeline.exchange.task_files import TaskFiles
 from groupcoord_spark.pipeline.extents import HistoryRange
-from groupcoord_spark.pipeline.read.decode import UNKNOWN_KEY_TYPE, UNKNOWN_VALUE_VERSION, DecodedChunk
-from groupcoord_spark.pipeline.read.notes import RowNotes
+from groupcoord_spark.pipeline.read.decode import UNKNOWN_KEY_TYPE, UNKNOWN_VALUE_VERSION, DecodedChunk, RowNotes
 from groupcoord_spark.protocol import decode_end_transaction_marker
 from groupcoord_spark.protocol.columnar import decode_offset_value_columns
 from groupcoord_spark.protocol.errors import ControlRecordMalformed

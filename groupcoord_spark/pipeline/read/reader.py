@@ -37,7 +37,7 @@ from groupcoord_spark.pipeline.exchange.task_files import TaskFiles
 from groupcoord_spark.pipeline.extents import NO_HISTORY, HistoryPiece, HistoryRange, PointInTime, Until
 from groupcoord_spark.pipeline.read import superseded
 from groupcoord_spark.pipeline.read.counting import count_chunk
-from groupcoord_spark.pipeline.read.decode import DecodedChunk, decode_chunk
+from groupcoord_spark.pipeline.read.decode import DecodedChunk, RowNotes, decode_chunk
 from groupcoord_spark.pipeline.read.history_files import (
     Source,
     new_group_records,
@@ -48,8 +48,7 @@ from groupcoord_spark.pipeline.read.history_files import (
     write_survivors,
 )
 from groupcoord_spark.pipeline.read.history_records import records_in_history
-from groupcoord_spark.pipeline.read.notes import RowNotes
-from groupcoord_spark.pipeline.read.supersede_buffer import SupersedeBuffer
+from groupcoord_spark.pipeline.read.superseded import SupersedeBuffer
 from groupcoord_spark.pipeline.rebalances import LEADER_EPOCH, REBALANCES, PartitionRebalances, RebalanceJob
 from groupcoord_spark.spark.job_progress import noted
 

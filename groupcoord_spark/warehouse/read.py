@@ -115,6 +115,7 @@ class Warehouse:
         """
         self.location = location
         self.tables = tables
+        self._read_last: dict[str, DeltaTable] = {}
         self._runs_version = tables[RUNS.name].version() if RUNS.name in tables else None
         if earlier is not None and earlier._runs_version == self._runs_version:
             self._runs: pa.Table = earlier._runs
@@ -274,9 +275,13 @@ class Warehouse:
                 raise WarehouseError(f"A file of table {table} of {self.location.uri} is gone: {path}. {way}")
 
     def opened(self, table: Table, run: Run) -> DeltaTable:
-        """The table at the version that the run names."""
-        opened, version = self.tables.get(table.name), run.table_versions[table.name]
-        return opened if opened is not None and opened.version() == version else open_table(self.location, table, version)
+        """The table at the version that the run names. A table stays open at the version read last: an answer reads some several times."""
+        version = run.table_versions[table.name]
+        for already_open in (self.tables.get(table.name), self._read_last.get(table.name)):
+            if already_open is not None and already_open.version() == version:
+                return already_open
+        self._read_last[table.name] = open_table(self.location, table, version)
+        return self._read_last[table.name]
 
     def _runs_until(self, runs: Sequence[Run], where: Sequence[Condition]) -> pa.Table:
         last = {run.cluster: run.finished_at_ms for run in runs}

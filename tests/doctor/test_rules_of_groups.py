@@ -105,17 +105,17 @@ PLAIN = [f"app-{number}" for number in range(12)]
 @pytest.mark.parametrize(
     ("throwaways", "others", "is_finding"),
     [
-        (throwaway(consumers(9), 40), throwaway(PLAIN[:2], 40), True),  # few groups that are most of a small log
-        (throwaway(consumers(10), 10), throwaway(["busy"], 20_000), False),  # most groups, and nothing beside one that is busy
-        (throwaway(consumers(10), 10), throwaway(PLAIN, 1_200), False),
-        (throwaway(consumers(30), 4), throwaway(PLAIN, 100), True),  # most groups, and a twelfth of the records
-        (throwaway(consumers(1_200), 1), [], True),
-        (throwaway([f"perf-consumer-{number}" for number in range(40)], 4), [], True),
-        (throwaway([uuid.UUID(int=number << 96).hex.upper() for number in range(40)], 4), [], True),
-        (throwaway([f"spark-kafka-source-{uuid.UUID(int=number)}-7-driver-0" for number in range(40)], 4), [], True),
-        (throwaway([f"tenant-{uuid.UUID(int=number)}-orders" for number in range(40)], 4), [], False),
-        (throwaway(consumers(3), 4), [], False),
+        ((consumers(9), 40), (PLAIN[:2], 40), True),  # few groups that are most of a small log
+        ((consumers(10), 10), (["busy"], 20_000), False),  # most groups, and nothing beside one that is busy
+        ((consumers(10), 10), (PLAIN, 1_200), False),
+        ((consumers(30), 4), (PLAIN, 100), True),  # most groups, and a twelfth of the records
+        ((consumers(1_200), 1), ([], 0), True),
+        (([f"perf-consumer-{number}" for number in range(40)], 4), ([], 0), True),
+        (([uuid.UUID(int=number << 96).hex.upper() for number in range(40)], 4), ([], 0), True),
+        (([f"spark-kafka-source-{uuid.UUID(int=number)}-7-driver-0" for number in range(40)], 4), ([], 0), True),
+        (([f"tenant-{uuid.UUID(int=number)}-orders" for number in range(40)], 4), ([], 0), False),
+        ((consumers(3), 4), ([], 0), False),
     ],
 )
 def test_throwaway_groups_are_judged_by_their_share(throwaways: Any, others: Any, is_finding: bool, tmp_path: Path) -> None:
-    assert [name for name, _ in findings(tmp_path, [*throwaways, *others])] == ["throwaway_groups"] * is_finding
+    assert [name for name, _ in findings(tmp_path, [*throwaway(*throwaways), *throwaway(*others)])] == ["throwaway_groups"] * is_finding

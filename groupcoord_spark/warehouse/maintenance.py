@@ -13,13 +13,11 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from itertools import pairwise
 from typing import Any, Final
-from urllib.parse import unquote
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 from deltalake import CommitProperties, DeltaTable
 from deltalake.exceptions import DeltaError
 from deltalake.transaction import AddAction, RemoveAction, Transaction
@@ -164,15 +162,12 @@ class _TableFile:
 def _files(house: _House, opened: DeltaTable) -> list[_TableFile]:
     """The files of the cluster's finished runs, oldest run first. Files of runs that are at work are left out."""
     finished = {run.run_id: run for run in house.own_runs}
-    actions = pa.table(opened.get_add_actions(flatten=True))
-    oldest = actions["min.record_timestamp"].cast(pa.int64()).to_pylist() if "min.record_timestamp" in actions.column_names else None
-    columns = (actions[name].to_pylist() for name in ("path", "size_bytes", "num_records", "partition.cluster"))
-    files = []
-    for row, (path, size, rows, cluster) in enumerate(zip(*columns, strict=True)):
-        run = finished.get(run_of(unquote(path).rsplit("/", 1)[-1]) or "")
-        if cluster == house.cluster and run is not None:
-            microseconds = None if oldest is None else oldest[row]
-            files.append(_TableFile(unquote(path), size, rows, None if microseconds is None else microseconds // 1000, run))
+    named = ((path, file, run_of(path.rsplit("/", 1)[-1]) or "") for path, file in read.files_of(opened, house.cluster).items())
+    files = [
+        _TableFile(path, file.size, file.rows or 0, None if file.oldest_us is None else file.oldest_us // 1000, finished[run_id])
+        for path, file, run_id in named
+        if run_id in finished
+    ]
     return sorted(files, key=lambda file: (file.run.finished_at_ms, file.path))
 
 
@@ -218,13 +213,11 @@ def _bins(files: Sequence[_TableFile]) -> Iterator[list[_TableFile]]:
 
 def _is_in_order(house: _House, table: Table, file: _TableFile) -> bool:
     """Whether no two row groups of the file share values of the first column of the order, except at their border."""
-    with house.location.filesystem.open_input_file(house.location.path_in(table.name, file.path)) as source:
-        metadata = pq.ParquetFile(source).metadata
-    names = [metadata.schema.column(number).path for number in range(metadata.num_columns)]
-    column = names.index(_ORDER[table.name][0])
-    groups = [metadata.row_group(group).column(column).statistics for group in range(metadata.num_row_groups)]
-    bounded = [statistics for statistics in groups if statistics is not None and statistics.has_min_max]
-    return all(first.max <= second.min for first, second in pairwise(bounded))
+    # Not by the statistics in the footer: to ask a damaged one for them can end the process.
+    with read.checked(house.location, table, house.location.path_in(table.name, file.path)) as opened:
+        columns = [opened.read_row_group(group, columns=[_ORDER[table.name][0]])[0] for group in range(opened.num_row_groups)]
+    bounds = [pc.min_max(column).as_py() for column in columns if column.null_count < len(column)]
+    return all(first["max"] <= second["min"] for first, second in pairwise(bounds))
 
 
 def _rewrite(house: _House, table: Table, opened: DeltaTable, files: Sequence[_TableFile], kept: _KeptRows | None) -> list[AddedFile]:
@@ -242,9 +235,8 @@ def _rewrite(house: _House, table: Table, opened: DeltaTable, files: Sequence[_T
 
 def _rows(house: _House, table: Table, file: _TableFile) -> pa.Table:
     """All rows of the file in the columns of the table, except for the cluster."""
-    path = house.location.path_in(table.name, file.path)
-    with house.location.filesystem.open_input_file(path) as source:
-        return read.rows_of_file(read.checked_file(source, path, table), house.cluster, table.file_schema, ())
+    with read.checked(house.location, table, house.location.path_in(table.name, file.path)) as opened:
+        return read.rows_of_file(opened, house.cluster, table.file_schema, ())
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import os
 from array import array
-from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from itertools import accumulate
@@ -30,6 +30,7 @@ from pyarrow import fs
 
 from groupcoord_spark.errors import WarehouseError
 from groupcoord_spark.log.files.object_store import missing_bucket, no_such_bucket
+from groupcoord_spark.log.files.storage import side_by_side
 from groupcoord_spark.moments import Moment, NightsAgo, NightTime, milliseconds_of
 from groupcoord_spark.warehouse.declaration import Table, no_rows
 from groupcoord_spark.warehouse.location import WarehouseLocation, first_line, locate
@@ -447,19 +448,11 @@ def runs_of(rows: pa.Table) -> list[Run]:
 def rows_at(
     location: WarehouseLocation, table: Table, version: int, cluster: str, columns: Sequence[str], where: Sequence[Condition] = ()
 ) -> pa.Table:
-    """A cluster's rows of a table at one version. Raises WarehouseError when that version or its files cannot be read."""
-    return _rows(location, open_table(location, table, version), table, cluster, columns, where)
+    """A cluster's rows of a table at one version. Raises WarehouseError when that version or its files cannot be read.
 
-
-def rows_of_partition(
-    warehouse_uri: str, table: str, version: int, cluster: str, columns: Sequence[str], offsets_partition: int
-) -> pa.Table:
-    """A cluster's rows of one offsets partition in a table at one version. Raises WarehouseError as ``rows_at`` does.
-
-    A worker asks for one partition after another, and to open a table fifty times would take longer than to read it.
+    A worker asks for one offsets partition after another, and to open a table fifty times would take longer than to read it.
     """
-    opened = _opened_once(warehouse_uri, table, version)
-    return _rows(locate(warehouse_uri), opened, TABLES[table], cluster, columns, [("offsets_partition", "=", offsets_partition)])
+    return _rows(location, _opened_once(location.uri, table.name, version), table, cluster, columns, where)
 
 
 @lru_cache(maxsize=8)
@@ -499,24 +492,20 @@ def _rows(
     schema = pa.schema([table.arrow_schema.field(name) for name in columns])
 
     def of_file(path: str) -> pa.Table:
+        with checked(location, table, path) as file:
+            return rows_of_file(file, cluster, schema, where)
+
+    parts = side_by_side(of_file, paths_of_files(location, table, opened, cluster, where), _FILES_AT_ONCE)
+    return pa.concat_tables([no_rows(schema), *parts])
+
+
+@contextmanager
+def checked(location: WarehouseLocation, table: Table, path: str) -> Iterator[pq.ParquetFile]:
+    """The open file of a table, as ``checked_file`` does. Raises WarehouseError where it cannot be opened, or read within the block."""
+    try:
         # delta-rs's own file system would bring its threads along, which at times outlive the interpreter
         with location.filesystem.open_input_file(path) as source:
-            return rows_of_file(checked_file(source, path, table), cluster, schema, where)
-
-    try:
-        stored = {field.name for field in opened.schema().fields}
-        # To delta-rs an empty text in a condition means NULL; Kafka has groups of that name.
-        for_files = [
-            (name, comparison, value)
-            for name, comparison, value in where
-            if name in stored and value != "" and not (comparison == "in" and "" in value)
-        ]
-        files = paths_of_files(location, table, opened, cluster, for_files)
-        if len(files) > 1:
-            with ThreadPoolExecutor(_FILES_AT_ONCE) as pool:
-                parts = list(pool.map(of_file, files))
-        else:
-            parts = [of_file(file) for file in files]
+            yield checked_file(source, path, table)
     except FileNotFoundError as e:
         raise WarehouseError(
             f"A file of table {table.name} of {location.uri} is gone: {first_line(e)}."
@@ -528,28 +517,29 @@ def _rows(
             f"Table {table.name} of {location.uri} lacks a column that this release reads: {first_line(e)}. It was written by a"
             " pre-release: run the nightly into another directory."
         ) from e
-    except (DeltaError, OSError, pa.ArrowException) as e:
+    except (OSError, pa.ArrowException) as e:
         raise unreadable(location, table, first_line(e)) from e
-    return pa.concat_tables([no_rows(schema), *parts])
 
 
 class StoredFile(NamedTuple):
-    """What Delta's log says of a file. rows: None where the log does not say it, as other writers may do."""
+    """What Delta's log says of a file; None: it does not say it.
+
+    oldest_us: the smallest record timestamp, in microseconds.
+    """
 
     size: int
     rows: int | None
+    oldest_us: int | None
 
 
 def files_of(opened: DeltaTable, cluster: str) -> dict[str, StoredFile]:
     """The files of a cluster, by their path within the table."""
     # Not ``pa.table``, which imports pandas.
     files = pa.RecordBatchReader.from_stream(opened.get_add_actions(flatten=True)).read_all()
-    files = files.select(["path", "size_bytes", "num_records", "partition.cluster"])
-    return {
-        unquote(file["path"]): StoredFile(file["size_bytes"], file["num_records"])
-        for file in files.to_pylist()
-        if file["partition.cluster"] == cluster
-    }
+    oldest = files["min.record_timestamp"].cast(pa.int64()) if "min.record_timestamp" in files.column_names else pa.nulls(len(files))
+    columns = [*(files[name] for name in ("partition.cluster", "path", "size_bytes", "num_records")), oldest]
+    listed = zip(*(column.to_pylist() for column in columns), strict=True)
+    return {unquote(path): StoredFile(*says) for named_cluster, path, *says in listed if named_cluster == cluster}
 
 
 def transaction_of(opened: DeltaTable, cluster: str) -> int:
@@ -580,17 +570,24 @@ def check_number_of_rows(location: WarehouseLocation, table: Table, opened: Delt
 
 
 def paths_of_files(
-    location: WarehouseLocation, table: Table, opened: DeltaTable, cluster: str, conditions: Sequence[Condition] = ()
+    location: WarehouseLocation, table: Table, opened: DeltaTable, cluster: str, where: Sequence[Condition] = ()
 ) -> list[str]:
-    """The paths of a cluster's files that may meet the conditions, within the file system of the warehouse. Files lie one directory deep.
+    """The paths of a cluster's files that may have rows of the conditions, in the warehouse's file system. Files lie one directory deep.
 
     Raises:
         WarehouseError: the table's log names a file that lies elsewhere, as one with ``../`` in its path does; or has other files than were
             written (``check_number_of_rows``).
     """
-    check_number_of_rows(location, table, opened, cluster)
+    try:
+        check_number_of_rows(location, table, opened, cluster)
+        stored = {field.name for field in opened.schema().fields}
+        # To delta-rs an empty text in a condition means NULL; Kafka has groups of that name.
+        for_files = [(name, how, value) for name, how, value in where if name in stored and "" not in (value if how == "in" else [value])]
+        uris = opened.file_uris(file_pruning_predicate=[("cluster", "=", cluster), *for_files])
+    except (DeltaError, OSError) as e:
+        raise unreadable(location, table, first_line(e)) from e
     paths = []
-    for uri in opened.file_uris(file_pruning_predicate=[("cluster", "=", cluster), *conditions]):
+    for uri in uris:
         root, partition, name = uri.rsplit("/", 2)
         if not opened.table_uri.rstrip("/").endswith(root):
             sentence = f"The log of table {table.name} of {location.uri} names a file outside of it: {uri}."

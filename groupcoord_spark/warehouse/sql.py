@@ -15,8 +15,8 @@ import pyarrow.dataset as ds
 
 from groupcoord_spark.errors import UsageError, WarehouseError
 from groupcoord_spark.warehouse.declaration import Column, Table, no_rows
-from groupcoord_spark.warehouse.location import WarehouseLocation, first_line
-from groupcoord_spark.warehouse.read import Run, Warehouse, checked_file, open_table, paths_of_files, unreadable
+from groupcoord_spark.warehouse.location import WarehouseLocation
+from groupcoord_spark.warehouse.read import Run, Warehouse, checked, open_table, paths_of_files, unreadable
 from groupcoord_spark.warehouse.tables import RUNS, TABLES
 from groupcoord_spark.warehouse.views import VIEWS
 
@@ -123,15 +123,9 @@ class NightInDuckDB:
             if result is None or parsed.type.name in _WITHOUT_ROWS or result.columns == ["Success"]:
                 return None
             return (result if most_rows is None else result.limit(most_rows)).to_arrow_table()
-        except (FileNotFoundError, duckdb.Error) as error:
-            place = self._warehouse.location
-            if isinstance(error, FileNotFoundError) or "No such file" in str(error):
-                raise WarehouseError(
-                    f"A file of {place.uri} is gone: {first_line(error)}. After a vacuum, nights older than the retention of deleted files"
-                    " cannot be read."
-                ) from error
+        except duckdb.Error as error:
             if damaged := _DAMAGED.search(str(error)):
-                raise unreadable(place, TABLES[damaged[1]], damaged[2].rstrip(".")) from error
+                raise unreadable(self._warehouse.location, TABLES[damaged[1]], damaged[2].rstrip(".")) from error
             raise UsageError(str(error).strip()) from None
 
     def rows(self, statement: str) -> pa.Table:
@@ -214,13 +208,8 @@ def _files(location: WarehouseLocation, table: Table, run: Run) -> list[str]:
     opened = open_table(location, table, run.table_versions.get(table.name))
     paths = paths_of_files(location, table, opened, run.cluster)
     for path in paths:
-        try:
-            with location.filesystem.open_input_file(path) as source:
-                checked_file(source, path, table)
-        except FileNotFoundError:
-            continue  # the statement that reads the file says so
-        except (OSError, pa.ArrowException) as error:
-            raise unreadable(location, table, first_line(error)) from error
+        with checked(location, table, path):
+            pass  # DuckDB would read NULL where a column has another name
     return paths
 
 

@@ -30,7 +30,6 @@ from typing import Any, Final
 from urllib.parse import quote
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 from deltalake import CommitProperties, DeltaTable
 from deltalake.exceptions import CommitFailedError, DeltaError
 from deltalake.schema import Field
@@ -88,11 +87,6 @@ class RunStart:
         return self.warehouse.location
 
     @property
-    def tables(self) -> Mapping[str, DeltaTable]:
-        """Every table as ``begin_run`` left it."""
-        return self.warehouse.tables
-
-    @property
     def last_run(self) -> read.Run | None:
         """The newest finished night of the cluster; None where this is the first."""
         return next((run for run in reversed(self.finished) if run.kind == NIGHT), None)
@@ -114,7 +108,8 @@ class RunStart:
     def history_end(self, offsets_partition: int, incarnation: int) -> int | None:
         """The record offset below which the history tables have the records of a partition, as these tables say themselves; None: they do
         not say, because no night of this release has written history yet."""
-        return self.tables[OFFSET_COMMITS.name].transaction_version(history_application(self.cluster, offsets_partition, incarnation))
+        application = history_application(self.cluster, offsets_partition, incarnation)
+        return self.warehouse.tables[OFFSET_COMMITS.name].transaction_version(application)
 
 
 def history_application(cluster: str, offsets_partition: int, incarnation: int) -> str:
@@ -148,7 +143,7 @@ def begin_run(warehouse: str | Warehouse, cluster: str, *, spares_ms: int = 0) -
         unfinished = {*transactions.values()} != {transaction}
         if spares_ms and _last_commit_ms(start) > started_at_ms - spares_ms:
             return start
-        if unfinished or any(_strays(start, table) for name, table in start.tables.items() if name != RUNS.name):
+        if unfinished or any(_strays(start, table) for name, table in start.warehouse.tables.items() if name != RUNS.name):
             try:
                 start = _healed(start)
             except _OvertakenError:
@@ -441,7 +436,7 @@ def _never_null(table: Table, opened: DeltaTable) -> list[str]:
 
 def _last_commit_ms(start: RunStart) -> int:
     """When the unfinished run of the cluster committed last, by the clock of its machine; 0 where there is none."""
-    ahead = [table for table in start.tables.values() if read.transaction_of(table, start.cluster) > start.transaction]
+    ahead = [table for table in start.warehouse.tables.values() if read.transaction_of(table, start.cluster) > start.transaction]
     return max((commit["timestamp"] for table in ahead for commit in table.history(1)), default=0)
 
 
@@ -460,7 +455,7 @@ def _refuse_damaged_history(start: RunStart) -> None:
     for table in TABLES.values():
         if table.write is WriteMode.APPENDED and table is not RUNS:
             try:
-                read.check_number_of_rows(start.location, table, start.tables[table.name], start.cluster)
+                read.check_number_of_rows(start.location, table, start.warehouse.tables[table.name], start.cluster)
             except WarehouseError:
                 if start.last_run is None or table.name not in start.last_run.table_versions:
                     raise
@@ -497,10 +492,11 @@ def _healed(start: RunStart) -> RunStart:
     # Two above: one above is the unfinished run's.
     raised = start.transaction + 2
     # `runs` first, in the version that was read: afterwards no other run can finish, and the tables do not change any more.
-    tables = {RUNS.name: _commit(start, RUNS, start.tables[RUNS.name], lambda *_: [], expected=start.transaction, transaction=raised)}
+    opened = start.warehouse.tables
+    tables = {RUNS.name: _commit(start, RUNS, opened[RUNS.name], lambda *_: [], expected=start.transaction, transaction=raised)}
     for table in TABLES.values():
         if table is not RUNS:
-            tables[table.name] = _commit(start, table, start.tables[table.name], _actions_to_last_night, expected=None, transaction=raised)
+            tables[table.name] = _commit(start, table, opened[table.name], _actions_to_last_night, expected=None, transaction=raised)
     return replace(start, warehouse=Warehouse(start.location, tables, start.warehouse), transaction=raised)
 
 
@@ -518,17 +514,13 @@ def _actions_to_last_night(start: RunStart, table: Table, opened: DeltaTable) ->
 
 
 def _described(start: RunStart, table: Table, path: str, size: int) -> AddedFile:
-    try:
-        with start.location.filesystem.open_input_file(start.location.path_in(table.name, path)) as source:
-            return describe(table, start.cluster, path, size, pq.ParquetFile(source).metadata)
-    except (OSError, pa.ArrowException) as e:
-        place = f"Table {table.name} of {start.location.uri}"
-        raise WarehouseError(f"{place} cannot be put back to the last night: {first_line(e)}. {read.way_out(start.location, table)}") from e
+    with read.checked(start.location, table, start.location.path_in(table.name, path)) as file:
+        return describe(table, start.cluster, path, size, file.metadata)
 
 
 def _commit_table(start: RunStart, table: Table, files: Sequence[AddedFile], transactions: Sequence[Transaction] = ()) -> DeltaTable:
     """Commits the files of a run to one table; the table afterwards. A table without files gets a commit too, with the transaction."""
-    opened, replaces = start.tables[table.name], table.write is WriteMode.REPLACED_BY_EACH_RUN
+    opened, replaces = start.warehouse.tables[table.name], table.write is WriteMode.REPLACED_BY_EACH_RUN
     added: list[_Action] = [_added(file) for file in files]
     return _commit(start, table, opened, lambda *_: added, expected=start.transaction, replaces=replaces, transactions=transactions)
 

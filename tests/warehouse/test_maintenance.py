@@ -21,6 +21,7 @@ from groupcoord_spark.warehouse import maintenance as upkeep
 from groupcoord_spark.warehouse.maintenance import HISTORY, maintain
 from groupcoord_spark.warehouse.parts import PartWriter, run_of
 from tests.warehouse.nights import AS_OF_MS, DAY_MS, commit, group, make_tables, marker, night, offset, run_fields, written
+from tests.warehouse.test_damage import flip_in_the_name_of_a_column
 from tests.warehouse.test_two_runs import stopped_before_commit
 
 NEXT_MONTH_MS = time.time_ns() // 1_000_000 + 40 * DAY_MS
@@ -335,3 +336,11 @@ def test_a_run_that_committed_last_ten_minutes_ago_is_dead(tmp_path, monkeypatch
     with stopped_before_commit(9, lambda: maintain(str(place), "prod") and None), pytest.raises(WarehouseError, match="Another run"):
         commit_run(start, run_fields(), files)
     assert 99 not in open_warehouse(str(place)).read("offset_commits")["record_offset"].to_pylist()
+
+
+def test_a_damaged_footer_is_one_sentence_for_upkeep_too(tmp_path):
+    nights(tmp_path, 2)
+    old, _ = sorted((tmp_path / "offset_commits").rglob("*.parquet"), key=lambda path: path.name)
+    flip_in_the_name_of_a_column(old, 1)
+    with pytest.raises(WarehouseError, match=r"Table offset_commits of .* cannot be read: .* is damaged.*Restore it from a copy"):
+        maintain(str(tmp_path), "prod", now_ms=NEXT_MONTH_MS)

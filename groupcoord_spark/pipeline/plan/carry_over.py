@@ -122,7 +122,10 @@ def plan_carry_over(
     if night is None:
         return CarryOver(whole=dict.fromkeys(logs, "this is the first night of the cluster"))
     reason = _why_nothing_is_kept(night, start)
-    rows = {} if reason else _rows_of_night(night, start)
+    rows: dict[int, Row] = {}
+    if not reason:
+        listed = OFFSETS_PARTITIONS.to_milliseconds(start.warehouse.read(OFFSETS_PARTITIONS.name, run=night)).to_pylist()
+        rows = {row["offsets_partition"]: row for row in listed}
     missing = sorted(verdict.missing)
     _refuse_lost(missing, rows, reason)
     if not reason and night.settings.get(RULES_SETTING) != rules_of(request.semantics):
@@ -240,12 +243,6 @@ def _why_nothing_is_kept(night: Run, start: RunStart) -> str | None:
         except WarehouseError:
             return f"the table {table} of the night before is lost or damaged"
     return None
-
-
-def _rows_of_night(night: Run, start: RunStart) -> dict[int, Row]:
-    """Offsets partition -> the night's row of offsets_partitions, with Kafka's values."""
-    rows = OFFSETS_PARTITIONS.to_milliseconds(start.warehouse.read(OFFSETS_PARTITIONS.name, run=night))
-    return {row["offsets_partition"]: row for row in rows.to_pylist()}
 
 
 def _why_whole(request: RunRequest, log: PartitionLog, row: Row | None, history: PartitionHistory) -> str | None:

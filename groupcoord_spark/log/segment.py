@@ -111,7 +111,7 @@ class Chunk:
     lost: list[Lost]
     doubts: list[PlacedDoubt]
     bytes: int
-    entries: Entries = field(default_factory=lambda: Entries.concat([]))
+    entries: Entries = field(default_factory=Entries.none)
     headers: Headers = field(default_factory=lambda: np.zeros(0, HEADER))
     batch: Positions = field(default_factory=lambda: np.zeros(0, np.int64))
     record_size: Positions = field(default_factory=lambda: np.zeros(0, np.int64))
@@ -165,7 +165,7 @@ class Reading:
         self._decompressor = Decompressor()
         self._window: Bytes | None = None
         self._headers: Headers | None = None
-        self._entries = Entries.concat([])
+        self._entries = Entries.none()
         self._order = Order(np.zeros(0, np.int64), np.zeros(0, np.int64))
 
     @property
@@ -203,7 +203,7 @@ class Reading:
             parts.append(section.entries)
             if is_one_window:
                 headers.append(section.headers)
-        self._entries = Entries.concat(parts)
+        self._entries = Entries.concat(parts) if parts else Entries.none()
         if is_one_window:
             self._window = finder.whole_window()
             self._headers = np.concatenate(headers) if headers else None

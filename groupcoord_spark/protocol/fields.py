@@ -181,7 +181,6 @@ class Message:
     Attributes:
         name: Kafka's name of the message.
         versions: the first and the last known version.
-        source: the file of Kafka that declares the message.
         since: for each version the release that brought it, with the KIP or issue.
         read_since: for each version but the first the first release whose loader reads it; empty where nobody compared the loaders.
         flexible_from: the first version with compact encodings and tagged sections; None: no version has them.
@@ -191,7 +190,6 @@ class Message:
     name: str
     versions: tuple[int, int]
     fields: tuple[Field, ...]
-    source: str
     since: Mapping[int, str]
     flexible_from: int | None = None
     dialect: str | None = None

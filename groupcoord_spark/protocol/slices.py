@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -108,6 +109,26 @@ class Slices:
     def of(rows: list[bytes | None]) -> Slices:
         """The rows of a list of Python byte strings, for tests and small inputs."""
         return Slices.from_arrow(pa.array(rows, pa.binary()))
+
+
+class Columns:
+    """The base of dataclasses with slots whose fields are columns of one length: numpy arrays, and Slices."""
+
+    __slots__: tuple[str, ...] = ()
+
+    def __len__(self) -> int:
+        return len(getattr(self, self.__slots__[0]))
+
+    def take(self, rows: Any) -> Self:
+        """The rows that a mask, indices or a slice choose; no byte of Slices is copied."""
+        columns = (getattr(self, name) for name in self.__slots__)
+        return type(self)(*(column.take(rows) if isinstance(column, Slices) else column[rows] for column in columns))
+
+    @classmethod
+    def concat(cls, parts: Sequence[Self]) -> Self:
+        """The rows of all parts, at least one, one after another. No part has Slices."""
+        columns = ([getattr(part, name) for part in parts] for name in cls.__slots__)
+        return parts[0] if len(parts) == 1 else cls(*map(np.concatenate, columns))
 
 
 def words_of(data: Bytes) -> npt.NDArray[np.int64]:

@@ -17,7 +17,7 @@ from crc32c import crc32c
 
 from groupcoord_spark.log import limits
 from groupcoord_spark.protocol import fast_path
-from groupcoord_spark.protocol.slices import Bytes, Mask, Positions
+from groupcoord_spark.protocol.slices import Bytes, Columns, Mask, Positions
 
 LOG_OVERHEAD = 12
 """Bytes of offset and length, which the length itself does not count."""
@@ -72,7 +72,7 @@ _VIEW = np.dtype(f"V{HEADER_SIZE}")
 
 
 @dataclass(slots=True)
-class Entries:
+class Entries(Columns):
     """Sound entries of one file, as columns of one length.
 
     Attributes:
@@ -90,22 +90,11 @@ class Entries:
     last_offset: Positions
     moved_by: Positions
 
-    def __len__(self) -> int:
-        return len(self.position)
-
-    def take(self, rows: npt.NDArray[Any] | slice) -> Entries:
-        """The entries named by a mask, by indices or by a slice."""
-        return Entries(*(getattr(self, name)[rows] for name in Entries.__slots__))
-
     @staticmethod
-    def concat(parts: list[Entries]) -> Entries:
-        """All of ``parts``, one after another."""
-        if not parts:
-            nothing = np.zeros(0, np.int64)
-            return Entries(nothing, nothing, nothing.astype(np.int8), nothing, nothing, nothing)
-        if len(parts) == 1:
-            return parts[0]
-        return Entries(*(np.concatenate([getattr(part, name) for part in parts]) for name in Entries.__slots__))
+    def none() -> Entries:
+        """Columns of no entry."""
+        nothing = np.zeros(0, np.int64)
+        return Entries(nothing, nothing, nothing.astype(np.int8), nothing, nothing, nothing)
 
 
 def legacy_timestamp(header: Any) -> int:

@@ -15,11 +15,11 @@ import numpy.typing as npt
 
 from groupcoord_spark.log.decode.definition import MIN_RECORD, LegacyMessage, Record, RecordError, read_message, read_records
 from groupcoord_spark.protocol import fast_path
-from groupcoord_spark.protocol.slices import Bytes, Mask, Positions
+from groupcoord_spark.protocol.slices import Bytes, Columns, Mask, Positions
 
 
 @dataclass(slots=True)
-class Rows:
+class Rows(Columns):
     """Records of several batches, batch by batch in their order, as columns of one length.
 
     Attributes:
@@ -41,13 +41,6 @@ class Rows:
     value_is_null: Mask
     size: Positions
 
-    def __len__(self) -> int:
-        return len(self.batch)
-
-    def take(self, rows: npt.NDArray[Any]) -> Rows:
-        """The rows that a mask or indices choose."""
-        return Rows(*(getattr(self, name)[rows] for name in Rows.__slots__))
-
     def without(self, batches: Iterable[int]) -> Rows:
         """The rows of all batches but these."""
         left_out = list(batches)
@@ -56,11 +49,6 @@ class Rows:
     def columns(self) -> tuple[npt.NDArray[Any], ...]:
         """All columns but ``batch``."""
         return tuple(getattr(self, name) for name in Rows.__slots__ if name != "batch")
-
-    @staticmethod
-    def concat(parts: list[Rows]) -> Rows:
-        """All of ``parts``, one after another."""
-        return Rows(*(np.concatenate([getattr(part, name) for part in parts]) for name in Rows.__slots__))
 
     @staticmethod
     def empty(n: int) -> Rows:

@@ -36,7 +36,7 @@ from groupcoord_spark.log.decode.definition import (
 )
 from groupcoord_spark.log.files.storage import PADDING
 from groupcoord_spark.protocol.record_types import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NOT_A_CONTROL_RECORD, MarkerType
-from groupcoord_spark.protocol.slices import Bytes, Mask, Positions, Slices
+from groupcoord_spark.protocol.slices import Bytes, Columns, Mask, Positions, Slices
 
 OTHER_CONTROL_TYPE = 127
 """The control_type of a stored type that does not fit an int8, or would equal NOT_A_CONTROL_RECORD."""
@@ -51,7 +51,7 @@ MARKER_LOST = " It is a control batch: if it ended a transaction, that transacti
 
 
 @dataclass(frozen=True, slots=True)
-class Records:
+class Records(Columns):
     """Records of one file in the order of their offsets, as columns of one length n.
 
     Attributes:
@@ -74,9 +74,6 @@ class Records:
     control_type: npt.NDArray[np.int8]
     position: Positions
 
-    def __len__(self) -> int:
-        return len(self.record_offset)
-
     def distinct_keys(self) -> tuple[Positions, pa.BinaryArray]:
         """The code of each record's key, int64, and the distinct keys. The code is -1 for control records and null keys."""
         keys = self.key
@@ -89,12 +86,6 @@ class Records:
         flags = np.zeros(0, np.bool_)
         no_bytes = Slices(np.zeros(0, np.uint8), nothing, nothing, flags)
         return Records(nothing, nothing, no_bytes, no_bytes, nothing, nothing.astype(np.int16), flags, nothing.astype(np.int8), nothing)
-
-    def take(self, rows: npt.NDArray[Any]) -> Records:
-        """The records that a mask or indices choose; no key or value is copied."""
-        columns: list[Any] = [getattr(self, name) for name in Records.__slots__]
-        taken: list[Any] = [column.take(rows) if isinstance(column, Slices) else column[rows] for column in columns]
-        return Records(*taken)
 
 
 @dataclass(slots=True)

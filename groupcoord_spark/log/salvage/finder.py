@@ -398,4 +398,4 @@ def _section_of(positions: Positions, headers: batches.Headers) -> FileSection:
 
 
 def _damaged_section(damaged: DamagedRange) -> FileSection:
-    return FileSection(batches.Entries.concat([]), np.zeros(0, batches.HEADER), damaged)
+    return FileSection(batches.Entries.none(), np.zeros(0, batches.HEADER), damaged)

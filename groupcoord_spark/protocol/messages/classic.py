@@ -1,22 +1,21 @@
-"""Classic groups (JoinGroup and SyncGroup): key type 2."""
+"""Classic groups (JoinGroup and SyncGroup): key type 2.
+
+Source: kafka, group-coordinator/src/main/resources/common/message/, a file for each message by its name.
+"""
 
 from __future__ import annotations
 
 from ..fields import Array, Bytes, Field, Int32, Int64, Message, NullableString, RecordType, String, Struct
 from ..record_types import KeyType
 
-_SCHEMAS = "kafka: group-coordinator/src/main/resources/common/message/"
-
 GROUP_METADATA_KEY = Message(
     "GroupMetadataKey", versions=(0, 0),
-    source=_SCHEMAS + "GroupMetadataKey.json",
     since={0: "0.9"},
     fields=(Field("group_id", String, "The group.", json="group"),),
 )
 
 GROUP_METADATA_VALUE = Message(
     "GroupMetadataValue", versions=(0, 4), flexible_from=4,
-    source=_SCHEMAS + "GroupMetadataValue.json",
     since={
         0: "0.9",
         1: "0.10.1, KIP-62: rebalance timeout",

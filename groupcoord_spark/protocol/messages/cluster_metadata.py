@@ -2,6 +2,8 @@
 
 The value of a record begins with the frame version, the record type and the version of the message, each an unsigned varint. All messages
 are flexible from version 0.
+
+Source: kafka, metadata/src/main/resources/common/metadata/ and, of control records, clients/src/main/resources/common/message/.
 """
 
 from __future__ import annotations
@@ -28,9 +30,8 @@ _ENTITY = Struct((
 
 
 def _record(number: int, name: str, newest_version: int, *fields: Field) -> tuple[int, Message]:
-    source = f"kafka: metadata/src/main/resources/common/metadata/{name}.json"
     since = dict.fromkeys(range(newest_version + 1), "KIP-500 and later")
-    return number, Message(name, versions=(0, newest_version), flexible_from=0, source=source, since=since, fields=fields)
+    return number, Message(name, versions=(0, newest_version), flexible_from=0, since=since, fields=fields)
 
 
 RECORD_TYPES = dict((
@@ -154,9 +155,8 @@ _VOTER_WITH_ADDRESS = Struct((
 
 def _control(number: int, name: str, message: str, newest_version: int, *fields: Field) -> tuple[int, tuple[str, Message]]:
     version = Field("version", Int16, "The version of the message.")
-    source = f"kafka: clients/src/main/resources/common/message/{message}.json"
     since = dict.fromkeys(range(newest_version + 1), "KIP-595, KIP-853")
-    declared = Message(message, versions=(0, newest_version), flexible_from=0, source=source, since=since, fields=(version, *fields))
+    declared = Message(message, versions=(0, newest_version), flexible_from=0, since=since, fields=(version, *fields))
     return number, (name, declared)
 
 

@@ -1,10 +1,12 @@
-"""What Connect workers put into ``subscription`` and ``assignment`` (protocol type ``connect``)."""
+"""What Connect workers put into ``subscription`` and ``assignment`` (protocol type ``connect``).
+
+Source: kafka, connect/runtime/.../runtime/distributed/IncrementalCooperativeConnectProtocol.java.
+"""
 
 from __future__ import annotations
 
 from ..fields import Array, Field, Int16, Int32, Int64, Message, NullableBytes, String, Struct
 
-_SOURCE = "kafka: connect/runtime/src/main/java/org/apache/kafka/connect/runtime/distributed/"
 _SINCE = {0: "0.9, protocol default", 1: "2.3, KIP-415: protocol compatible", 2: "2.4, KIP-507: protocol sessioned, same layout as 1"}
 
 
@@ -17,7 +19,7 @@ def _connector_tasks(nullable: bool) -> Array:
 
 CONNECT_METADATA = Message(
     "ConnectProtocolMetadata", versions=(0, 2),
-    source=_SOURCE + "IncrementalCooperativeConnectProtocol.java", since=_SINCE,
+    since=_SINCE,
     fields=(
         Field("url", String, "Where the worker's REST interface is."),
         Field("config_offset", Int64, "How far it has read the configuration topic."),
@@ -34,7 +36,7 @@ _ASSIGNMENT_FIELDS = (
 
 CONNECT_ASSIGNMENT = Message(
     "ConnectProtocolAssignment", versions=(0, 2),
-    source=_SOURCE + "IncrementalCooperativeConnectProtocol.java", since=_SINCE,
+    since=_SINCE,
     fields=(
         *_ASSIGNMENT_FIELDS,
         Field("assignment", _connector_tasks(nullable=False), "What the worker runs.", versions="0"),

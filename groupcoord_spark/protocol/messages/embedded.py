@@ -1,10 +1,12 @@
-"""What members of protocol type ``consumer`` put into ``subscription`` and ``assignment``. The broker does not own these bytes."""
+"""What members of protocol type ``consumer`` put into ``subscription`` and ``assignment``. The broker does not own these bytes.
+
+Source: kafka, ConsumerProtocolSubscription.json and ConsumerProtocolAssignment.json of clients/src/main/resources/common/message/,
+StickyAssignor and CooperativeStickyAssignor of org.apache.kafka.clients.consumer, and SubscriptionInfoData.json of streams.
+"""
 
 from __future__ import annotations
 
 from ..fields import Array, Field, Int32, Int64, Message, NullableBytes, NullableString, String, Struct, Uuid
-
-_SCHEMAS = "kafka: clients/src/main/resources/common/message/"
 
 _TOPIC_PARTITIONS = Array(Struct((
     Field("topic", String, "The topic."),
@@ -13,7 +15,6 @@ _TOPIC_PARTITIONS = Array(Struct((
 
 CONSUMER_PROTOCOL_SUBSCRIPTION = Message(
     "ConsumerProtocolSubscription", versions=(0, 3),
-    source=_SCHEMAS + "ConsumerProtocolSubscription.json",
     since={0: "0.9", 1: "2.4, KIP-429: owned partitions", 2: "KIP-792: generation; written by no release", 3: "3.4, KIP-881: rack"},
     fields=(
         Field("topics", Array(String), "Topics the member subscribes to."),
@@ -26,7 +27,6 @@ CONSUMER_PROTOCOL_SUBSCRIPTION = Message(
 
 CONSUMER_PROTOCOL_ASSIGNMENT = Message(
     "ConsumerProtocolAssignment", versions=(0, 3),
-    source=_SCHEMAS + "ConsumerProtocolAssignment.json",
     since={0: "0.9", 1: "2.4", 2: "written by no release", 3: "3.4; all versions have the same layout"},
     fields=(
         Field("assigned_partitions", _TOPIC_PARTITIONS, "Partitions the leader gave the member."),
@@ -36,7 +36,6 @@ CONSUMER_PROTOCOL_ASSIGNMENT = Message(
 
 STICKY_USER_DATA = Message(
     "StickyAssignorUserData", versions=(0, 1),
-    source="kafka: clients/src/main/java/org/apache/kafka/clients/consumer/StickyAssignor.java",
     since={0: "0.11, KIP-54", 1: "2.3: generation"},
     fields=(
         Field("previous_assignment", _TOPIC_PARTITIONS, "Partitions the member held."),
@@ -46,7 +45,6 @@ STICKY_USER_DATA = Message(
 
 COOPERATIVE_STICKY_USER_DATA = Message(
     "CooperativeStickyAssignorUserData", versions=(0, 0),
-    source="kafka: clients/src/main/java/org/apache/kafka/clients/consumer/CooperativeStickyAssignor.java",
     since={0: "3.0"},
     fields=(Field("generation", Int32, "Generation in which the member held its partitions; -1: none yet."),),
 )
@@ -56,7 +54,6 @@ _OFFSET_SUM = Field("offset_sum", Int64, "Sum of the offsets up to which the tas
 
 STREAMS_USER_DATA = Message(
     "SubscriptionInfoData", versions=(1, 11),
-    source="kafka: streams/src/main/resources/common/message/SubscriptionInfoData.json",
     since=dict.fromkeys(range(1, 12), "0.10 and later; fields after the tasks are not read"),
     fields=(
         Field("latest_supported_version", Int32, "The newest version that the member knows.", versions="3+"),

@@ -1,4 +1,7 @@
-"""The value of the markers that end a transaction. They come in control batches and are no keys or values of groups."""
+"""The value of the markers that end a transaction. They come in control batches and are no keys or values of groups.
+
+Source: kafka, clients/src/main/resources/common/message/EndTxnMarker.json.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,6 @@ from ..fields import Field, Int32, Message
 
 END_TRANSACTION_MARKER = Message(
     "EndTxnMarker", versions=(0, 0),
-    source="kafka: clients/src/main/resources/common/message/EndTxnMarker.json",
     since={0: "0.11, KIP-98"},
     fields=(Field("coordinator_epoch", Int32, "Epoch of the transaction coordinator that ended the transaction."),),
 )

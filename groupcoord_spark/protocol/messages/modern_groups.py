@@ -1,4 +1,7 @@
-"""What the tables of consumer, share and streams groups have in common: fields, and the form of a record type."""
+"""What the tables of consumer, share and streams groups have in common: fields, and the form of a record type.
+
+Source: kafka, group-coordinator/src/main/resources/common/message/, a file for each message by its name.
+"""
 
 from __future__ import annotations
 
@@ -55,8 +58,7 @@ def record_type(
     name = "".join(word.capitalize() for word in key_type.name.split("_"))
 
     def message(kind: str, fields: tuple[Field, ...], came: str, flexible_from: int | None, dialect: str | None) -> Message:
-        source = f"kafka: group-coordinator/src/main/resources/common/message/{name}{kind}.json"
-        return Message(name + kind, (0, 0), fields, source, {0: came}, flexible_from, dialect)
+        return Message(name + kind, (0, 0), fields, {0: came}, flexible_from, dialect)
 
     return RecordType(
         key_type,

@@ -1,11 +1,12 @@
-"""Committed offsets: key types 0 and 1."""
+"""Committed offsets: key types 0 and 1.
+
+Source: kafka, group-coordinator/src/main/resources/common/message/, a file for each message by its name.
+"""
 
 from __future__ import annotations
 
 from ..fields import ZERO_UUID, Field, Int32, Int64, Message, RecordType, String, Uuid
 from ..record_types import KeyType
-
-_SCHEMAS = "kafka: group-coordinator/src/main/resources/common/message/"
 
 _KEY_FIELDS = (
     Field("group_id", String, "The group that committed.", json="group"),
@@ -15,14 +16,12 @@ _KEY_FIELDS = (
 
 LEGACY_OFFSET_COMMIT_KEY = Message(
     "LegacyOffsetCommitKey", versions=(0, 0),
-    source=_SCHEMAS + "LegacyOffsetCommitKey.json",
     since={0: "0.8.2"},
     fields=_KEY_FIELDS,
 )
 
 LEGACY_OFFSET_COMMIT_VALUE = Message(
     "LegacyOffsetCommitValue", versions=(0, 0),
-    source=_SCHEMAS + "LegacyOffsetCommitValue.json",
     since={0: "0.8.2; no later release writes it"},
     fields=(
         Field("committed_offset", Int64, "Next record the group will read.", json="offset"),
@@ -33,14 +32,12 @@ LEGACY_OFFSET_COMMIT_VALUE = Message(
 
 OFFSET_COMMIT_KEY = Message(
     "OffsetCommitKey", versions=(0, 0),
-    source=_SCHEMAS + "OffsetCommitKey.json",
     since={0: "0.9"},
     fields=_KEY_FIELDS,
 )
 
 OFFSET_COMMIT_VALUE = Message(
     "OffsetCommitValue", versions=(0, 4), flexible_from=4,
-    source=_SCHEMAS + "OffsetCommitValue.json",
     since={
         0: "0.8.2 under key type 0; no known release under type 1",
         1: "0.9: explicit expiry; later releases for commits that ask for a retention time",

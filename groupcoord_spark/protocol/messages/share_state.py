@@ -1,10 +1,12 @@
-"""Records of the topic ``__share_group_state`` (KIP-932): where each share group stands in each partition that it reads."""
+"""Records of the topic ``__share_group_state`` (KIP-932): where each share group stands in each partition that it reads.
+
+Source: kafka, share-coordinator/src/main/resources/common/message/, a file for each message by its name.
+"""
 
 from __future__ import annotations
 
 from ..fields import Array, Field, Int8, Int16, Int32, Int64, Message, RecordType, String, Struct, Uuid
 
-_SOURCE = "kafka: share-coordinator/src/main/resources/common/message/"
 _SINCE = {0: "4.1, KIP-932"}
 
 SNAPSHOT, UPDATE = 0, 1
@@ -26,11 +28,10 @@ _BATCHES = Field("state_batches", Array(Struct((
     Field("delivery_count", Int16, "How often its records were delivered."),
 ))), "States of offsets from the start on.")
 
-SHARE_SNAPSHOT_KEY = Message("ShareSnapshotKey", versions=(0, 0), fields=_KEY, source=_SOURCE + "ShareSnapshotKey.json", since=_SINCE)
+SHARE_SNAPSHOT_KEY = Message("ShareSnapshotKey", versions=(0, 0), fields=_KEY, since=_SINCE)
 
 SHARE_SNAPSHOT_VALUE = Message(
     "ShareSnapshotValue", versions=(0, 0), flexible_from=0,
-    source=_SOURCE + "ShareSnapshotValue.json",
     since={0: "4.1, KIP-932; tag 0 since 4.2"},
     fields=(
         Field("snapshot_epoch", Int32, "Number of the snapshot."),
@@ -42,11 +43,10 @@ SHARE_SNAPSHOT_VALUE = Message(
     ),
 )
 
-SHARE_UPDATE_KEY = Message("ShareUpdateKey", versions=(0, 0), fields=_KEY, source=_SOURCE + "ShareUpdateKey.json", since=_SINCE)
+SHARE_UPDATE_KEY = Message("ShareUpdateKey", versions=(0, 0), fields=_KEY, since=_SINCE)
 
 SHARE_UPDATE_VALUE = Message(
     "ShareUpdateValue", versions=(0, 0), flexible_from=0,
-    source=_SOURCE + "ShareUpdateValue.json",
     since={0: "4.1, KIP-932; tag 0 since 4.2"},
     fields=(Field("snapshot_epoch", Int32, "Number of the snapshot that it belongs to."), _LEADER, _START, _DELIVERED, _BATCHES),
 )

@@ -1,21 +1,20 @@
-"""Records of the topic ``__transaction_state``: what the coordinator of transactions knows of each transactional id."""
+"""Records of the topic ``__transaction_state``: what the coordinator of transactions knows of each transactional id.
+
+Source: kafka, transaction-coordinator/src/main/resources/common/message/, a file for each message by its name.
+"""
 
 from __future__ import annotations
 
 from ..fields import Array, Field, Int8, Int16, Int32, Int64, Message, RecordType, String, Struct
 
-_SOURCE = "kafka: transaction-coordinator/src/main/resources/common/message/"
-
 TRANSACTION_LOG_KEY = Message(
     "TransactionLogKey", versions=(0, 0),
-    source=_SOURCE + "TransactionLogKey.json",
     since={0: "0.11, KIP-98"},
     fields=(Field("transactional_id", String, "The transactional id."),),
 )
 
 TRANSACTION_LOG_VALUE = Message(
     "TransactionLogValue", versions=(0, 1), flexible_from=1,
-    source=_SOURCE + "TransactionLogValue.json",
     since={0: "0.11, KIP-98", 1: "3.8, KIP-915; tags since 4.0, KIP-890"},
     fields=(
         Field("producer_id", Int64, "The producer id in use."),

@@ -110,7 +110,7 @@ def schema(jar: str, name: str) -> tuple[int, Message]:
     flexible = read["flexibleVersions"]
     fields = _fields(read["fields"], structs)
     flexible_from = None if flexible == "none" else _versions(flexible)[0]
-    return read["apiKey"], Message(name, versions=(first, last), flexible_from=flexible_from, fields=fields, source=name, since={})
+    return read["apiKey"], Message(name, versions=(first, last), flexible_from=flexible_from, fields=fields, since={})
 
 
 def _versions(text: str) -> tuple[int, int]:

@@ -54,6 +54,7 @@ def test_a_numba_that_cannot_be_imported_is_logged_once_and_done_without(
     monkeypatch.delattr("groupcoord_spark.protocol.loops", raising=False)
     monkeypatch.delitem(sys.modules, "groupcoord_spark.protocol.loops", raising=False)
     monkeypatch.setitem(sys.modules, "numba", None)
+    monkeypatch.setattr(fast_path, "remark_on_compiling", lambda: None)  # which depends on what ran here before
     with caplog.at_level(logging.WARNING):
         assert fast_path.loops_for(10**9) is None and fast_path.loops_for(10**9) is None
     (warning,) = caplog.messages

@@ -32,9 +32,6 @@ os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
 """Without bytecode each process of pytest rewrites the assertions of 360 files, 7 s of CPU, and each command compiles what it imports."""
 
-gc.disable()
-"""Until the tests are collected: collecting makes a million objects, which all stay."""
-
 settings.register_profile("groupcoord", PROFILE)
 settings.load_profile("groupcoord")
 
@@ -52,6 +49,8 @@ def pytest_configure(config: pytest.Config) -> None:
     with_check = {"NUMBA_BOUNDSCHECK": "1", "NUMBA_CACHE_DIR": str(config.rootpath / ".pytest_cache" / "loops-with-bounds-check")}
     if config.getoption("numprocesses", None) and not hasattr(config, "workerinput"):
         compile_loops(config.rootpath, with_check)
+    else:
+        gc.disable()  # until the tests are collected: collecting makes a million objects, which all stay
     numba.config.BOUNDSCHECK = 1
     numba.config.CACHE_DIR = with_check["NUMBA_CACHE_DIR"]
 

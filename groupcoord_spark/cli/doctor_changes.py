@@ -14,6 +14,7 @@ from groupcoord_spark.wording import counted
 
 if TYPE_CHECKING:
     from groupcoord_spark.coordinator.semantics import Semantics
+    from groupcoord_spark.coordinator.state import LoadWarning
     from groupcoord_spark.doctor import CopyFacts
     from groupcoord_spark.pipeline.after_cleaning import AfterCleaning
     from groupcoord_spark.pipeline.load_check import LoadOutcome
@@ -65,17 +66,15 @@ def report_cleaning(common: Common, inputs: tuple[str, ...], releases: Sequence[
 def _cleaning_rows(outcome: AfterCleaning) -> Iterator[tuple[Any, ...]]:
     now = outcome.now
     if now.refusal is not None:
-        of_now = (now.refusal.record_offset, now.refusal.code, now.refusal.reason)
-        yield (now.release, now.offsets_partition, "refused_now", *[None] * 4, *of_now, *[None] * 4)
+        yield (now.release, now.offsets_partition, "refused_now", *[None] * 4, *_refused_record(now.refusal), *[None] * 4)
     elif not outcome.exposures:
         yield (now.release, now.offsets_partition, "loads", *[None] * 11)
     for exposure in outcome.exposures:
-        cleaning, refused = exposure.cleaning, exposure.refusal
-        refusal = (None, None, None) if refused is None else (refused.record_offset, refused.code, refused.reason)
+        cleaning = exposure.cleaning
         yield (
             exposure.release, exposure.offsets_partition, exposure.answer, exposure.group_id, cleaning.cleaned_to,
-            "dropped" if cleaning.drops_tombstones else "kept", cleaning.read_before if cleaning.read_before >= 0 else None, *refusal,
-            list(exposure.differences), moment(exposure.since_ms), exposure.issue, exposure.remedy,
+            "dropped" if cleaning.drops_tombstones else "kept", cleaning.read_before if cleaning.read_before >= 0 else None,
+            *_refused_record(exposure.refusal), list(exposure.differences), moment(exposure.since_ms), exposure.issue, exposure.remedy,
         )  # fmt: skip
 
 
@@ -161,12 +160,15 @@ def _rows(pairs: Iterable[tuple[LoadOutcome, LoadOutcome]]) -> Iterator[tuple[An
     from groupcoord_spark.pipeline.load_check import differences
 
     for outcome, in_use in pairs:
-        changed, refusal = differences(outcome, in_use), outcome.refusal
-        first = (refusal.record_offset, refusal.code, refusal.reason) if refusal is not None else (None, None, None)
+        changed = differences(outcome, in_use)
         yield (
-            outcome.release, outcome.offsets_partition, outcome.loads, *first, outcome.refused, outcome.skipped.total(),
-            len(outcome.groups), len(outcome.offsets), len(changed.groups), len(changed.offsets),
+            outcome.release, outcome.offsets_partition, outcome.loads, *_refused_record(outcome.refusal), outcome.refused,
+            outcome.skipped.total(), len(outcome.groups), len(outcome.offsets), len(changed.groups), len(changed.offsets),
         )  # fmt: skip
+
+
+def _refused_record(refusal: LoadWarning | None) -> tuple[Any, ...]:
+    return (None, None, None) if refusal is None else (refusal.record_offset, refusal.code, refusal.reason)
 
 
 def _upgrade_lines(outcomes: Sequence[list[LoadOutcome]], in_use: Semantics, target: Semantics) -> Iterator[str]:

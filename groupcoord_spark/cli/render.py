@@ -30,9 +30,6 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 NOTHING = "-"
 """What Kafka's tools print in place of a missing value."""
 
-FEW_ROWS: Final = 32
-"""Up to this many rows are aligned row by row: describe prints a small table for each of very many groups."""
-
 _IS_WIDE: Final = "groupcoord_spark.wide"
 """The key in click's ``ctx.meta`` that says that --wide was given."""
 _LEFT_OUT: Final = "groupcoord_spark.left_out"
@@ -146,10 +143,7 @@ def lines(
             for line in lines_of_row
         ]
     widths: Sequence[int | None] = least_widths if least_widths is not None else [*map(len, titles[:-1]), None]
-    if 0 < len(cells) <= FEW_ROWS:
-        longest = map(max, [w or 0 for w in widths], *[map(len, row) for row in cells])
-        widths = [w if w is None else length for w, length in zip(widths, longest, strict=True)]
-    elif cells:
+    if cells:
         columns = zip(*cells, strict=True)
         widths = [w if w is None else max(w, max(map(len, column))) for w, column in zip(widths, columns, strict=True)]
     form = _form(tuple(widths))

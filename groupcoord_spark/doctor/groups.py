@@ -6,7 +6,7 @@ The rules need the sums and the few groups that may be findings: their size does
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -54,15 +54,15 @@ class GroupInLog:
     group_fates: dict[str, list[int]] = field(default_factory=dict)
     batch_bytes: int = 0
     batches: int = 0
-    most_records_in_batch: int = 0
     commits: int = 0
     repeated_commits: int = 0
-    keys: int = 0
     transactional_records: int = 0
     large_commit_bytes: int = 0
-    metadata_bytes: int = 0
+    most_records_in_batch: int = 0
     first_timestamp_ms: int = NO_TIMESTAMP
     last_timestamp_ms: int = NO_TIMESTAMP
+    keys: int = 0
+    metadata_bytes: int = 0
 
     def fates(self) -> dict[str, list[int]]:
         """[records, bytes] by fate, of offsets and other records together."""
@@ -172,16 +172,6 @@ def _add_fates(totals: dict[str, list[int]], fates: dict[str, list[int]]) -> Non
         total = totals.setdefault(fate, [0, 0])
         total[0] += records
         total[1] += size
-
-
-def together(parts: Iterable[ThrowawayGroups]) -> ThrowawayGroups | None:
-    """The groups of several partitions; None where there is no part."""
-    listed = list(parts)
-    if not listed:
-        return None
-    names = tuple(name for part in listed for name in part.names)[:MOST_NAMES]
-    groups, deleted, record_bytes = (sum(getattr(part, name) for part in listed) for name in ("groups", "deleted", "record_bytes"))
-    return ThrowawayGroups(groups, deleted, record_bytes, names)
 
 
 def _habits_of(groups: Sequence[GroupInLog]) -> dict[str, HabitOfGroups]:

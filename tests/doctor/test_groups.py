@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pickle
 
-from groupcoord_spark.doctor.groups import LIVE, SUPERSEDED, SUPERSEDED_TOMBSTONE, TOMBSTONE, GroupInLog, sums_of_groups, together
+from groupcoord_spark.doctor.groups import LIVE, SUPERSEDED, SUPERSEDED_TOMBSTONE, TOMBSTONE, GroupInLog, sums_of_groups
 
 
 def live(name: str, **fields: int) -> GroupInLog:
@@ -29,15 +29,6 @@ def test_sums_are_those_of_all_groups() -> None:
 def test_no_groups_have_sums() -> None:
     sums = sums_of_groups([])
     assert (sums.groups, sums.fates, sums.most_transactional, sums.tombstone_prefix) == (0, {}, None, "")
-    assert together([]) is None
-
-
-def test_throwaway_groups_of_several_partitions_are_added_and_few_are_named() -> None:
-    one, other = (sums_of_groups([live(f"console-consumer-{number}") for number in numbers]) for numbers in (range(30), range(100, 110)))
-    both = together(each.throwaway["console-consumer"] for each in (one, other))
-    assert both is not None
-    assert (both.groups, both.deleted, both.record_bytes) == (40, 0, 40 * 300)
-    assert both.names == tuple(f"console-consumer-{number}" for number in range(20))
 
 
 def test_size_of_the_sums_does_not_grow_with_the_groups() -> None:

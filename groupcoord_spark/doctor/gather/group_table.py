@@ -72,15 +72,15 @@ class GroupTable:
                 _fates(row[loop.OTHER_RECORDS : 2 * loop.OTHER_RECORDS], last[number, 1].tolist()),
                 row[loop.BATCH_BYTES] + round(file_share * row[loop.SHARED_BYTES]),
                 row[loop.BATCHES],
-                row[loop.MOST_RECORDS],
                 row[loop.COMMITS],
                 row[loop.REPEATED],
-                int(offset_keys[number]),
                 row[loop.TRANSACTIONAL],
                 row[loop.LARGE_BYTES],
-                self.metadata_bytes.get(number, 0),
+                row[loop.MOST_RECORDS],
                 row[loop.FIRST_MS],
                 row[loop.LAST_MS],
+                int(offset_keys[number]),
+                self.metadata_bytes.get(number, 0),
             )
         return facts
 

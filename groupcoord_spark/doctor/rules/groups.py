@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from groupcoord_spark.doctor.facts import CopyFacts
 from groupcoord_spark.doctor.findings import Finding, FindingKind, Severity
-from groupcoord_spark.doctor.groups import BYTES_OF_HABIT, MOST_NAMES, THROWAWAY_KINDS, GroupInLog, together
+from groupcoord_spark.doctor.groups import BYTES_OF_HABIT, MOST_NAMES, THROWAWAY_KINDS, GroupInLog
 from groupcoord_spark.doctor.patient import FEW_BYTES, MOST_OF_THE_LOG, Patient
 from groupcoord_spark.doctor.words import age, size
 from groupcoord_spark.wording import counted
@@ -81,17 +81,14 @@ _OF_HABIT: Final[Mapping[str, tuple[FindingKind, Callable[[GroupInLog], str], st
 def throwaway_groups(copy: CopyFacts) -> Iterator[Finding]:
     """The groups of a copy whose names are made anew for each start of a client."""
     sums = [partition.group_sums for partition in copy.partitions]
-    kinds: dict[str, Any] = {}
-    names: list[str] = []
-    number = 0
-    for kind in THROWAWAY_KINDS:
-        of_kind = together(of_partition.throwaway[kind] for of_partition in sums if kind in of_partition.throwaway)
-        if of_kind is not None:
-            kinds[kind] = {"groups": of_kind.groups, "deleted": of_kind.deleted, "record_bytes": of_kind.record_bytes}
-            names += of_kind.names
-            number += of_kind.groups
-    all_groups = sum(of_partition.groups for of_partition in sums)
-    throwaway_bytes = sum(figures["record_bytes"] for figures in kinds.values())
+    by_kind = {kind: [of_sums.throwaway[kind] for of_sums in sums if kind in of_sums.throwaway] for kind in THROWAWAY_KINDS}
+    figures_of_kind = ("groups", "deleted", "record_bytes")
+    kinds = {
+        kind: {name: sum(getattr(part, name) for part in parts) for name in figures_of_kind} for kind, parts in by_kind.items() if parts
+    }
+    names = [name for parts in by_kind.values() for part in parts for name in part.names]
+    number, throwaway_bytes = (sum(figures[name] for figures in kinds.values()) for name in ("groups", "record_bytes"))
+    all_groups = sum(of_sums.groups for of_sums in sums)
     record_bytes = sum(partition.batches.record_bytes for partition in copy.partitions)
     is_large = throwaway_bytes >= SHARE_OF_THROWAWAY * record_bytes
     is_many = number >= MANY_THROWAWAY_GROUPS or throwaway_bytes >= SMALL_SHARE_OF_THROWAWAY * record_bytes

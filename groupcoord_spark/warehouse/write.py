@@ -538,16 +538,9 @@ def _commit(
 ) -> DeltaTable:
     """Commits to one table; the table afterwards.
 
-    Args:
-        actions: files to add and to remove, given the table that the commit is made on.
-        expected: version of the cluster's transaction that the table must have; None: any.
-        transaction: version of the cluster's transaction from now on; None: that of this run.
-        replaces: all other files of the cluster are removed.
-        transactions: further transactions of the same commit.
-
-    Raises:
-        _OvertakenError: the table has another transaction of the cluster than ``expected``.
-        WarehouseError: the table cannot be committed.
+    actions: files to add and to remove, given the table that the commit is made on. expected: version of the cluster's transaction that the
+    table must have, else _OvertakenError is raised; None: any. transaction: its version from now on; None: that of this run. replaces: all
+    other files of the cluster are removed. transactions: further transactions of the same commit.
     """
     application = f"groupcoord:{start.cluster}"
     ours = Transaction(application, start.transaction + 1 if transaction is None else transaction)
@@ -572,13 +565,14 @@ def _commit(
             )
             opened.update_incremental()
             return opened
-        except CommitFailedError as e:
-            # Another cluster committed in between. Its rows and ours are different ones, so the same commit is tried again on top of its.
-            if attempt == _ATTEMPTS - 1:
-                raise _not_committed(start, table, e) from e
-            opened = read.open_table(start.location, table)
         except (DeltaError, OSError) as e:
-            raise _not_committed(start, table, e) from e
+            if attempt == _ATTEMPTS - 1 or not isinstance(e, CommitFailedError):
+                raise WarehouseError(
+                    f"Table {table.name} of {start.location.uri} cannot be committed: {first_line(e)}."
+                    " Readers stay on the night before; run it again."
+                ) from e
+            # Another cluster committed in between. Its rows and ours are different ones, so the same commit is tried again on top of its.
+            opened = read.open_table(start.location, table)
     raise AssertionError("unreachable")
 
 
@@ -613,13 +607,6 @@ def _overtaken(start: RunStart) -> _OvertakenError:
     return _OvertakenError(
         f"Another run of cluster {start.cluster!r} wrote to {start.location.uri} while this one was at work. Nothing of this one is"
         " visible. Run it again when no other is at work."
-    )
-
-
-def _not_committed(start: RunStart, table: Table, error: BaseException) -> WarehouseError:
-    return WarehouseError(
-        f"Table {table.name} of {start.location.uri} cannot be committed: {first_line(error)}."
-        " Readers stay on the night before; run it again."
     )
 
 

@@ -187,10 +187,9 @@ def _coverage_of(night: Run, start: RunStart) -> Sequence[Row]:
     if LATEST_RECORDS not in night.table_versions:  # older releases counted what the night itself read
         return ()
     try:
-        rows: Sequence[Row] = start.warehouse.read(DECODE_COVERAGE.name, run=night).to_pylist()
+        return list(start.warehouse.read(DECODE_COVERAGE.name, run=night).to_pylist())
     except WarehouseError:
         return ()
-    return rows
 
 
 def _new_segments(plan: LogPlan, rows: Mapping[int, Row], ends: Iterable[int]) -> dict[int, tuple[Segment, ...]]:

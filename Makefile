@@ -30,14 +30,15 @@ lint: $(VENV)/.tests
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 
+PYTEST := --dist loadfile --no-loadscope-reorder --durations=25
+
 # Two processes for each of two cores: a test that starts Java or waits for another process leaves its core to the others.
-PYTEST := -n 4 --dist loadfile --no-loadscope-reorder --durations=25
-
 pytest: $(VENV)/.tests
-	$(BIN)/python -m pytest $(PYTEST)
+	$(BIN)/python -m pytest -n 4 $(PYTEST)
 
+# Without Java nothing waits, and each process more would collect all tests once more.
 pytest-without-java: $(VENV)/.tests
-	$(BIN)/python -m pytest $(PYTEST) -m 'not (spark or process or cluster or broker or browser)' $(WITHOUT_JAVA)
+	$(BIN)/python -m pytest -n 2 $(PYTEST) -m 'not (spark or process or cluster or broker or browser)' $(WITHOUT_JAVA)
 
 bench: $(VENV)/.tests
 	@bash .ci/ensure-java

@@ -32,9 +32,9 @@ lint: $(VENV)/.tests
 
 PYTEST := --dist loadfile --no-loadscope-reorder --durations=25
 
-# Two processes for each of two cores: a test that starts Java or waits for another process leaves its core to the others.
+# Three processes for two cores: a test that starts Java or waits for another process leaves its core to the others.
 pytest: $(VENV)/.tests
-	$(BIN)/python -m pytest -n 4 $(PYTEST)
+	$(BIN)/python -m pytest -n 3 $(PYTEST)
 
 # Without Java nothing waits, and each process more would collect all tests once more.
 pytest-without-java: $(VENV)/.tests

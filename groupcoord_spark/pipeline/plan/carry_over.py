@@ -171,7 +171,7 @@ def plan_carry_over(
         state=_state_of(night, ends, rows) if ends else None,
         rows={number: rows[number] for number in ends},
         segments=segments,
-        changed=_changed_files([logs[number] for number in segments], rows),
+        changed=_changed_files([logs[number] for number in segments], rows, verdict.plan.files_at_once),
         stale_since_ms=stale,
         whole=whole,
         compared=compared,
@@ -203,15 +203,16 @@ def _new_segments(plan: LogPlan, rows: Mapping[int, Row], ends: Iterable[int]) -
     return dict(zip((log.offsets_partition for log in going_on), side_by_side(of_partition, going_on, plan.files_at_once), strict=True))
 
 
-def _changed_files(going_on: Iterable[PartitionLog], rows: Mapping[int, Row]) -> dict[int, ChangedFiles]:
-    """Offsets partition -> the files that the night saw and that are not there as they were; without those that have changed none."""
-    changed = {}
-    for log in going_on:
+def _changed_files(going_on: Sequence[PartitionLog], rows: Mapping[int, Row], at_once: int) -> dict[int, ChangedFiles]:
+    """Offsets partition -> the files that the night saw and that are not as they were; without partitions of which no file has changed."""
+
+    def of_partition(log: PartitionLog) -> ChangedFiles | None:
         row = rows[log.offsets_partition]
         files = {int(base_offset): size for base_offset, size in row[SEGMENT_BYTES] or ()}
-        if (of_log := changed_files(log, files, row["end_offset"], row["end_position"])) is not None:
-            changed[log.offsets_partition] = of_log
-    return changed
+        return changed_files(log, files, row["end_offset"], row["end_position"])
+
+    changed = zip(going_on, side_by_side(of_partition, going_on, at_once), strict=True)
+    return {log.offsets_partition: files for log, files in changed if files is not None}
 
 
 def _refuse_lost(missing: list[int], rows: Mapping[int, Row], reason: str | None) -> None:

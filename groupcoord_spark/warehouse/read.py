@@ -276,7 +276,7 @@ class Warehouse:
                 raise WarehouseError(f"A file of table {table} of {self.location.uri} is gone: {path}. {way}")
 
     def opened(self, table: Table, run: Run) -> DeltaTable:
-        """The table at the version that the run names. A table stays open at the version read last: an answer reads some several times."""
+        """The table at the version that the run names. A table stays open at the version read last: an answer reads some tables again."""
         version = run.table_versions[table.name]
         for already_open in (self.tables.get(table.name), self._read_last.get(table.name)):
             if already_open is not None and already_open.version() == version:
@@ -548,14 +548,14 @@ def transaction_of(opened: DeltaTable, cluster: str) -> int:
 
 
 def transaction_of_rows(cluster: str, run: int, rows: int) -> Transaction:
-    """What a commit says of the rows of the cluster that are in a table after it. run: the number of the run (``transaction_of``)."""
+    """The number of the cluster's rows that a commit leaves in a table. run: the number of the run (``transaction_of``)."""
     return Transaction(f"groupcoord.rows:{cluster}", run % _MOST_RUNS * _MOST_ROWS + rows)
 
 
 def check_number_of_rows(location: WarehouseLocation, table: Table, opened: DeltaTable, cluster: str) -> None:
-    """Raises WarehouseError where a table has not as many rows of a cluster as its last commit left there.
+    """Raises WarehouseError where a table has another number of rows of a cluster than its last commit left there.
 
-    Delta ignores what it does not know in its log. With one flipped bit a file that was added is lost, or a removed one comes back.
+    Delta ignores an action of its log that it does not know: one flipped bit hides a file that was added, or brings a removed file back.
     """
     written = opened.transaction_version(f"groupcoord.rows:{cluster}")
     files = files_of(opened, cluster).values()

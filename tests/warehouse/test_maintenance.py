@@ -339,8 +339,8 @@ def test_a_run_that_committed_last_ten_minutes_ago_is_dead(tmp_path, monkeypatch
 
 
 def test_a_damaged_footer_is_one_sentence_for_upkeep_too(tmp_path):
-    nights(tmp_path, 2)
-    old, _ = sorted((tmp_path / "offset_commits").rglob("*.parquet"), key=lambda path: path.name)
-    flip_in_the_name_of_a_column(old, 1)
+    older, _ = nights(tmp_path, 2)
+    [file] = (tmp_path / "offset_commits").rglob(f"{older.run_id}-*.parquet")
+    flip_in_the_name_of_a_column(file, 1)
     with pytest.raises(WarehouseError, match=r"Table offset_commits of .* cannot be read: .* is damaged.*Restore it from a copy"):
         maintain(str(tmp_path), "prod", now_ms=NEXT_MONTH_MS)

@@ -1,9 +1,11 @@
-"""``groupcoord warm-up``: a small run, after which Java writes the archive of classes from which later sessions start."""
+"""``groupcoord warm-up``: a small run, after which all that it loaded or compiled is kept for later runs."""
 
 from __future__ import annotations
 
+import compileall
 import os
 import subprocess
+import sys
 import tempfile
 from contextlib import suppress
 from pathlib import Path
@@ -34,6 +36,7 @@ def warm_up(common: Common) -> int:
 
     with StageLines(quiet=common.quiet) as progress, session_ends_with_block():
         target = make_archive(progress)
+        keep_bytecode()
     common.say(f"Later runs start from {target}.")
     return 0
 
@@ -76,6 +79,18 @@ def make_archive(progress: Progress) -> Path:
     finally:
         new.unlink(missing_ok=True)
     return target
+
+
+def keep_bytecode() -> None:
+    """Write the bytecode of the package and of all modules that are loaded now, where it is missing and its directory can be written.
+
+    Python does not write it under ``PYTHONDONTWRITEBYTECODE``, as many images set it, and some installers leave it out: every process of
+    every run would compile the modules again.
+    """
+    compileall.compile_dir(Path(__file__).parents[1], quiet=2)
+    for module in list(sys.modules.values()):
+        if path := getattr(module, "__file__", None):
+            compileall.compile_file(path, quiet=2)
 
 
 def _small_run(spark: SparkSession, progress: Progress) -> None:

@@ -5,10 +5,13 @@ from __future__ import annotations
 import shlex
 import subprocess
 import sys
+from importlib.util import cache_from_source
 from pathlib import Path
 
 import pytest
 
+import groupcoord_spark
+from groupcoord_spark.cli.warm_up import keep_bytecode
 from groupcoord_spark.spark import class_archive
 
 pytestmark = pytest.mark.process
@@ -54,6 +57,17 @@ def test_an_archive_that_java_cannot_use_is_left_aside_without_a_word(tmp_path: 
     )
     assert (beside.returncode, beside.stderr) == (0, plain.stderr)
     assert beside.stdout.replace(", sharing", "") == plain.stdout.replace(", sharing", "") != ""
+
+
+def test_bytecode_is_kept_where_python_keeps_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    module = tmp_path / "loaded.py"
+    module.write_text("ANSWER = 42\n")
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+    monkeypatch.syspath_prepend(tmp_path)
+    __import__("loaded")
+    keep_bytecode()
+    modules = [module, *Path(groupcoord_spark.__file__).parent.rglob("*.py")]
+    assert [path for path in modules if not Path(cache_from_source(path)).is_file()] == []
 
 
 def test_an_environment_that_cannot_be_written_is_one_sentence(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ blocks and tables name is looked up.
 
 from __future__ import annotations
 
+import ast
 import importlib.util
 import re
 import shlex
@@ -24,6 +25,7 @@ import pytest
 from click.testing import CliRunner
 
 from groupcoord_spark.cli.commands import main
+from groupcoord_spark.simulator import simulator
 from groupcoord_spark.warehouse.tables import TABLES
 from groupcoord_spark.warehouse.views import VIEWS
 
@@ -215,6 +217,47 @@ class TestPages:
         menu = text_of(ROOT / "mkdocs.yml").partition("\nnav:\n")[2]
         in_menu = re.findall(r"([\w./-]+\.md)$", menu, re.MULTILINE)
         assert sorted(in_menu) == sorted(str(page.relative_to(DOCS)) for page in PAGES if page != README)
+
+
+PLACE = re.compile(r"`([\w./-]+(?:\.py|/))`((?:(?:: |, (?! ))`(?!\w+\.py)[A-Za-z_][\w.]*`(?!:))*)")
+"""A file or a folder, and the names that are to be looked for in it."""
+KAFKA_NAMES = DOCS / "reference" / "kafka-names.md"
+
+
+def names_in(source: Path) -> set[str]:
+    """What a file defines: functions, classes and constants, and ``Class.method``."""
+    tree = ast.parse(source.read_text(encoding="utf-8"))
+    names = set()
+    for node in tree.body:
+        if isinstance(node, ast.ClassDef):
+            names |= {f"{node.name}.{inner.name}" for inner in node.body if isinstance(inner, ast.FunctionDef)}
+        if isinstance(node, ast.ClassDef | ast.FunctionDef):
+            names.add(node.name)
+        targets = node.targets if isinstance(node, ast.Assign) else [node.target] if isinstance(node, ast.AnnAssign) else []
+        names |= {target.id for target in targets if isinstance(target, ast.Name)}
+    return names
+
+
+class TestPlacesInTheCode:
+    @pytest.mark.parametrize(
+        "page", [KAFKA_NAMES, DOCS / "contributing.md", DOCS / "explanation" / "architecture.md"], ids=lambda page: page.stem
+    )
+    def test_every_file_and_every_name_in_it_is_there(self, page: Path) -> None:
+        places = PLACE.findall(written_by_hand(page))
+        assert len(places) > 30
+        for file, names in places:
+            is_path = "/" in file.rstrip("/")
+            found = next((path for path in ((PACKAGE / file, ROOT / file) if is_path else ROOT.rglob(file)) if path.exists()), None)
+            assert found is not None, file
+            if named := set(re.findall(r"`([\w.]+)`", names)):
+                assert named <= names_in(found), file
+
+    def test_every_request_of_the_simulator_has_its_function(self) -> None:
+        rows = section(KAFKA_NAMES, "Requests").splitlines()
+        for request, handler in simulator._HANDLERS.items():
+            place = f"`{handler.__module__.removeprefix('groupcoord_spark.').replace('.', '/')}.py`"
+            of_request = [row for row in rows if re.match(rf"\|[^|]*\b{request.__name__}\b[^|]*\|", row)]
+            assert any(place in row and f"`{handler.__name__}`" in row for row in of_request), request.__name__
 
 
 class TestGeneratedParts:

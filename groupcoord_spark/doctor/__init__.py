@@ -6,7 +6,8 @@ rules need no broker, no Spark and no tables. Where the log cannot decide, a fin
 
 from groupcoord_spark.doctor.facts import CopyFacts, FilesBeside, PartitionFacts
 from groupcoord_spark.doctor.findings import Finding, Severity
-from groupcoord_spark.doctor.gather import ChunkKeys, PartitionGatherer, gather_partition
+from groupcoord_spark.doctor.gather.counts import ChunkKeys
+from groupcoord_spark.doctor.gather.partition import PartitionGatherer, gather_partition
 from groupcoord_spark.doctor.reading import all_files_beside, log_dir_of, read_copies, segments_beside
 from groupcoord_spark.doctor.rules import FINDINGS
 from groupcoord_spark.doctor.settings import HealthSettings, read_health_settings

@@ -4,15 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-import numpy as np
-import numpy.typing as npt
-
-from groupcoord_spark.doctor.groups import GroupInLog, GroupSums
+from groupcoord_spark.doctor.gather.group_table import GroupInLog, GroupSums
 from groupcoord_spark.doctor.hanging_transactions import OpenTransaction
 from groupcoord_spark.log.files.broker_files import LogDirectoryFiles, PartitionFiles
 from groupcoord_spark.protocol.record_types import NO_TIMESTAMP
-
-Ints = npt.NDArray[np.int64]
+from groupcoord_spark.protocol.slices import Ints
 
 
 @dataclass(slots=True)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from groupcoord_spark.doctor.facts import CopyFacts
-from groupcoord_spark.doctor.groups import LIVE
+from groupcoord_spark.doctor.gather.group_table import LIVE
 from groupcoord_spark.errors import UsageError
 from groupcoord_spark.protocol import offsets_partition_for
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from groupcoord_spark.doctor.facts import CopyFacts, FilesBeside
-from groupcoord_spark.doctor.gather import gather_partition
+from groupcoord_spark.doctor.gather.partition import gather_partition
 from groupcoord_spark.doctor.processes import map_partitions
 from groupcoord_spark.log import PartitionLog
 from groupcoord_spark.log.directory import plan_copies

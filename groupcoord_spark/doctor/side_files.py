@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from groupcoord_spark.doctor.facts import FilesBeside, Ints
+from groupcoord_spark.doctor.facts import FilesBeside
 from groupcoord_spark.doctor.hanging_transactions import OpenTransaction
 from groupcoord_spark.log.files.broker_files import (
     CLEANER_CHECKPOINT,
@@ -16,6 +16,7 @@ from groupcoord_spark.log.files.broker_files import (
     RECOVERY_POINTS,
     ProducerState,
 )
+from groupcoord_spark.protocol.slices import Ints
 
 PRODUCER_EXPIRATION_MS: Final = 86_400_000
 """Default of producer.id.expiration.ms: after it the broker forgets a producer, and the cleaner may remove its last batch."""

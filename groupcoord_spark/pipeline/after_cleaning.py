@@ -32,7 +32,7 @@ import pyarrow.compute as pc
 from groupcoord_spark.coordinator.semantics import Semantics
 from groupcoord_spark.coordinator.state import LoadWarning, PartitionState
 from groupcoord_spark.doctor import FINDINGS, Finding
-from groupcoord_spark.doctor.groups import MOST_NAMES
+from groupcoord_spark.doctor.gather.group_table import MOST_NAMES
 from groupcoord_spark.log import PartitionLog, read_segment
 from groupcoord_spark.pipeline.exchange.kept_records import as_one, kept_records
 from groupcoord_spark.pipeline.load_check import LoadOutcome, check_load_and_keep

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pickle
 
-from groupcoord_spark.doctor.groups import LIVE, SUPERSEDED, SUPERSEDED_TOMBSTONE, TOMBSTONE, GroupInLog, sums_of_groups
+from groupcoord_spark.doctor.gather.group_table import LIVE, SUPERSEDED, SUPERSEDED_TOMBSTONE, TOMBSTONE, GroupInLog, sums_of_groups
 
 
 def live(name: str, **fields: int) -> GroupInLog:

@@ -3,6 +3,3 @@
 Every step works on the columns of a chunk, or once on each distinct key. What is kept from chunk to chunk grows with distinct keys, groups
 and producers, and with the records of open transactions, not with records.
 """
-
-from groupcoord_spark.doctor.gather.counts import ChunkKeys
-from groupcoord_spark.doctor.gather.partition import PartitionGatherer, gather_partition

@@ -7,12 +7,13 @@ from typing import Final
 
 import numpy as np
 
-from groupcoord_spark.doctor.facts import BatchFacts, Ints, SegmentFacts
+from groupcoord_spark.doctor.facts import BatchFacts, SegmentFacts
 from groupcoord_spark.doctor.gather.group_table import NONE
 from groupcoord_spark.doctor.gather.producer_table import ProducerTable
 from groupcoord_spark.log import Chunk
 from groupcoord_spark.log.decode.batches import CONTROL, TRANSACTIONAL
 from groupcoord_spark.protocol.record_types import NO_PRODUCER_ID
+from groupcoord_spark.protocol.slices import Ints
 
 DELETE_HORIZON: Final = 0x40
 

@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from groupcoord_spark.doctor.facts import Ints
 from groupcoord_spark.doctor.gather.group_table import NONE, GroupTable
 from groupcoord_spark.doctor.gather.key_table import KeyTable
 from groupcoord_spark.doctor.gather.open_records import Fates
@@ -20,7 +19,7 @@ from groupcoord_spark.log import Chunk, Records
 from groupcoord_spark.protocol import DecodeError, decode_value, fast_path
 from groupcoord_spark.protocol.columnar import KeyColumns, decode_key_columns
 from groupcoord_spark.protocol.loop_cache import module_in_a_file
-from groupcoord_spark.protocol.slices import Slices
+from groupcoord_spark.protocol.slices import Ints, Slices
 
 _NOTHING = np.zeros(0, np.int64)
 _OF_NO_RECORDS = np.zeros(0, np.bool_), *[_NOTHING] * 4

@@ -1,14 +1,212 @@
-"""What each group has in the log of an offsets partition: a row for each group, to which the loop over the records adds."""
+"""What the groups have in the log of an offsets partition: facts of each group, sums over all of them, and the table that the loop fills.
+
+The rules need the sums and the few groups that may be findings: their size does not grow with the groups.
+"""
 
 from __future__ import annotations
 
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Final
 
 import numpy as np
 
-from groupcoord_spark.doctor import groups
-from groupcoord_spark.doctor.facts import Ints
 from groupcoord_spark.doctor.gather import record_loop as loop
+from groupcoord_spark.protocol.record_types import NO_TIMESTAMP
+from groupcoord_spark.protocol.slices import Ints
+
+LIVE, SUPERSEDED, TOMBSTONE, SUPERSEDED_TOMBSTONE = "live", "superseded", "tombstone", "superseded_tombstone"
+ABORTED, OPEN = "aborted", "open"
+"""Fates of records."""
+
+MOST_NAMES: Final = 20
+"""Names of groups in the evidence of one finding."""
+_LARGEST_GROUPS: Final = 10
+"""A finding about a group is about one that wrote at least a tenth of the partition: there are at most ten of them."""
+WIDE_COMMIT: Final = 100
+
+_UUID = r"[0-9a-f]{8}(-?)[0-9a-f]{4}\1[0-9a-f]{4}\1[0-9a-f]{4}\1[0-9a-f]{12}"
+_THROWAWAY = (
+    ("console-consumer", re.compile(r"console-consumer-[0-9]+")),
+    ("perf-consumer", re.compile(r"perf-consumer-[0-9]+")),
+    ("uuid", re.compile(rf"(?:.*[-_.])?{_UUID}", re.DOTALL | re.IGNORECASE)),
+    ("spark-kafka", re.compile(rf"spark-kafka-(?:source|relation)-{_UUID}-.*", re.DOTALL)),  # the names that Spark gives its readers
+)
+THROWAWAY_KINDS: Final = tuple(kind for kind, _ in _THROWAWAY)
+
+
+@dataclass(slots=True)
+class GroupInLog:
+    """What one group has in the log. Bytes are those of uncompressed records, but for ``batch_bytes``: bytes of its batches in the files.
+
+    A record is open (its transaction has no marker), aborted, live (the last value of its key), a tombstone (the last record of its key),
+    superseded or a superseded tombstone. Each fate has [records, bytes], for offsets and for all other records of the group.
+
+    Attributes:
+        commits: values of offset commits. repeated_commits: those of an offset that was committed for the same partition less than
+            ``record_loop.FREQUENT_COMMITS_MS`` before.
+        batches, most_records_in_batch: of the batches whose first record is the group's; records of other groups in them do not count.
+        first_timestamp_ms, last_timestamp_ms: of its records.
+        keys: distinct partitions with an offset, live or not.
+        large_commit_bytes: bytes of the commits whose value has more than ``record_loop.LARGE_VALUE`` bytes: their metadata is long.
+        metadata_bytes: of the longest metadata of such a commit; 0 where there is none.
+    """
+
+    group_id: str
+    offset_fates: dict[str, list[int]] = field(default_factory=dict)
+    group_fates: dict[str, list[int]] = field(default_factory=dict)
+    batch_bytes: int = 0
+    batches: int = 0
+    commits: int = 0
+    repeated_commits: int = 0
+    transactional_records: int = 0
+    large_commit_bytes: int = 0
+    most_records_in_batch: int = 0
+    first_timestamp_ms: int = NO_TIMESTAMP
+    last_timestamp_ms: int = NO_TIMESTAMP
+    keys: int = 0
+    metadata_bytes: int = 0
+
+    def fates(self) -> dict[str, list[int]]:
+        """[records, bytes] by fate, of offsets and other records together."""
+        totals: dict[str, list[int]] = {}
+        for fates in (self.offset_fates, self.group_fates):
+            _add_fates(totals, fates)
+        return totals
+
+    @property
+    def record_bytes(self) -> int:
+        """Bytes of all its records."""
+        return sum(size for _, size in self.fates().values())
+
+    @property
+    def records(self) -> int:
+        """Number of all its records."""
+        return sum(records for records, _ in self.fates().values())
+
+
+@dataclass(frozen=True, slots=True)
+class ThrowawayGroups:
+    """Groups whose names are made anew for each start of a client. deleted: those without a live record. names: the first of them."""
+
+    groups: int
+    deleted: int
+    record_bytes: int
+    names: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class HabitOfGroups:
+    """The groups with a habit that fills the log. size: bytes that they wrote so. largest: of them, by these bytes."""
+
+    groups: int
+    size: int
+    largest: tuple[GroupInLog, ...]
+
+
+def _repeated_bytes(group: GroupInLog) -> int:
+    return group.batch_bytes if group.repeated_commits and 2 * group.repeated_commits >= group.commits else 0
+
+
+def _metadata_bytes(group: GroupInLog) -> int:
+    return group.large_commit_bytes if group.metadata_bytes else 0
+
+
+def _wide_bytes(group: GroupInLog) -> int:
+    # many members that commit a partition each make large batches too, where the coordinator waits for further commits
+    is_wide = min(group.keys, group.most_records_in_batch) >= WIDE_COMMIT and 2 * group.records >= WIDE_COMMIT * group.batches
+    return group.batch_bytes if is_wide and group.commits else 0
+
+
+BYTES_OF_HABIT: Final[Mapping[str, Callable[[GroupInLog], int]]] = {
+    "repeats": _repeated_bytes,
+    "metadata": _metadata_bytes,
+    "wide": _wide_bytes,
+}
+"""Habit -> the bytes that a group wrote so; 0 where it has another habit. Those of metadata are bytes of records, others of batches."""
+
+
+@dataclass(frozen=True, slots=True)
+class GroupSums:
+    """Sums over all groups of a partition.
+
+    Attributes:
+        groups: how many. fates: [records, bytes] by fate.
+        habits: by a key of BYTES_OF_HABIT, without habits that no group has.
+        most_transactional: the group with the most records of transactions, if any.
+        with_tombstones: how many groups have tombstones. tombstone_prefix: what the names of all these begin with.
+        offset_tombstones, group_tombstones: tombstones, also superseded ones, of offsets and of all other records.
+        throwaway: by a kind of THROWAWAY_KINDS, without kinds that have no group.
+    """
+
+    groups: int = 0
+    fates: dict[str, list[int]] = field(default_factory=dict)
+    habits: dict[str, HabitOfGroups] = field(default_factory=dict)
+    most_transactional: str | None = None
+    with_tombstones: int = 0
+    tombstone_prefix: str = ""
+    offset_tombstones: int = 0
+    group_tombstones: int = 0
+    throwaway: dict[str, ThrowawayGroups] = field(default_factory=dict)
+
+
+def sums_of_groups(groups: Sequence[GroupInLog]) -> GroupSums:
+    """The sums over the groups of one offsets partition."""
+    fates: dict[str, list[int]] = {}
+    for group in groups:
+        _add_fates(fates, group.fates())
+    with_tombstones = [group for group in groups if _tombstones(group.offset_fates) or _tombstones(group.group_fates)]
+    writer = max(groups, key=lambda group: group.transactional_records, default=None)
+    return GroupSums(
+        len(groups),
+        fates,
+        _habits_of(groups),
+        writer.group_id if writer is not None and writer.transactional_records else None,
+        len(with_tombstones),
+        _common_prefix([group.group_id for group in with_tombstones]),
+        sum(_tombstones(group.offset_fates) for group in with_tombstones),
+        sum(_tombstones(group.group_fates) for group in with_tombstones),
+        _throwaway_of(groups),
+    )
+
+
+def _add_fates(totals: dict[str, list[int]], fates: dict[str, list[int]]) -> None:
+    for fate, (records, size) in fates.items():
+        total = totals.setdefault(fate, [0, 0])
+        total[0] += records
+        total[1] += size
+
+
+def _habits_of(groups: Sequence[GroupInLog]) -> dict[str, HabitOfGroups]:
+    habits = {}
+    for habit, bytes_of in BYTES_OF_HABIT.items():
+        with_habit = sorted((group for group in groups if bytes_of(group)), key=bytes_of, reverse=True)
+        if with_habit:
+            habits[habit] = HabitOfGroups(len(with_habit), sum(map(bytes_of, with_habit)), tuple(with_habit[:_LARGEST_GROUPS]))
+    return habits
+
+
+def _throwaway_of(groups: Sequence[GroupInLog]) -> dict[str, ThrowawayGroups]:
+    kinds = {}
+    for kind, pattern in _THROWAWAY:
+        of_kind = [group for group in groups if pattern.fullmatch(group.group_id)]
+        if of_kind:
+            deleted = sum(LIVE not in group.fates() for group in of_kind)
+            names = tuple(group.group_id for group in of_kind[:MOST_NAMES])
+            kinds[kind] = ThrowawayGroups(len(of_kind), deleted, sum(group.record_bytes for group in of_kind), names)
+    return kinds
+
+
+def _tombstones(fates: dict[str, list[int]]) -> int:
+    return sum(fates.get(fate, [0, 0])[0] for fate in (TOMBSTONE, SUPERSEDED_TOMBSTONE))
+
+
+def _common_prefix(names: Sequence[str]) -> str:
+    """What all names begin with; empty for no names."""
+    first, last = min(names, default=""), max(names, default="")
+    return first[: next((place for place, letter in enumerate(first) if last[place : place + 1] != letter), len(first))]
+
 
 NONE: Final = -1
 
@@ -54,7 +252,7 @@ class GroupTable:
             self.note_metadata(int(numbers[number]), metadata_bytes)
         return numbers
 
-    def facts(self, keys: Ints, file_share: float) -> dict[str, groups.GroupInLog]:
+    def facts(self, keys: Ints, file_share: float) -> dict[str, GroupInLog]:
         """The facts of each group. keys: the rows of all keys with a decided record. file_share: bytes in files of a byte of records."""
         last = np.zeros((len(self.rows), 2, 2, 2), np.int64)
         keys = keys[keys[:, loop.GROUP] >= 0]
@@ -66,7 +264,7 @@ class GroupTable:
         facts = {}
         for name, number in self._number_of.items():
             row = self.rows[number].tolist()
-            facts[name] = groups.GroupInLog(
+            facts[name] = GroupInLog(
                 name,
                 _fates(row[: loop.OTHER_RECORDS], last[number, 0].tolist()),
                 _fates(row[loop.OTHER_RECORDS : 2 * loop.OTHER_RECORDS], last[number, 1].tolist()),
@@ -88,12 +286,12 @@ class GroupTable:
 def _fates(counts: list[int], last: list[list[int]]) -> dict[str, list[int]]:
     """[records, bytes] by fate. counts: of a row of the table. last: [records, bytes] of the last values, and of the last tombstones."""
     pairs = {
-        groups.LIVE: last[0],
-        groups.SUPERSEDED: _minus(counts[2 * loop.DECIDED :], last[0]),
-        groups.TOMBSTONE: last[1],
-        groups.SUPERSEDED_TOMBSTONE: _minus(counts[2 * loop.TOMBSTONE :], last[1]),
-        groups.ABORTED: counts[2 * loop.ABORTED : 2 * loop.ABORTED + 2],
-        groups.OPEN: counts[2 * loop.OPEN : 2 * loop.OPEN + 2],
+        LIVE: last[0],
+        SUPERSEDED: _minus(counts[2 * loop.DECIDED :], last[0]),
+        TOMBSTONE: last[1],
+        SUPERSEDED_TOMBSTONE: _minus(counts[2 * loop.TOMBSTONE :], last[1]),
+        ABORTED: counts[2 * loop.ABORTED : 2 * loop.ABORTED + 2],
+        OPEN: counts[2 * loop.OPEN : 2 * loop.OPEN + 2],
     }
     return {fate: pair for fate, pair in pairs.items() if pair[0]}
 

@@ -5,12 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
-from groupcoord_spark.doctor.facts import Ints
 from groupcoord_spark.doctor.gather import record_loop as loop
 from groupcoord_spark.doctor.gather.group_table import NONE, GroupTable
 from groupcoord_spark.protocol.columnar import KeyColumns
 from groupcoord_spark.protocol.record_types import KeyType
-from groupcoord_spark.protocol.slices import codes_of
+from groupcoord_spark.protocol.slices import Ints, codes_of
 
 _NO_RECORD = np.zeros(loop.KEY_COLUMNS, np.int64)
 _NO_RECORD[loop.GROUP] = NONE

@@ -11,13 +11,12 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from groupcoord_spark.doctor.facts import Ints
 from groupcoord_spark.doctor.gather.record_loop import ABORTED, COMMITTED_END, CONTROL, DECIDED, WAITING
 from groupcoord_spark.doctor.hanging_transactions import OpenTransaction
 from groupcoord_spark.log import Chunk, Records
 from groupcoord_spark.protocol import DecodeError, decode_key
 from groupcoord_spark.protocol.record_types import NO_PRODUCER_EPOCH, NOT_A_CONTROL_RECORD, MarkerType
-from groupcoord_spark.protocol.slices import Mask
+from groupcoord_spark.protocol.slices import Ints, Mask
 
 Fates = npt.NDArray[np.int16]
 FirstMarkers = Mapping[int, tuple[int, bool]]

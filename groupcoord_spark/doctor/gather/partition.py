@@ -7,11 +7,11 @@ from dataclasses import replace
 import numpy as np
 import pyarrow as pa
 
-from groupcoord_spark.doctor.facts import BatchFacts, FilesBeside, Ints, PartitionFacts, SegmentFacts
+from groupcoord_spark.doctor.facts import BatchFacts, FilesBeside, PartitionFacts, SegmentFacts
 from groupcoord_spark.doctor.gather import record_loop as loop
 from groupcoord_spark.doctor.gather.batches import Holes, add_batches, add_timestamps
 from groupcoord_spark.doctor.gather.counts import ChunkKeys, RecordCounts
-from groupcoord_spark.doctor.gather.group_table import NONE
+from groupcoord_spark.doctor.gather.group_table import NONE, sums_of_groups
 from groupcoord_spark.doctor.gather.open_records import (
     Fates,
     FirstMarkers,
@@ -23,10 +23,10 @@ from groupcoord_spark.doctor.gather.open_records import (
     open_transactions,
 )
 from groupcoord_spark.doctor.gather.producer_table import ProducerTable
-from groupcoord_spark.doctor.groups import sums_of_groups
 from groupcoord_spark.doctor.hanging_transactions import OpenTransaction
 from groupcoord_spark.doctor.side_files import checked_files
 from groupcoord_spark.log import CHUNK_BYTES, Chunk, PartitionLog, Records, Segment, read_segment
+from groupcoord_spark.protocol.slices import Ints
 
 
 def gather_partition(log: PartitionLog, files: FilesBeside, *, chunk_bytes: int = CHUNK_BYTES) -> PartitionFacts:

@@ -7,10 +7,11 @@ from typing import Final
 
 import numpy as np
 
-from groupcoord_spark.doctor.facts import Ints, ProducerFacts
+from groupcoord_spark.doctor.facts import ProducerFacts
 from groupcoord_spark.doctor.gather.group_table import NONE
 from groupcoord_spark.log import Records
 from groupcoord_spark.log.decode.batches import Headers
+from groupcoord_spark.protocol.slices import Ints
 
 _ROWS_BEFORE_MERGE: Final = 1 << 20
 """The table is merged when it has this many rows more than after the merge before."""

@@ -1,42 +1,19 @@
 """The rules, a file for each family of findings: rule, sentence, remedy and command of a finding stand together.
 
-A new finding is a kind and a rule in one of the files, and its place in ``FINDINGS``.
+A new finding is a kind and a rule in one of the files. The last lines of the file name both: the kind with its place among the kinds of all
+files, of which the lowest is the worst.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 
-from groupcoord_spark.doctor.findings import FindingKind
+from groupcoord_spark.doctor.findings import Finding, FindingKind
+from groupcoord_spark.doctor.patient import Patient
 from groupcoord_spark.doctor.rules import cleaner, groups, sizes, transactions
 
-FINDINGS: Mapping[str, FindingKind] = {
-    kind.name: kind
-    for kind in (
-        transactions.HANGING,
-        transactions.OVERDUE,
-        transactions.BLOCKED,
-        cleaner.STOPPED,
-        cleaner.NEVER_CLEANED,
-        cleaner.OFFSET_SPAN,
-        groups.HOT_GROUP,
-        cleaner.REFUSED_AFTER_CLEANING,
-        sizes.OVERSIZED,
-        cleaner.TOO_MANY_KEYS,
-        transactions.OPEN,
-        sizes.MANY_PRODUCERS,
-        sizes.TOMBSTONES,
-        groups.LARGE_METADATA,
-        groups.WIDE,
-        groups.THROWAWAY,
-        cleaner.OTHER_STATE_AFTER_CLEANING,
-        cleaner.REFUSED_WHILE_CLEANING,
-        sizes.LIVE_SET,
-        transactions.YOUNG,
-    )
-}
+_FILES = (transactions, cleaner, sizes, groups)
+
+FINDINGS: Mapping[str, FindingKind] = {kind.name: kind for _, kind in sorted(place for file in _FILES for place in file.FINDINGS.items())}
 """Name -> kind, the worst first."""
 
-RULES = (
-    transactions.of_transactions, cleaner.of_idle_cleaner, cleaner.of_limits, sizes.of_records, sizes.of_producers, sizes.of_tombstones,
-    groups.of_groups,
-)  # fmt: skip
+RULES: tuple[Callable[[Patient], Iterator[Finding]], ...] = tuple(rule for file in _FILES for rule in file.RULES)
 """Each gives the findings of its kind about a partition of a copy."""

@@ -155,3 +155,18 @@ def of_limits(patient: Patient) -> Iterator[Finding]:
             yield patient.finding(
                 OFFSET_SPAN, summary, remedy, evidence={**patient.figures, "segment": segment.base_offset, "offsets": span}
             )
+
+
+FINDINGS: Final = {
+    40: STOPPED,
+    50: NEVER_CLEANED,
+    60: OFFSET_SPAN,
+    80: REFUSED_AFTER_CLEANING,
+    100: TOO_MANY_KEYS,
+    170: OTHER_STATE_AFTER_CLEANING,
+    180: REFUSED_WHILE_CLEANING,
+}
+RULES: Final = (
+    of_idle_cleaner,
+    of_limits,
+)

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from groupcoord_spark.doctor.facts import CopyFacts
 from groupcoord_spark.doctor.findings import Finding, FindingKind, Severity
-from groupcoord_spark.doctor.groups import BYTES_OF_HABIT, MOST_NAMES, THROWAWAY_KINDS, GroupInLog
+from groupcoord_spark.doctor.gather.group_table import BYTES_OF_HABIT, MOST_NAMES, THROWAWAY_KINDS, GroupInLog
 from groupcoord_spark.doctor.patient import FEW_BYTES, MOST_OF_THE_LOG, Patient
 from groupcoord_spark.doctor.words import age, size
 from groupcoord_spark.wording import counted
@@ -126,3 +126,7 @@ def _figures_of_group(group: GroupInLog) -> dict[str, Any]:
         "last_timestamp_ms": group.last_timestamp_ms,
         "bytes_by_fate": {fate: size for fate, (_, size) in group.fates().items()},
     }
+
+
+FINDINGS: Final = {70: HOT_GROUP, 140: LARGE_METADATA, 150: WIDE, 160: THROWAWAY}
+RULES: Final = (of_groups,)

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from groupcoord_spark.doctor.findings import Finding, FindingKind, Severity
-from groupcoord_spark.doctor.groups import LIVE, SUPERSEDED_TOMBSTONE, TOMBSTONE
+from groupcoord_spark.doctor.gather.group_table import LIVE, SUPERSEDED_TOMBSTONE, TOMBSTONE
 from groupcoord_spark.doctor.patient import FEW_BYTES, LARGE_LOG_BYTES, MOST_OF_THE_LOG, Patient
 from groupcoord_spark.doctor.words import size
 from groupcoord_spark.wording import counted
@@ -110,3 +110,11 @@ def of_tombstones(patient: Patient) -> Iterator[Finding]:
             " (segment.ms, segment.bytes)."
         )
         yield patient.finding(TOMBSTONES, summary, remedy, evidence=evidence)
+
+
+FINDINGS: Final = {90: OVERSIZED, 120: MANY_PRODUCERS, 130: TOMBSTONES, 190: LIVE_SET}
+RULES: Final = (
+    of_records,
+    of_producers,
+    of_tombstones,
+)

@@ -208,3 +208,7 @@ def _ask(patient: Patient) -> str:
         f"kafka-transactions.sh --bootstrap-server HOST:PORT find-hanging --broker-id {broker} --topic __consumer_offsets"
         f" --partition {patient.facts.offsets_partition}"
     )
+
+
+FINDINGS: Final = {10: HANGING, 20: OVERDUE, 30: BLOCKED, 110: OPEN, 200: YOUNG}
+RULES: Final = (of_transactions,)

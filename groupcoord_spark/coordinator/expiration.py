@@ -166,9 +166,7 @@ class Cleanup:
         group_expiry = self._group_expiry(group, expiries, bool(pending))
         if fails:
             expiries = [
-                expiry
-                if expiry.expires_at_ms is None
-                else expiry._replace(expires_at_ms=None, expired=False, blocked_by=FAILING_CLEANUP)
+                expiry if expiry.expires_at_ms is None else expiry._replace(expires_at_ms=None, expired=False, blocked_by=FAILING_CLEANUP)
                 for expiry in expiries
             ]
             if group_expiry.blocked_by in (None, OFFSETS):

@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from groupcoord_spark.coordinator.groups.classic import read_classic_group
+from groupcoord_spark.coordinator.groups.group import Refusal
 from groupcoord_spark.coordinator.semantics import Semantics
-from groupcoord_spark.coordinator.state import Refusal
 from groupcoord_spark.protocol.definition import DecodedValue
 from groupcoord_spark.protocol.errors import BEYOND_LIMITS, ValueBeyondLimits
 from groupcoord_spark.protocol.record_types import KeyType

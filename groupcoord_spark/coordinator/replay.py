@@ -9,12 +9,13 @@ from typing import Any
 
 from groupcoord_spark.coordinator.groups.classic import ReplayedClassicGroup, read_classic_group
 from groupcoord_spark.coordinator.groups.consumer import ReplayedConsumerGroup
+from groupcoord_spark.coordinator.groups.group import LOAD_FAILS, Refusal, ReplayedGroup
 from groupcoord_spark.coordinator.groups.modern import RefusalError, ReplayedModernGroup
 from groupcoord_spark.coordinator.groups.share import ReplayedShareGroup
 from groupcoord_spark.coordinator.groups.streams import ReplayedStreamsGroup
 from groupcoord_spark.coordinator.refusals import RULE_OF_REASON, refusal_of_type_or_version
 from groupcoord_spark.coordinator.semantics import JAVA, Semantics
-from groupcoord_spark.coordinator.state import LOAD_FAILS, LoadWarning, PartitionState, Refusal, ReplayedGroup
+from groupcoord_spark.coordinator.state import LoadWarning, PartitionState
 from groupcoord_spark.coordinator.transactions import OffsetStore, StoredOffset
 from groupcoord_spark.protocol.record_types import (
     CONSUMER_GROUP_KEY_TYPES,

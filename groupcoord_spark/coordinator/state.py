@@ -4,16 +4,12 @@ Times are integers in milliseconds. Rows of offsets have Kafka's -1 for "none". 
 this type of group has no such field, or that no record has set the field.
 """
 
-from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
-from typing import Any, ClassVar, NamedTuple
+from typing import NamedTuple
 
 from groupcoord_spark.coordinator.broker_settings import KAFKAS_ASSIGNORS, DefaultAssignors
+from groupcoord_spark.coordinator.groups.group import LOAD_FAILS, AssignmentRow, MemberRow, ReplayedGroup
 from groupcoord_spark.coordinator.transactions import OffsetKey, OffsetStore, StoredOffset, TopicPartition
-
-Value = Mapping[str, Any]
-"""A decoded value of a record, or one element of a list in it."""
 
 
 class OffsetRow(NamedTuple):
@@ -52,64 +48,14 @@ class GroupRow(NamedTuple):
     """Offset of the newest group record (key type 2 and higher) that was not refused."""
     record_timestamp_ms: int | None
     regular_expressions: tuple[str, ...]
-    has_stored_description: bool = False
+    has_stored_description: bool | None = None
     """Streams groups: the broker's plugin has, or may have, a description of the topology."""
     has_producer_left_open: bool = False
     """Whether a producer counts as open for the group although a tombstone removed its pending offsets (Java 3.8.0 to 4.0.0)."""
 
 
-class MemberRow(NamedTuple):
-    """A member of a group. Fields that this type of group does not have are None."""
-
-    group_id: str
-    member_id: str
-    instance_id: str | None = None
-    client_id: str | None = None
-    client_host: str | None = None
-    rack_id: str | None = None
-    is_leader: bool | None = None
-    uses_classic_protocol: bool | None = None
-    member_state: str | None = None
-    member_epoch: int | None = None
-    previous_member_epoch: int | None = None
-    session_timeout_ms: int | None = None
-    rebalance_timeout_ms: int | None = None
-    subscribed_topics: tuple[str, ...] | None = None
-    subscribed_topic_regex: str | None = None
-    server_assignor: str | None = None
-    subscription: bytes | None = None
-    assignment: bytes | None = None
-    user_data: bytes | None = None
-    process_id: str | None = None
-    topology_epoch: int | None = None
-    record_offset: int | None = None
-
-
-class AssignmentRow(NamedTuple):
-    """One partition or task of a member. kind is current, target, pending_revocation or owned."""
-
-    group_id: str
-    member_id: str
-    kind: str
-    topic: str | None
-    topic_id: str | None
-    subtopology: str | None
-    task_type: str | None
-    partition: int | None
-
-
-LOAD_FAILS = "A broker could not have loaded the partition."
-
-
-class Refusal(NamedTuple):
-    """Why a broker's loader refuses or skips a record, or would refuse one that the replay accepts.
-
-    code: the rule of docs/reference/replay-rules.md. detail: the sentence of the warning.
-    """
-
-    code: str
-    detail: str
-
+_OF_SOME_TYPES = ("assignment_epoch", "has_stored_description", "leader_id", "topology_epoch", "state_timestamp_ms")
+"""Fields of GroupRow that only some types of group have; None in rows of the other types."""
 
 _MEMBER_TWICE = "R-2.2"
 _RULES_WITHOUT_REFUSAL = frozenset({"R-1.26", "R-1.28", "R-4.6"})
@@ -134,98 +80,6 @@ class LoadWarning(NamedTuple):
     def reason(self) -> str:
         """The sentence without what it means for a load."""
         return self.detail.removesuffix(LOAD_FAILS).strip()
-
-
-@dataclass(slots=True, eq=False)
-class ReplayedGroup(ABC):
-    """The state of a group of any type. The replay keeps it by group id."""
-
-    group_type: ClassVar[str]
-
-    record_offset: int | None = field(default=None, init=False)
-    record_timestamp_ms: int | None = field(default=None, init=False)
-
-    @property
-    def is_simple(self) -> bool:
-        """Whether it is a classic group without a protocol type: offsets only."""
-        return False
-
-    @property
-    @abstractmethod
-    def state(self) -> str:
-        """Kafka's spelling: Empty, Stable, Assigning, Reconciling, NotReady."""
-
-    @property
-    @abstractmethod
-    def protocol_type(self) -> str | None: ...
-
-    @property
-    @abstractmethod
-    def generation(self) -> int:
-        """Generation of a classic group, group epoch of a modern group."""
-
-    @property
-    @abstractmethod
-    def member_count(self) -> int: ...
-
-    @property
-    @abstractmethod
-    def subscribed_topics(self) -> frozenset[str] | None:
-        """Topics that members subscribe to: their offsets do not expire while the group has members. None: not known."""
-
-    @abstractmethod
-    def protocol(self, default_assignors: DefaultAssignors) -> str | None:
-        """Name of the assignor. ``default_assignors``: the broker's assignors, for a group whose members name none."""
-
-    @abstractmethod
-    def member_rows(self, group_id: str) -> Iterator[MemberRow]: ...
-
-    @abstractmethod
-    def assignment_rows(self, group_id: str, topic_names: Mapping[str, str]) -> Iterator[AssignmentRow]:
-        """Rows in no order. A partition that a stored assignment names twice has two rows."""
-
-    @property
-    def leader_id(self) -> str | None:
-        return None
-
-    @property
-    def assignment_epoch(self) -> int | None:
-        return None
-
-    @property
-    def topology_epoch(self) -> int | None:
-        return None
-
-    @property
-    def state_timestamp_ms(self) -> int | None:
-        return None
-
-    @property
-    def regular_expressions(self) -> tuple[str, ...]:
-        return ()
-
-    @property
-    def has_stored_description(self) -> bool:
-        return False
-
-    def internal_state(self) -> tuple[object, ...]:
-        """Everything that a later record can meet: no later record can tell two groups with equal internal states apart."""
-        return internal_fields(self)
-
-
-def internal_fields(thing: object, *, without: frozenset[str] = frozenset({"_semantics"})) -> tuple[object, ...]:
-    """The class of an object of this room and its fields by name but ``without``, with the fields of the objects in its dicts."""
-    names = [name for kind in type(thing).__mro__ for name in getattr(kind, "__slots__", ()) if name not in without]
-    return type(thing).__name__, {name: _internal_value(getattr(thing, name)) for name in names}
-
-
-def _internal_value(value: object) -> object:
-    if isinstance(value, dict):
-        return {key: _internal_value(inner) for key, inner in value.items()}
-    return internal_fields(value) if type(value).__module__.startswith(_GROUPS) and not isinstance(value, tuple) else value
-
-
-_GROUPS = f"{__package__}.groups"
 
 
 def _in_order(rows: Iterable[AssignmentRow]) -> list[AssignmentRow]:
@@ -341,19 +195,15 @@ class PartitionState:
             protocol_type=group.protocol_type,
             protocol=group.protocol(default_assignors),
             generation=group.generation,
-            assignment_epoch=group.assignment_epoch,
-            leader_id=group.leader_id,
             member_count=group.member_count,
             subscribed_topics=None if subscribed is None else tuple(sorted(subscribed)),
             topic_count=len({topic for topic, _ in offsets}),
             offset_count=len(offsets),
             pending_offset_count=pending_count,
             assigned_partition_count=len(assigned_partitions),
-            topology_epoch=group.topology_epoch,
-            state_timestamp_ms=group.state_timestamp_ms,
             record_offset=group.record_offset,
             record_timestamp_ms=group.record_timestamp_ms,
             regular_expressions=group.regular_expressions,
-            has_stored_description=group.has_stored_description,
             has_producer_left_open=bool(self._offsets.producers_left_open(group_id)),
+            **{name: getattr(group, name, None) for name in _OF_SOME_TYPES},
         )

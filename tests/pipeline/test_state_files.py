@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from groupcoord_spark.coordinator.state import AssignmentRow
+from groupcoord_spark.coordinator.groups.group import AssignmentRow
 from groupcoord_spark.pipeline.exchange.packing import pack
 from groupcoord_spark.pipeline.exchange.state_rows import PARTITION_REPORT, TOPIC_NAMES, PartitionReport, to_arrow
 from groupcoord_spark.pipeline.replay.state_files import WriteJob, state_writer

@@ -6,8 +6,8 @@ from functools import partial
 from typing import Any, ClassVar, NamedTuple, TypeVar
 
 from groupcoord_spark.coordinator.broker_settings import DefaultAssignors
+from groupcoord_spark.coordinator.groups.group import LOAD_FAILS, AssignmentRow, MemberRow, Refusal, ReplayedGroup
 from groupcoord_spark.coordinator.semantics import Semantics
-from groupcoord_spark.coordinator.state import LOAD_FAILS, AssignmentRow, MemberRow, Refusal, ReplayedGroup
 from groupcoord_spark.protocol import (
     DecodeError,
     SubscriptionMalformed,

@@ -5,9 +5,9 @@ from collections.abc import Iterator
 from typing import Any, ClassVar
 
 from groupcoord_spark.coordinator.broker_settings import DefaultAssignors
+from groupcoord_spark.coordinator.groups.group import Value, internal_fields
 from groupcoord_spark.coordinator.groups.modern import UNKNOWN, ModernMember, RefusalError, Refusals, ReplayedModernGroup
 from groupcoord_spark.coordinator.semantics import Semantics
-from groupcoord_spark.coordinator.state import Value, internal_fields
 from groupcoord_spark.protocol.record_types import KeyType
 
 OwnerEpochs = defaultdict[str, dict[int, int]]

@@ -3,8 +3,8 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, ClassVar, NamedTuple
 
+from groupcoord_spark.coordinator.groups.group import AssignmentRow, MemberRow, ReplayedGroup, Value
 from groupcoord_spark.coordinator.semantics import Semantics
-from groupcoord_spark.coordinator.state import AssignmentRow, MemberRow, ReplayedGroup, Value
 from groupcoord_spark.protocol.record_types import KEY_TYPES_OF
 from groupcoord_spark.wording import counted
 

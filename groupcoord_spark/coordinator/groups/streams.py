@@ -4,9 +4,9 @@ from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar
 
 from groupcoord_spark.coordinator.broker_settings import DefaultAssignors
+from groupcoord_spark.coordinator.groups.group import AssignmentRow, Value
 from groupcoord_spark.coordinator.groups.modern import ModernMember, RefusalError, Refusals, ReplayedModernGroup
 from groupcoord_spark.coordinator.semantics import Semantics
-from groupcoord_spark.coordinator.state import AssignmentRow, Value
 from groupcoord_spark.protocol import UNKNOWN_TAGS
 
 _MEMBER_FIELDS = ("instance_id", "client_id", "client_host", "rack_id", "rebalance_timeout_ms", "process_id", "topology_epoch")

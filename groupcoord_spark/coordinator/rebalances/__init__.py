@@ -11,8 +11,8 @@ a change right before the record of the new epoch. ``confidence`` says how sure 
 ``unknown``.
 """
 
+from groupcoord_spark.coordinator.groups.group import Value
 from groupcoord_spark.coordinator.rebalances.causes import Cause, Confidence
 from groupcoord_spark.coordinator.rebalances.group_histories import GroupHistories, rebalances
 from groupcoord_spark.coordinator.rebalances.group_records import KEY_TYPES, GroupRecord
 from groupcoord_spark.coordinator.rebalances.rows import Rebalance
-from groupcoord_spark.coordinator.state import Value

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
+from groupcoord_spark.coordinator.groups.group import Value
 from groupcoord_spark.coordinator.rebalances.causes import Reason, names_of
 from groupcoord_spark.coordinator.rebalances.generation_causes import cause_of_generation, ranges_of, with_circumstances
 from groupcoord_spark.coordinator.rebalances.generations import Generation, is_same_membership, partitions_that_changed
 from groupcoord_spark.coordinator.rebalances.group_records import NOT_KNOWN, ConvertedGroup, GroupRecord
 from groupcoord_spark.coordinator.rebalances.moves import Moves, PartitionSet, moves_between, union_of
 from groupcoord_spark.coordinator.rebalances.rows import Rebalance, elapsed_ms, row_of
-from groupcoord_spark.coordinator.state import Value
 
 
 class ClassicGenerations:

@@ -11,11 +11,11 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from groupcoord_spark.coordinator.groups.classic import CONSUMER, decoded_or_none
+from groupcoord_spark.coordinator.groups.group import Value
 from groupcoord_spark.coordinator.rebalances.causes import Confidence, Reason, coordinator_moved, group_of_size, move_sentence, names_of
 from groupcoord_spark.coordinator.rebalances.generations import Generation, is_connect
 from groupcoord_spark.coordinator.rebalances.group_records import NOT_KNOWN
 from groupcoord_spark.coordinator.rebalances.moves import Moves
-from groupcoord_spark.coordinator.state import Value
 from groupcoord_spark.protocol import decode_assignment, decode_subscription
 from groupcoord_spark.protocol.streams_assignment import decode_streams_assignment
 from groupcoord_spark.protocol.streams_subscription import RUNNING, decode_streams_subscription

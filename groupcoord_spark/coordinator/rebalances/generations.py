@@ -5,9 +5,9 @@ from __future__ import annotations
 from functools import lru_cache
 
 from groupcoord_spark.coordinator.groups.classic import CONNECT, CONSUMER, connect_tasks, decoded_or_none
+from groupcoord_spark.coordinator.groups.group import Value
 from groupcoord_spark.coordinator.rebalances.group_records import NOT_KNOWN
 from groupcoord_spark.coordinator.rebalances.moves import PartitionSet
-from groupcoord_spark.coordinator.state import Value
 from groupcoord_spark.protocol import assigned_partitions
 
 

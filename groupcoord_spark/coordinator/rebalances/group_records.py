@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
-from groupcoord_spark.coordinator.state import Value
+from groupcoord_spark.coordinator.groups.group import Value
 from groupcoord_spark.protocol.record_types import KEY_TYPES_OF, KeyType, ModernKeyTypes
 
 NOT_KNOWN: Final = -1

@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
+from groupcoord_spark.coordinator.groups.group import Value
 from groupcoord_spark.coordinator.rebalances.causes import Reason, coordinator_moved, group_of_size, move_sentence, names_of
 from groupcoord_spark.coordinator.rebalances.group_records import NOT_KNOWN, ConvertedGroup, GroupRecord
 from groupcoord_spark.coordinator.rebalances.moves import Moves, moves_between
 from groupcoord_spark.coordinator.rebalances.rows import Rebalance, elapsed_ms, row_of
-from groupcoord_spark.coordinator.state import Value
 from groupcoord_spark.protocol.record_types import ModernKeyTypes
 
 _NO_LEADER_AND_PROTOCOL: Final = dict.fromkeys(("previous_leader_id", "leader_id", "previous_protocol", "protocol"))

@@ -9,7 +9,8 @@ from typing import Any
 import pyarrow as pa
 
 from groupcoord_spark.coordinator.broker_settings import KAFKAS_ASSIGNORS, DefaultAssignors
-from groupcoord_spark.coordinator.state import AssignmentRow, GroupRow, LoadWarning, MemberRow, OffsetRow, PartitionState
+from groupcoord_spark.coordinator.groups.group import AssignmentRow, MemberRow
+from groupcoord_spark.coordinator.state import GroupRow, LoadWarning, OffsetRow, PartitionState
 from groupcoord_spark.coordinator.transactions import OffsetKey, StoredOffset
 from groupcoord_spark.doctor import PartitionFacts
 from groupcoord_spark.pipeline.exchange.counts import PartitionCounts

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from groupcoord_spark.coordinator.groups.consumer import ConsumerMember, ReplayedConsumerGroup
+from groupcoord_spark.coordinator.groups.group import Refusal
 from groupcoord_spark.coordinator.groups.modern import ReplayedModernGroup
 from groupcoord_spark.coordinator.replay import PartitionReplay
 from groupcoord_spark.coordinator.semantics import Semantics
-from groupcoord_spark.coordinator.state import Refusal
 
 
 class UncheckedConsumerGroup(ReplayedConsumerGroup):

@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple
 
 from groupcoord_spark.assignors.java_maps import hash_of_text, in_hash_order
 from groupcoord_spark.assignors.sticky_tasks import SubtopologyTasks
-from groupcoord_spark.coordinator.state import Value
+from groupcoord_spark.coordinator.groups.group import Value
 from groupcoord_spark.simulator.messages import Error, RefusedError
 from groupcoord_spark.simulator.messages.answers import Status, StatusCode
 from groupcoord_spark.simulator.messages.requests import InternalTopic, Topology

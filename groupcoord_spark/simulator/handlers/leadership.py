@@ -3,8 +3,9 @@
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
+from groupcoord_spark.coordinator.groups.group import MemberRow
 from groupcoord_spark.coordinator.replay import PartitionReplay
-from groupcoord_spark.coordinator.state import GroupRow, MemberRow, PartitionState
+from groupcoord_spark.coordinator.state import GroupRow, PartitionState
 from groupcoord_spark.protocol.record_types import OFFSET_KEY_TYPES, KeyType, MarkerType
 from groupcoord_spark.simulator.broker import Broker, OffsetsPartition
 from groupcoord_spark.simulator.broker.group_step import GroupStep

@@ -17,10 +17,11 @@ nightly: $(VENV)/.warm
 	  '  $(BIN)/groupcoord describe --all-groups --warehouse $(WAREHOUSE)' \
 	  '  $(BIN)/groupcoord nightly /path/to/kafka-logs --warehouse $(WAREHOUSE) --cluster mine'
 
-# Everything. The types are checked beside the tests; loops are compiled once before the processes of pytest begin (tests/conftest.py).
+# Everything. The types are checked while Java writes its archive; loops are compiled once before the processes of pytest begin
+# (tests/conftest.py).
 test: $(VENV)/.tests
-	@$(MAKE) --no-print-directory $(VENV)/.warm
-	@$(MAKE) --no-print-directory -j2 --output-sync=target lint pytest
+	@$(MAKE) --no-print-directory -j2 --output-sync=target lint $(VENV)/.warm
+	@$(MAKE) --no-print-directory pytest
 
 # Everything that needs no Java: a minute. All else is in `make test`.
 check: $(VENV)/.tests

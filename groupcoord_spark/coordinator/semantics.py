@@ -5,7 +5,7 @@ No other module of the coordinator asks for a release: each difference is a fiel
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Final, Literal
 
 from groupcoord_spark.coordinator.releases import Release, release_named
 from groupcoord_spark.errors import UsageError
@@ -112,10 +112,22 @@ class Semantics:
         is_pending = group_type == "consumer" and kind == "pending_revocation" and self.describes_pending_revocation
         return kind == "current" or is_pending
 
+    def loading_rules(self) -> "Semantics":
+        """The semantics without what changes nothing of what a load makes of a log: names, expiration, and what the broker writes."""
+        return replace(self, broker_version="", release=(), **{name: getattr(JAVA, name) for name in _NOT_OF_LOADING})
+
     def with_settings(self, properties: Mapping[str, str]) -> "Semantics":
         """The semantics of a broker of this release with these settings. Most settings change no rule."""
         has_plugin = self.release >= (4, 4) and bool(properties.get(TOPOLOGY_DESCRIPTION_PLUGIN, "").strip())
         return replace(self, stored_description_keeps_group=has_plugin)
+
+
+_NOT_OF_LOADING: Final = (
+    *("written_offset_value", "describes_pending_revocation", "forgets_former_instance_ids", "offset_rules", "expires_unsubscribed"),
+    *("pending_protects", "tombstone_leaves_transaction_open", "pending_keeps_group", "share_offsets_fail_cleanup"),
+    *("stored_description_keeps_group", "group_rule", "offset_tombstone_key_type", "default_retention_ms"),
+)
+"""Fields of Semantics that change nothing of what a load makes of a log."""
 
 
 def _key_types_read_by(release: Release) -> frozenset[int]:

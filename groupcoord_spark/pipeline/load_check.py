@@ -7,14 +7,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Final
 
 import numpy as np
 import pyarrow as pa
 
 from groupcoord_spark.coordinator.releases import LAST_PATCHES, Release, version_text
-from groupcoord_spark.coordinator.semantics import JAVA, Semantics, semantics_for
+from groupcoord_spark.coordinator.semantics import Semantics, semantics_for
 from groupcoord_spark.coordinator.state import LoadWarning
 from groupcoord_spark.log import PartitionLog, Records, read_segment
 from groupcoord_spark.pipeline.exchange.kept_records import kept_records
@@ -25,13 +25,6 @@ from groupcoord_spark.pipeline.replay.kept_records_replay import KeptRecordsRepl
 
 _UNKNOWN_TYPE: Final = "R-1.6"
 _ENDS_WITH_AN_ERROR: Final = "R-1.28"
-
-_NOT_OF_LOADING: Final = (
-    *("written_offset_value", "describes_pending_revocation", "forgets_former_instance_ids", "offset_rules", "expires_unsubscribed"),
-    *("pending_protects", "tombstone_leaves_transaction_open", "pending_keeps_group", "share_offsets_fail_cleanup"),
-    *("stored_description_keeps_group", "group_rule", "offset_tombstone_key_type", "default_retention_ms"),
-)
-"""Fields of Semantics that change nothing of what a load makes of a log."""
 
 
 @dataclass(slots=True)
@@ -84,16 +77,11 @@ def release_ranges() -> list[ReleaseRange]:
     for release in sorted(releases):
         text = version_text(release)
         semantics = semantics_for(broker_version=text)
-        if ranges and _loading_rules(ranges[-1].semantics) == _loading_rules(semantics):
+        if ranges and ranges[-1].semantics.loading_rules() == semantics.loading_rules():
             ranges[-1] = ReleaseRange(ranges[-1].first, text, semantics)
         else:
             ranges.append(ReleaseRange(text, text, semantics))
     return ranges
-
-
-def _loading_rules(semantics: Semantics) -> Semantics:
-    """The semantics without everything that does not change what a load makes of a log: names, expiration, and what the broker writes."""
-    return replace(semantics, broker_version="", release=(), **{name: getattr(JAVA, name) for name in _NOT_OF_LOADING})
 
 
 def check_load(log: PartitionLog, releases: Sequence[Semantics]) -> list[LoadOutcome]:

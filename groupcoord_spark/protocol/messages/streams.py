@@ -41,7 +41,7 @@ RECORD_TYPES = (
     _record_type(
         KeyType.STREAMS_GROUP_METADATA, key=GROUP,
         # 4.4 writes tags 2 and 3 (int32: topology epochs whose description a plugin stored or failed to store). They are kept as unknown
-        # tags, as every release before 4.4 keeps them. The cleanup of 4.4 looks at tag 2: coordinator/streams.py reads it.
+        # tags, as every release before 4.4 keeps them. The cleanup of 4.4 looks at tag 2: coordinator/groups/streams.py reads it.
         value=(
             Field("epoch", Int32, "Group epoch."),
             Field("metadata_hash", Int64, "Hash of the source topics' metadata; always written."),

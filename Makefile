@@ -77,7 +77,7 @@ $(VENV)/.runs: $(VENV)/.made pyproject.toml constraints.txt
 	@touch $@
 
 # What it saves can be missed: where Java cannot keep its classes, all the rest goes on as it did.
-$(VENV)/.warm: pyproject.toml | $(VENV)/.runs
+$(VENV)/.warm: pyproject.toml $(addprefix groupcoord_spark/,cli/warm_up.py spark/class_archive.py spark/session.py) | $(VENV)/.runs
 	@bash .ci/ensure-java
 	@echo "Preparing Spark, so that every run starts sooner (once; half a minute)"
 	@$(BIN)/groupcoord warm-up --quiet || true

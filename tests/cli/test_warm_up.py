@@ -11,8 +11,9 @@ from pathlib import Path
 import pytest
 
 import groupcoord_spark
-from groupcoord_spark.cli.warm_up import keep_bytecode
-from groupcoord_spark.spark import class_archive
+from groupcoord_spark.cli import warm_up
+from groupcoord_spark.spark import class_archive, session
+from tests.cli.warehouse import groupcoord
 
 pytestmark = pytest.mark.process
 
@@ -32,16 +33,29 @@ def run_in(prefix: Path, code: str, *args: str) -> subprocess.CompletedProcess[s
     return subprocess.run([sys.executable, "-c", code, *args], capture_output=True, text=True, timeout=300, check=False)
 
 
+def is_as_new_as_its_makers(archive: Path) -> bool:
+    makers = [Path(module.__file__ or "") for module in (warm_up, class_archive, session)]
+    return archive.is_file() and archive.stat().st_mtime >= max(maker.stat().st_mtime for maker in makers)
+
+
 @pytest.mark.skipif(not Path("/proc/self/maps").exists(), reason="this system does not tell what a process has mapped")
 def test_later_sessions_start_from_the_archive(tmp_path: Path) -> None:
+    """The archive that ``make test`` has made with the same command, 30 s of CPU ago; where there is none, a new one."""
     prefix = tmp_path / "with a space"
-    warmed = run_in(prefix, COMMAND, "warm-up")
     archive = prefix / "share" / "groupcoord_spark" / "spark-classes.jsa"
-    assert (warmed.returncode, warmed.stdout) == (0, ""), warmed.stderr
-    assert warmed.stderr.splitlines()[-1] == f"Later runs start from {archive}."
-    assert [each.name for each in archive.parent.iterdir()] == [archive.name]
+    if is_as_new_as_its_makers(class_archive.archive()):
+        prefix.symlink_to(sys.prefix)
+    else:
+        warmed = run_in(prefix, COMMAND, "warm-up", "--quiet")
+        assert (warmed.returncode, warmed.stdout, warmed.stderr) == (0, "", "")
+    assert [path.name for path in archive.parent.iterdir()] == [archive.name]
     assert b"parquet/VectorizedRleValuesReader" in archive.read_bytes()  # for a replay of a DataFrame over Parquet
     assert run_in(prefix, SESSION).stdout == "rows 10 from the archive True\n"
+
+
+def test_the_command_says_where_the_archive_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(warm_up, "make_archive", lambda progress: Path("here.jsa"))
+    assert groupcoord("warm-up").output == "Later runs start from here.jsa.\n"
 
 
 def test_an_archive_that_java_cannot_use_is_left_aside_without_a_word(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -65,7 +79,7 @@ def test_bytecode_is_kept_where_python_keeps_none(tmp_path: Path, monkeypatch: p
     monkeypatch.setattr(sys, "dont_write_bytecode", True)
     monkeypatch.syspath_prepend(tmp_path)
     __import__("loaded")
-    keep_bytecode()
+    warm_up.keep_bytecode()
     modules = [module, *Path(groupcoord_spark.__file__).parent.rglob("*.py")]
     assert [path for path in modules if not Path(cache_from_source(path)).is_file()] == []
 

@@ -140,13 +140,13 @@ def share_events(warehouse: Warehouse, question: Question) -> Iterator[Event]:
                 continue
             between = f"between the nights of {iso(earlier_night.as_of_ms)} and {iso(night.as_of_ms)}"
             if change.change == "share_reset":
-                what = f"went back from {change.before} to {change.after} {between}: the start offset was reset or altered"
+                clause = f"went back from {change.before} to {change.after} {between}: the start offset was reset or altered"
             else:
                 why = {"topic_deleted": "with its topic, which was deleted", "group_deleted": "with the group, by a request"}
-                what = f"was removed {between}, {why.get(change.why or '', 'by a request or with its topic')}"
+                clause = f"was removed {between}, {why.get(change.why or '', 'by a request or with its topic')}"
             facts = {"topic": change.topic, "partition": change.partition, "from": change.before, "to": change.after, "why": change.why}
             kind = _OF_SHARE[change.change]
-            yield Event(night.as_of_ms, None, kind, None, None, f"{change.topic} {change.partition}: {what}.", facts)
+            yield Event(night.as_of_ms, None, kind, None, None, f"{change.topic} {change.partition}: {clause}.", facts)
 
 
 def milliseconds(moment: datetime | None) -> int | None:

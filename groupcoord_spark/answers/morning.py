@@ -98,10 +98,10 @@ def morning(warehouse: Warehouse, run: Run, horizon_ms: int, views: Mapping[str,
             night.connection.register("rows_before", rows.slice(0, 0) if earlier_night is None else earlier_night.of(kind))
             new = night.connection.sql(_NEW_ROWS).to_arrow_table()
             news += [News(kind.level, name, *row) for row in zip(*(column.to_pylist() for column in new.columns), strict=True)]
-    if not any(one.kind in ("two_writers", "rewound") for one in news):  # a night without history has no row of the view rewinds
+    if not any(item.kind in ("two_writers", "rewound") for item in news):  # a night without history has no row of the view rewinds
         news += _of_changes({("rewound", None): [change for change in changes if change.change == "offset_rewound"]})
     order = list(KINDS)
-    return Morning(run, since, sorted(news, key=lambda one: order.index(one.kind)))
+    return Morning(run, since, sorted(news, key=lambda item: order.index(item.kind)))
 
 
 class _NewsRows:

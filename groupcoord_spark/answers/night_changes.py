@@ -151,7 +151,7 @@ def night_changes(warehouse: Warehouse, earlier: Run, later: Run, group_id: str 
         *(_topic_changes(warehouse, earlier, later) if group_id is None else ()),
     ]
     order = {change: number for number, change in enumerate(CHANGES)}
-    return sorted(changes, key=lambda one: (order[one.change], one.group_id, one.topic or "", one.partition or 0))
+    return sorted(changes, key=lambda change: (order[change.change], change.group_id, change.topic or "", change.partition or 0))
 
 
 def _differing(

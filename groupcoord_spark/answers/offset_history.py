@@ -257,7 +257,9 @@ def pieces_of(
         from_ms: First time of the rows. Rows before it still decide whether a commit has a lower offset. None: all rows.
         to_ms: End of the time of the rows; None: all rows.
     """
-    causes = [f"{one.cause} {one.due_by} {one.topic if one.cause == 'topic_deletion' else ''}" for one in removals.values()]
+    causes = [
+        f"{removal.cause} {removal.due_by} {removal.topic if removal.cause == 'topic_deletion' else ''}" for removal in removals.values()
+    ]
     parameters = {"removed": list(removals), "causes": causes, "borders": sorted(borders), "pause_ms": PAUSE_MS}
     with duckdb_over(counted=rows) as connection:
         piece_rows = connection.sql(_PIECES, params={**parameters, "from_ms": from_ms, "to_ms": to_ms}).to_arrow_table().to_pylist()
@@ -311,7 +313,7 @@ def with_owners(commits: Sequence[LowerCommit], records: pa.Table) -> list[Lower
     rows = iter(records.take(pc.sort_indices(records, sort_keys=[("record_offset", "ascending")])).to_pylist())
     row = next(rows, None)
     owned: dict[int, LowerCommit] = {}
-    for commit in sorted(commits, key=lambda one: one.record_offset):
+    for commit in sorted(commits, key=lambda commit: commit.record_offset):
         while row is not None and row["record_offset"] < commit.record_offset:
             owners.apply(row["key_type"], row["member_id"], None if row["value_json"] is None else json.loads(row["value_json"]))
             row = next(rows, None)

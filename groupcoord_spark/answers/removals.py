@@ -133,7 +133,7 @@ def _with_subscribers(warehouse: Warehouse, cluster: str, removals: Sequence[Off
     steps += [(row["record_offset"], row) for row in rows.to_pylist()]
     subscribers: dict[tuple[Place, str], Subscribers] = defaultdict(Subscribers)
     subscribed: set[OffsetRemoval] = set()
-    steps.sort(key=lambda one: one[0])
+    steps.sort(key=lambda step: step[0])
     while not isinstance(steps[-1][1], OffsetRemoval):
         steps.pop()  # records that come after the last removal say nothing of it
     for _, step in steps:
@@ -142,7 +142,7 @@ def _with_subscribers(warehouse: Warehouse, cluster: str, removals: Sequence[Off
             subscribers[Place.of(step), step["group_id"]].apply(step["key_type"], json.loads(step["key_json"]), value)
         elif subscribers[step.place, step.group_id].has_subscriber(step.topic):
             subscribed.add(step)
-    return [one._replace(cause="topic_deletion", had_subscriber=True) if one in subscribed else one for one in removals]
+    return [removal._replace(cause="topic_deletion", had_subscriber=True) if removal in subscribed else removal for removal in removals]
 
 
 def _with_deleted_topics(warehouse: Warehouse, cluster: str, removals: Sequence[OffsetRemoval]) -> list[OffsetRemoval]:
@@ -180,4 +180,4 @@ def _with_deleted_topics(warehouse: Warehouse, cluster: str, removals: Sequence[
         return None
 
     clauses = [(removal, clause(removal)) for removal in removals]
-    return [one if shows is None else one._replace(cause="topic_deletion", metadata_shows=shows) for one, shows in clauses]
+    return [removal if shows is None else removal._replace(cause="topic_deletion", metadata_shows=shows) for removal, shows in clauses]

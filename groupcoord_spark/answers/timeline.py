@@ -250,13 +250,13 @@ def expiries(rows: Iterable[Expiry], as_of_ms: int) -> Iterator[Event]:
     for (moment, rule, is_group), expiries_of_moment in sorted(simultaneous.items()):
         which = "The group" if is_group else places_text((row.topic or "", row.partition or 0) for row in expiries_of_moment)
         fate = "due to be removed by the next cleanup" if moment <= as_of_ms else "will be removed, if nothing changes until then"
-        what = f"{which}: {fate} (rule {rule})."
-        yield Event(moment, None, "expires", None, None, what, {"rule": rule, "offsets": 0 if is_group else len(expiries_of_moment)})
+        sentence = f"{which}: {fate} (rule {rule})."
+        yield Event(moment, None, "expires", None, None, sentence, {"rule": rule, "offsets": 0 if is_group else len(expiries_of_moment)})
 
 
 def _commits(stretch: Stretch) -> Event:
-    commits = sum(one.commits for one in stretch.partitions)
-    replaced = sum(one.replaced for one in stretch.partitions)
+    commits = sum(of_partition.commits for of_partition in stretch.partitions)
+    replaced = sum(of_partition.replaced for of_partition in stretch.partitions)
     elapsed_ms = None if stretch.from_ms is None or stretch.until_ms is None else stretch.until_ms - stretch.from_ms
     rate = commits / (elapsed_ms / 60_000) if elapsed_ms is not None and elapsed_ms >= _MIN_RATE_PERIOD_MS else None
     parts = []
@@ -265,7 +265,7 @@ def _commits(stretch: Stretch) -> Event:
         pace += "" if rate is None else f" ({rate:,.1f} a minute)"
         parts.append(f"{counted(commits, 'commit')}{_in_transactions(stretch, commits)}{pace}: {progress_text(stretch.partitions)}.")
     if replaced:
-        whose = places_text((one.topic, one.partition) for one in stretch.partitions if one.replaced)
+        whose = places_text((of_partition.topic, of_partition.partition) for of_partition in stretch.partitions if of_partition.replaced)
         number = f"{replaced:,} more" if commits else counted(replaced, "commit")
         reason = f"a later commit or a removal of the same offset came before the end of {'its' if replaced == 1 else 'their'} transaction"
         parts.append(f"{number} ({whose}) never counted: {reason}.")
@@ -293,13 +293,13 @@ def _in_transactions(stretch: Stretch, commits: int) -> str:
 def _partition_facts(partitions: Iterable[PartitionStretch]) -> list[dict[str, Any]]:
     return [
         {
-            "topic": one.topic,
-            "partition": one.partition,
-            "commits": one.commits,
-            "first_committed_offset": one.lowest,
-            "last_committed_offset": one.highest,
+            "topic": of_partition.topic,
+            "partition": of_partition.partition,
+            "commits": of_partition.commits,
+            "first_committed_offset": of_partition.lowest,
+            "last_committed_offset": of_partition.highest,
         }
-        for one in partitions
+        for of_partition in partitions
     ]
 
 
@@ -313,17 +313,18 @@ def _lower_commit(commit: LowerCommit, members: _Members) -> Event:
     by = commit.from_committed_offset - commit.to_committed_offset
     where = f"{commit.topic} {commit.partition}"
     if commit.is_after_removal:
-        what = f"{where}: committed again at {commit.to_committed_offset}, {by} below {commit.from_committed_offset}, where it was removed."
+        below = f"{by} below {commit.from_committed_offset}, where it was removed"
+        sentence = f"{where}: committed again at {commit.to_committed_offset}, {below}."
     else:
-        what = f"{where}: went back from {commit.from_committed_offset} to {commit.to_committed_offset}, by {by}."
+        sentence = f"{where}: went back from {commit.from_committed_offset} to {commit.to_committed_offset}, by {by}."
     if commit.producer_id is None:
-        what += f" {members.sentence(commit.owner)}"
+        sentence += f" {members.sentence(commit.owner)}"
     else:
-        what += f" {producer_text(commit)[0].upper()}{producer_text(commit)[1:]} committed it in a transaction."
+        sentence += f" {producer_text(commit)[0].upper()}{producer_text(commit)[1:]} committed it in a transaction."
     if commit.is_of_new_topic:
-        what += " The topic was made anew between the two commits (they carry different topic ids), so its offsets count from 0 again."
+        sentence += " The topic was made anew between the two commits (they carry different topic ids), so its offsets count from 0 again."
     if commit.may_miss_commits:
-        what += " Compaction took records in between before a night read them: there may have been other commits."
+        sentence += " Compaction took records in between before a night read them: there may have been other commits."
     facts = {
         "topic": commit.topic,
         "partition": commit.partition,
@@ -340,11 +341,11 @@ def _lower_commit(commit: LowerCommit, members: _Members) -> Event:
         "is_of_new_topic": commit.is_of_new_topic,
     }
     kind: EventKind = "committed_again" if commit.is_after_removal else "rewind"
-    return Event(commit.time_ms, None, kind, commit.record_offset, None, what, facts)
+    return Event(commit.time_ms, None, kind, commit.record_offset, None, sentence, facts)
 
 
 def _transaction(transaction: Transaction) -> Event:
-    commits = sum(one.commits for one in transaction.partitions)
+    commits = sum(of_partition.commits for of_partition in transaction.partitions)
     since_ms, ended_ms = transaction.since_ms, transaction.ended_ms
     since = "" if since_ms is None else f" since {iso(since_ms)}"
     was_open = "" if since_ms is None or ended_ms is None else f" after {duration(ended_ms - since_ms)}"
@@ -361,7 +362,7 @@ def _transaction(transaction: Transaction) -> Event:
     else:
         fate = "no record of its end was read, and the newest night does not know it as open; if it was committed is not known"
     which = f"{counted(commits, 'commit')} in a transaction of {producer_text(transaction)} ({progress_text(transaction.partitions)})"
-    what = f"{which}: {fate}."
+    sentence = f"{which}: {fate}."
     is_over = transaction.result == "aborted"
     facts = {
         "result": transaction.result,
@@ -373,7 +374,7 @@ def _transaction(transaction: Transaction) -> Event:
         "partitions": _partition_facts(transaction.partitions),
     }
     time_ms = ended_ms if is_over else since_ms
-    return Event(time_ms, None, "transaction", transaction.record_offset, None, what, facts)
+    return Event(time_ms, None, "transaction", transaction.record_offset, None, sentence, facts)
 
 
 def _rebalance(row: Mapping[str, Any], last_commit_ms: int | None, evidence_before: str) -> Event:
@@ -395,15 +396,15 @@ def _rebalance(row: Mapping[str, Any], last_commit_ms: int | None, evidence_befo
     if row["protocol"] is not None and row["protocol"] != row["previous_protocol"]:
         parts.append(f"protocol {row['protocol']}")
     sure = "" if row["confidence"] is None else f" ({row['confidence']})"
-    what = f"{'; '.join(parts)}. {row['cause']}{sure}"
+    sentence = f"{'; '.join(parts)}. {row['cause']}{sure}"
     evidence = row["evidence"].removesuffix(evidence_before).strip() if evidence_before else row["evidence"]
     # Names of members that joined are in the sentence already, so the evidence of a certain join adds nothing.
-    what += "." if not evidence or (row["cause"] == "member_joined" and row["confidence"] == "certain") else f": {evidence}"
+    sentence += "." if not evidence or (row["cause"] == "member_joined" and row["confidence"] == "certain") else f": {evidence}"
     if row["cause"] == "member_gone" and not is_assignment and None not in (last_commit_ms, row["timestamp_ms"]):
-        what += f" The group's last commit was {duration(row['timestamp_ms'] - last_commit_ms)} before."
+        sentence += f" The group's last commit was {duration(row['timestamp_ms'] - last_commit_ms)} before."
     facts = {key: value for key, value in row.items() if key not in ("record_offset", "timestamp_ms", "to_generation")}
     kind: EventKind = "assignment" if is_assignment else "rebalance"
-    return Event(row["timestamp_ms"], None, kind, row["record_offset"], row["to_generation"], what, facts)
+    return Event(row["timestamp_ms"], None, kind, row["record_offset"], row["to_generation"], sentence, facts)
 
 
 _MOVES: Final = (("partitions_moved", "moved"), ("partitions_assigned", "newly assigned"), ("partitions_released", "released"))
@@ -416,17 +417,17 @@ def _offsets_removed(removed: RemovedOffsets, retention_ms: int | None) -> Event
     if ages:
         shortest, longest = duration(min(ages)), duration(max(ages))
         age = shortest if shortest == longest else f"{shortest} to {longest}"
-    places = places_text((one.topic, one.partition) for one in removed.partitions)
+    places = places_text((of_partition.topic, of_partition.partition) for of_partition in removed.partitions)
     facts = {
         "cause": first.cause,
         "reason": {"expiry": "expired", "unknown": None}.get(first.cause, "deleted"),
-        "partitions": [{"topic": one.topic, "partition": one.partition} for one in removed.partitions],
+        "partitions": [{"topic": of_partition.topic, "partition": of_partition.partition} for of_partition in removed.partitions],
         "shortest_age_ms": min(ages, default=None),
         "groups_at_once": first.groups_at_once,
         "offsets_kept": first.offsets_kept,
     }
-    what = f"{places}: {_why_removed(first, age, retention_ms)}."
-    return Event(removed.time_ms, None, "offsets_removed", removed.record_offset, None, what, facts)
+    sentence = f"{places}: {_why_removed(first, age, retention_ms)}."
+    return Event(removed.time_ms, None, "offsets_removed", removed.record_offset, None, sentence, facts)
 
 
 def _why_removed(removal: OffsetRemoval, age: str, retention_ms: int | None) -> str:
@@ -455,16 +456,17 @@ def _why_removed(removal: OffsetRemoval, age: str, retention_ms: int | None) -> 
 def _group_removed(end: GroupRemoval) -> Event:
     cause = end.cause
     if cause == "conversion":
-        what = "The group's old record was removed: the group changes its protocol."
+        sentence = "The group's old record was removed: the group changes its protocol."
     elif cause == "delete_groups":
-        what = "The group was deleted by a request (DeleteGroups)."
+        sentence = "The group was deleted by a request (DeleteGroups)."
     elif cause == "unknown":
-        what = "The group was removed; why is not known: the history does not go back far enough, or its records have no times."
+        sentence = "The group was removed; why is not known: the history does not go back far enough, or its records have no times."
     elif end.with_offsets:
-        what = "The group was removed by the same cleanup: it had no members and no offset was left."
+        sentence = "The group was removed by the same cleanup: it had no members and no offset was left."
     else:
-        what = "The group was removed: it had no members and no offsets. A cleanup does that, and a request (DeleteGroups) looks the same."
-    return Event(end.gone_ms, None, "group_removed", end.record_offset, None, what, {"key_type": end.key_type, "cause": cause})
+        sentence = "The group was removed: it had no members and no offsets."
+        sentence += " A cleanup does that, and a request (DeleteGroups) looks the same."
+    return Event(end.gone_ms, None, "group_removed", end.record_offset, None, sentence, {"key_type": end.key_type, "cause": cause})
 
 
 def progress_text(partitions: Iterable[PartitionStretch], most_topics: int | None = _MAX_NAMES) -> str:
@@ -473,14 +475,14 @@ def progress_text(partitions: Iterable[PartitionStretch], most_topics: int | Non
     Partitions without a commit that counts are left out. most_topics: the text counts the topics beyond these; None: it names all.
     """
     by_topic: dict[str, list[PartitionStretch]] = {}
-    for one in partitions:
-        if one.commits:
-            by_topic.setdefault(one.topic, []).append(one)
+    for of_partition in partitions:
+        if of_partition.commits:
+            by_topic.setdefault(of_partition.topic, []).append(of_partition)
     texts = []
     for topic, stretches in sorted(by_topic.items()):
-        offsets = [value for one in stretches for value in (one.lowest, one.highest) if value is not None]
+        offsets = [value for of_partition in stretches for value in (of_partition.lowest, of_partition.highest) if value is not None]
         reach = f" {min(offsets)}" if min(offsets) == max(offsets) else f" {min(offsets)} to {max(offsets)}"
-        texts.append(f"{topic} {_numbers(one.partition for one in stretches)} at{reach}")
+        texts.append(f"{topic} {_numbers(of_partition.partition for of_partition in stretches)} at{reach}")
     return first_of(texts, most_topics, noun="topic")
 
 

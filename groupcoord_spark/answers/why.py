@@ -212,8 +212,8 @@ class _Finder:
         elif event.event == "rebalance":
             yield from self._rebalance(event)
 
-    def _record(self, what: str, record_offset: int) -> Proof:
-        return Proof(what, self._history.place.offsets_partition, record_offset)
+    def _record(self, name: str, record_offset: int) -> Proof:
+        return Proof(name, self._history.place.offsets_partition, record_offset)
 
     def _lower(self, commit: LowerCommit) -> Outcome:
         records = [self._record("value before", commit.from_record_offset), self._record("lower value", commit.record_offset)]
@@ -243,13 +243,13 @@ class _Finder:
             records.append(self._record("last value", removal.value_offset))
             if removal.value_offset in self._markers:
                 records.append(self._record("commit marker", self._markers[removal.value_offset]))
-        cause, other = self._cause_of(removal)
+        cause, other_cause = self._cause_of(removal)
         empty = self._last_rebalance(removal.record_offset)
         if cause == "expired_empty_group" and removal.due_by == "empty" and empty is not None:
             records.append(self._record("group became Empty", empty["record_offset"]))
         records.append(self._record("tombstone", removal.record_offset))
         rule = self._rule(cause, empty)
-        return Outcome(removal.topic, removal.partition, cause, other, rule, records, _removal_sentence(removal, cause, other))
+        return Outcome(removal.topic, removal.partition, cause, other_cause, rule, records, _removal_sentence(removal, cause, other_cause))
 
     def _cause_of(self, removal: OffsetRemoval) -> tuple[Cause, Cause | None]:
         """The cause of a removal, and another cause that the records fit as well."""
@@ -337,12 +337,12 @@ class _Finder:
         if last is None or any(end.record_offset > last for end in self._history.ends) or self._last_rebalance(None) is not None:
             return None
         removal = self._history.removals[last]
-        cause, other = self._cause_of(removal)
+        cause, other_cause = self._cause_of(removal)
         gone = "" if removal.gone_ms is None else f" at {iso(removal.gone_ms)}"
         sentence = f"went{gone} with its last offset: a group that never had members has no record of its own"
         records = [self._record("tombstone", last)]
         rule = self._semantics.group_rule if cause.startswith("expired") else None
-        outcome = Outcome(None, None, cause, other, rule, records, sentence)
+        outcome = Outcome(None, None, cause, other_cause, rule, records, sentence)
         return Step(removal.gone_ms, "group_removed", f"The group {sentence}.", records, [outcome])
 
     def _rebalance(self, event: Event) -> Iterator[Outcome]:
@@ -377,7 +377,7 @@ def _is_before(record_offset: int, border: int | None) -> bool:
     return border is None or record_offset < border
 
 
-def _removal_sentence(removal: OffsetRemoval, cause: Cause, other: Cause | None) -> str:
+def _removal_sentence(removal: OffsetRemoval, cause: Cause, other_cause: Cause | None) -> str:
     gone = "" if removal.gone_ms is None else f" at {iso(removal.gone_ms)}"
     age = "" if removal.age_ms is None else duration(removal.age_ms)
     groups, kept = removal.groups_at_once, removal.offsets_kept
@@ -395,10 +395,10 @@ def _removal_sentence(removal: OffsetRemoval, cause: Cause, other: Cause | None)
             "expired_unsubscribed": "the group had members, and no member subscribed to the topic",
         }[cause]
         return f"expired{gone}, {age} after the last commit: {reason}"
-    if cause == "group_delete" and other is not None:
+    if cause == "group_delete" and other_cause is not None:
         return (
             f"was deleted{gone} with the whole group by a request (DeleteGroups), or"
-            f" {'by a request (OffsetDelete)' if other == 'offset_delete' else 'because the topic was deleted'};"
+            f" {'by a request (OffsetDelete)' if other_cause == 'offset_delete' else 'because the topic was deleted'};"
             " for DeleteGroups speaks that the group lost all of its offsets at once, and up to 3.9 a group without members goes with its"
             " last offset, whatever took that offset"
         )
@@ -422,7 +422,7 @@ def _removal_sentence(removal: OffsetRemoval, cause: Cause, other: Cause | None)
             f"was removed{gone} because the topic was deleted, or by a request (OffsetDelete); for the deleted topic speaks that"
             f" {for_topic}, for OffsetDelete that {against}"
         )
-    if cause == "offset_delete" and other is not None:
+    if cause == "offset_delete" and other_cause is not None:
         return (
             f"was deleted{gone} by a request (OffsetDelete), or because the topic was deleted and made anew; for OffsetDelete speaks that"
             f" the topic was committed to soon afterwards, for the deleted topic that {for_topic}"
@@ -461,9 +461,9 @@ def _unreadable(warehouse: Warehouse, question: Question) -> Iterator[Step]:
                 continue
             if question.topic is not None and (topic is None or partition is None or not question.asks_about(topic, partition)):
                 continue
-            what = "A record of the group" if topic is None else f"A record of {topic} {partition}"
+            subject = "A record of the group" if topic is None else f"A record of {topic} {partition}"
             record = Proof("unreadable record", row["offsets_partition"], row["record_offset"])
-            steps[record] = Step(None, "quarantined", f"{what} could not be read: {row['detail']} ({row['reason']})", [record], ())
+            steps[record] = Step(None, "quarantined", f"{subject} could not be read: {row['detail']} ({row['reason']})", [record], ())
     yield from (steps[record] for record in sorted(steps))
 
 
@@ -614,12 +614,12 @@ def _joint(sentence: str) -> str:
 
 def _of_several(sentence: str) -> str:
     """A sentence that begins with its verb, with several partitions as its subject."""
-    verb, _, rest = sentence.partition(" ")
+    verb, _, predicate = sentence.partition(" ")
     verbs = {"is": "are", "was": "were", "has": "have", "waits": "wait"}
     if verb not in verbs:
         return sentence
-    for one, several in (("stays", "stay"), ("goes", "go"), ("the next cleanup removes it", "the next cleanup removes them")):
-        rest = rest.replace(f"there, and {one}", f"there, and {several}", 1)
-    rest = rest.replace("no broker answers it: its group", "no broker answers them: their group")
-    rest = rest.replace("no rule of expiration is known for it", "no rule of expiration is known for them")
-    return f"{verbs[verb]} {rest.replace('; it went back', '; they went back')}"
+    for singular, plural in (("stays", "stay"), ("goes", "go"), ("the next cleanup removes it", "the next cleanup removes them")):
+        predicate = predicate.replace(f"there, and {singular}", f"there, and {plural}", 1)
+    predicate = predicate.replace("no broker answers it: its group", "no broker answers them: their group")
+    predicate = predicate.replace("no rule of expiration is known for it", "no rule of expiration is known for them")
+    return f"{verbs[verb]} {predicate.replace('; it went back', '; they went back')}"

@@ -163,11 +163,13 @@ class _StickyTasks:
 
     def _assign_active(self, tasks: list[Task]) -> None:
         """Assign active tasks: to the member that ran the task, else to one with its state, else to the process with the least load."""
-        rest = sorted(tasks, key=lambda task: (task.partition, task.subtopology))
-        rest = [task for task in rest if not self._gives_back(task, self._active_before.get(task))]
-        rest = [task for task in rest if not self._gives_back(task, self._least_loaded(self._standby_before.get(task, ()), None))]
+        unassigned = sorted(tasks, key=lambda task: (task.partition, task.subtopology))
+        unassigned = [task for task in unassigned if not self._gives_back(task, self._active_before.get(task))]
+        unassigned = [
+            task for task in unassigned if not self._gives_back(task, self._least_loaded(self._standby_before.get(task, ()), None))
+        ]
         by_load = JavaQueue(lambda process: process.load, self._processes.values())
-        for task in sorted(rest):
+        for task in sorted(unassigned):
             process = by_load.poll()
             self._add_to_least_loaded(process, task, self._active)
             by_load.add(process)
@@ -183,14 +185,14 @@ class _StickyTasks:
 
     def _assign_standby(self, tasks: list[Task]) -> None:
         """Assign standby tasks: first to members that still have the state of the task, then to the processes with the least load."""
-        rest: list[tuple[Task, int]] = []
+        unassigned: list[tuple[Task, int]] = []
         for task in sorted(tasks, key=lambda task: (task.partition, task.subtopology), reverse=True):
             for replica in range(self._replicas):
                 if not self._keeps_state(task):
-                    rest.append((task, self._replicas - replica))
+                    unassigned.append((task, self._replicas - replica))
                     break
         by_load = JavaQueue(lambda process: process.load, self._processes.values())
-        for task, replicas in sorted(rest, reverse=True):
+        for task, replicas in sorted(unassigned, reverse=True):
             for _ in range(replicas):
                 if not self._add_to_other_process(by_load, task):
                     break

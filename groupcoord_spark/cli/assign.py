@@ -102,7 +102,7 @@ def assign(
         group = made_up_groups.made_up_group(written, sizes)
     else:
         reader = _GroupReader(*common.night(shown_run))
-        new_topics = {topic for one in written for topic in one.member.topics}
+        new_topics = {topic for new_member in written for topic in new_member.member.topics}
         group, protocol = reader.group(group_id, sizes, new_topics)
         group = made_up_groups.with_members(group, written, sizes)
     current = group.current_assignment
@@ -157,8 +157,8 @@ def _table(current: Assignment, group: AssignableGroup, made: Sequence[Proposal]
     titles = ["ASSIGNOR", "PARTITIONS", "MIN", "MAX", "SPREAD", "MOVED", "ASSIGNED", "RELEASED", "KEPT", "REBALANCES"]
     total = sum(now.partitions_by_member.values())
     first = (f"{NOW} {protocol or ''}".rstrip(), total, now.least, now.most, now.spread, "", "", "", "", "")
-    others = [(proposal.assignor, *_summary_cells(proposal)) for proposal in made]
-    summary = lines(titles, [first, *others], [18, 10, 4, 4, 6, 5, 8, 8, 4, None])
+    proposed = [(proposal.assignor, *_summary_cells(proposal)) for proposal in made]
+    summary = lines(titles, [first, *proposed], [18, 10, 4, 4, 6, 5, 8, 8, 4, None])
     everybody = sorted({*current, *(member.member_id for member in group.members)})
     cells = [
         (name, now.partitions_by_member.get(name), *(proposal.change.after.partitions_by_member.get(name) for proposal in made))
@@ -222,9 +222,9 @@ class _GroupReader:
         if not members:
             raise GroupcoordError(f"Group {group_id!r} has no members to assign partitions to.")
         names = {topic for member in members for topic in member.topics}
-        seen, topic_ids = self._topics(names)
+        observed, topic_ids = self._topics(names)
         requested = {topic: number for topic, number in partitions.items() if topic in names or topic not in new_topics}
-        topics, assumed = observed_topics(names, seen, topic_ids, requested)
+        topics, assumed = observed_topics(names, observed, topic_ids, requested)
         return AssignableGroup(tuple(members), topics, (*assumed, *sentences)), protocol
 
     def _members(self, group_id: str, owned_by: Mapping[str, Sequence[TopicPartition]], generation: int) -> tuple[list[Member], list[str]]:

@@ -103,13 +103,13 @@ class Commands(click.Group):
 
     def main(self, args: Sequence[str] | None = None, prog_name: str | None = None, **extra: Any) -> Any:  # type: ignore[override]
         """Run a command and leave by SystemExit: 0 done, 1 it could not be done, 2 usage or input, 3 an alert, 130 interrupted."""
-        given = list(sys.argv[1:] if args is None else args)
+        words = list(sys.argv[1:] if args is None else args)
         prepare_streams()
-        if args is None and given and given[0] in _READERS:
+        if args is None and words and words[0] in _READERS:
             _leave_pandas_out()
         try:
-            _refuse_what_is_no_text(given)
-            result = self._result(given, prog_name or "groupcoord", extra)
+            _refuse_what_is_no_text(words)
+            result = self._result(words, prog_name or "groupcoord", extra)
             code = result if isinstance(result, int) else 0
         except (KeyboardInterrupt, click.Abort):
             say("Interrupted.")
@@ -118,13 +118,13 @@ class Commands(click.Group):
             say(_as_click_prints(e))
             code = e.exit_code
         except GroupcoordError as e:
-            if "--debug" in given:
+            if "--debug" in words:
                 say(traceback.format_exc().rstrip())
             say(f"Error: {e}")
             code = e.exit_code
         except OSError as e:
             # Who reads inputs or writes tables names them in an error of ours. What is left is stdout, or a file of the installation.
-            if "--debug" in given:
+            if "--debug" in words:
                 say(traceback.format_exc().rstrip())
             lines = (e.strerror or str(e)).splitlines() or [type(e).__name__]
             say(f"Error: {e.filename or 'The output'} cannot be read or written: {lines[0]}.")
@@ -132,9 +132,9 @@ class Commands(click.Group):
             code = 1
         sys.exit(code)
 
-    def _result(self, given: list[str], prog_name: str, extra: dict[str, Any]) -> Any:
+    def _result(self, words: list[str], prog_name: str, extra: dict[str, Any]) -> Any:
         try:
-            return super().main(given, prog_name, **{**extra, "standalone_mode": False})
+            return super().main(words, prog_name, **{**extra, "standalone_mode": False})
         except (Exception, KeyboardInterrupt) as failure:
             if interruption.has_come():
                 raise interruption.Interrupted from failure
@@ -171,9 +171,9 @@ def _leave_pandas_out() -> None:
     sys.meta_path.insert(0, _WithoutPandas)
 
 
-def _refuse_what_is_no_text(given: Sequence[str]) -> None:
+def _refuse_what_is_no_text(words: Sequence[str]) -> None:
     """Raises UsageError for a word that is neither text in the encoding of the locale nor the name of a file."""
-    for word in given:
+    for word in words:
         try:
             os.fspath(word).encode("utf-8")
         except UnicodeEncodeError:

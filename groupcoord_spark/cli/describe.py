@@ -501,8 +501,8 @@ def _offset_lines(group: ShownGroup, verbose: bool, end_offsets: EndOffsets) -> 
 def _share_member_lines(group: ShownGroup, verbose: bool) -> list[str]:
     """As kafka-share-groups prints them: of a group without members only the remark."""
     rows = [
-        (group.group_id, one.member_id, one.host, one.client_id, one.partition_count, one.epoch, _assignment(one.current) or "")
-        for one in group.members
+        (group.group_id, row.member_id, row.host, row.client_id, row.partition_count, row.epoch, _assignment(row.current) or "")
+        for row in group.members
     ]
     titles = "GROUP|CONSUMER-ID|HOST|CLIENT-ID|#PARTITIONS|MEMBER-EPOCH|ASSIGNMENT"
     return _lines(titles, (15, 15, 15, 15, 12, 13, None), rows, verbose, [5])

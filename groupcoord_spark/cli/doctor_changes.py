@@ -115,7 +115,7 @@ def report_matrix(common: Common, inputs: tuple[str, ...], in_use: Semantics) ->
     ranges = release_ranges()
     outcomes = _outcomes(inputs, [in_use, *(release_range.semantics for release_range in ranges)])
     if common.output != "table":
-        write_records(common.output, LOAD_COLUMNS, _rows((other, of_use) for of_use, *others in outcomes for other in others))
+        write_records(common.output, LOAD_COLUMNS, _rows((outcome, of_use) for of_use, *of_releases in outcomes for outcome in of_releases))
         return
     rows = []
     for place, release_range in enumerate(ranges, 1):

@@ -35,28 +35,28 @@ class MemberParam(click.ParamType):  # type: ignore[type-arg]
         name, *parts = str(value).split() or [""]
         if not name or "=" in name:
             self.fail(f"{value!r} does not begin with the name of a member: write for example 'c topics=orders'.", param, ctx)
-        given: dict[str, str] = {}
+        parts_by_key: dict[str, str] = {}
         for part in parts:
             key, sign, words = part.partition("=")
             if key not in _PARTS:
                 self.fail(f"{value!r} has {key!r}, which is none of {', '.join(_PARTS)}.", param, ctx)
             if not sign or not words:
                 self.fail(f"{value!r} says nothing after {key}=.", param, ctx)
-            if key in given:
+            if key in parts_by_key:
                 self.fail(f"{value!r} has {key}= twice: write all after one, separated by commas.", param, ctx)
-            given[key] = words
-        assignors = _words(given.get("assignors", ""))
+            parts_by_key[key] = words
+        assignors = _words(parts_by_key.get("assignors", ""))
         for assignor in assignors:
             near = get_close_matches(assignor, CLIENT_ASSIGNORS, 1, 0.75)
             if near and assignor not in CLIENT_ASSIGNORS:
                 self.fail(f"{value!r} names the assignor {assignor!r}. Did you mean {near[0]!r}?", param, ctx)
-        owned = _partitions(given.get("owns", ""))
+        owned = _partitions(parts_by_key.get("owns", ""))
         if owned is None:
-            self.fail(f"{given['owns']!r} does not name partitions, such as orders:0,1;visits:3.", param, ctx)
-        topics = tuple(dict.fromkeys(_words(given.get("topics", "")))) or tuple(dict.fromkeys(place.topic for place in owned))
+            self.fail(f"{parts_by_key['owns']!r} does not name partitions, such as orders:0,1;visits:3.", param, ctx)
+        topics = tuple(dict.fromkeys(_words(parts_by_key.get("topics", "")))) or tuple(dict.fromkeys(place.topic for place in owned))
         if not topics:
             self.fail(f"{value!r} has no topics: write for example 'c topics=orders'.", param, ctx)
-        member = Member(name, topics, given.get("instance"), given.get("rack"), owned, 0 if owned else -1)
+        member = Member(name, topics, parts_by_key.get("instance"), parts_by_key.get("rack"), owned, 0 if owned else -1)
         return WrittenMember(member, assignors)
 
 
@@ -105,14 +105,14 @@ def _refuse_two_of_the_same(members: Sequence[Member]) -> None:
             raise UsageError(f"There are two members {member.member_id!r}: give each a name of its own.")
         ids.add(member.member_id)
         if member.instance_id is not None:
-            other = by_instance.setdefault(member.instance_id, member.member_id)
-            if other != member.member_id:
-                raise UsageError(f"Members {other!r} and {member.member_id!r} both have the instance id {member.instance_id!r}.")
+            owner = by_instance.setdefault(member.instance_id, member.member_id)
+            if owner != member.member_id:
+                raise UsageError(f"Members {owner!r} and {member.member_id!r} both have the instance id {member.instance_id!r}.")
 
 
 def remarks_on_claims(group: AssignableGroup, written: Sequence[WrittenMember]) -> list[str]:
     """Sentences on partitions that the written members say they own, and that no assignor would have given them."""
-    is_written = {one.member.member_id for one in written}
+    is_written = {member.member.member_id for member in written}
     remarks = []
     owners: dict[TopicPartition, str] = {}
     for member in group.members:
@@ -125,8 +125,8 @@ def remarks_on_claims(group: AssignableGroup, written: Sequence[WrittenMember]) 
                 remarks.append(f"{member.member_id} owns {name}, and does not subscribe to the topic.")
             elif place.partition >= topic.partitions:
                 remarks.append(f"{member.member_id} owns {name}, and the topic has {counted(topic.partitions, 'partition')}.")
-            if (other := owners.setdefault(place, member.member_id)) != member.member_id:
-                remarks.append(f"{other} and {member.member_id} both own {name}.")
+            if (owner := owners.setdefault(place, member.member_id)) != member.member_id:
+                remarks.append(f"{owner} and {member.member_id} both own {name}.")
     return remarks
 
 
@@ -165,9 +165,9 @@ def verdict_on_assignors(members: Sequence[WrittenMember], elected: str | None) 
         if vote is not None:
             votes[vote] = votes.get(vote, 0) + 1
     if candidates is not None and any(written.assignors for written in members):
-        winners = [name for name in candidates if votes.get(name, 0) == max(votes.get(one, 0) for one in candidates)]
-        who = "The members that can join all" if sentences else "All members"
-        sentences.append(f"{who} support {', '.join(candidates)}; the coordinator elects {' or '.join(winners)}.")
+        winners = [name for name in candidates if votes.get(name, 0) == max(votes.get(candidate, 0) for candidate in candidates)]
+        supporters = "The members that can join all" if sentences else "All members"
+        sentences.append(f"{supporters} support {', '.join(candidates)}; the coordinator elects {' or '.join(winners)}.")
     return sentences
 
 

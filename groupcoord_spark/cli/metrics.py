@@ -236,8 +236,8 @@ def _night(warehouse: Warehouse, run: Run, of_groups: Any, top: int) -> NightInD
 
     night = NightInDuckDB(warehouse, run=run)
     numbers = dict.fromkeys(NEWS, 0)
-    for one in morning(warehouse, run, HORIZON_MS).news:
-        numbers[one.kind] += one.number
+    for news in morning(warehouse, run, HORIZON_MS).news:
+        numbers[news.kind] += news.number
     levels = [kind.level for kind in NEWS.values()]
     lags = night.rows(_LAGS)
     matching = [row for row, name in enumerate(lags["group_id"].to_pylist()) if of_groups is None or of_groups.fullmatch(name)]

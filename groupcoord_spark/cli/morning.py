@@ -63,8 +63,8 @@ def morning(common: Common, horizon_ms: int, most_lines: int, fail_on: frozenset
     answer = morning_of(warehouse, run, horizon_ms)
     title = _title(answer, len(warehouse.clusters()) > 1) + (nights_without_change(warehouse, answer.since, run) if answer.since else "")
     rows = [
-        (one.level, one.kind, one.reason, one.number, one.group_count, one.groups, one.sentence, _command(one, common))
-        for one in answer.news
+        (item.level, item.kind, item.reason, item.number, item.group_count, item.groups, item.sentence, _command(item, common))
+        for item in answer.news
     ]
     if form == "json":
         write_records("json", NAMES, rows)
@@ -79,7 +79,7 @@ def morning(common: Common, horizon_ms: int, most_lines: int, fail_on: frozenset
     if not common.quiet and form != "slack":
         more = f" --lines {len(rows)} shows {counted(len(rows) - most_lines, 'more kind')}." * (form == "table" and len(rows) > most_lines)
         say(f"{title}{more}")
-    due = [one.sentence for one in answer.news if fail_on and {one.level, one.kind} & fail_on]
+    due = [item.sentence for item in answer.news if fail_on and {item.level, item.kind} & fail_on]
     return alert("; ".join(due))
 
 
@@ -90,13 +90,13 @@ def _title(answer: Morning, names_cluster: bool) -> str:
     return f"Night of {moment(answer.run.as_of_ms)}{of_cluster}: {count} {since}."
 
 
-def _command(one: News, common: Common) -> str:
+def _command(item: News, common: Common) -> str:
     """The command that shows more, with the warehouse and the cluster that this command was given."""
     context, chosen = click.get_current_context(), ""
     for name in ("warehouse", "cluster"):
         if context.get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE:
             chosen += f" --{name} {shlex.quote(getattr(common, name))}"
-    return f"groupcoord {one.command}{chosen}"
+    return f"groupcoord {item.command}{chosen}"
 
 
 def _message(title: str, rows: list[tuple[Any, ...]], most_lines: int) -> dict[str, Any]:

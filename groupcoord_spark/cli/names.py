@@ -32,7 +32,7 @@ def matching(named: Iterable[str], names: Collection[str]) -> tuple[list[str], l
             matched.add(name)
         elif not is_pattern(name):
             missing.append(name)
-        elif matches := [one for one in names if fnmatchcase(one, name)]:
+        elif matches := [known_name for known_name in names if fnmatchcase(known_name, name)]:
             matched.update(matches)
         else:
             missing.append(name)
@@ -73,8 +73,8 @@ def named_groups(named: Sequence[str], warehouse: Warehouse, *runs: Run) -> list
             f"Group {', '.join(map(repr, gone))} is gone {where}: earlier records have it, and the night of {second(run.as_of_ms)} has not."
             f" `groupcoord why --group {shlex.quote(gone[0])}` tells why."
         )
-    what = f"No group matches {quoted}" if any(map(is_pattern, missing)) else f"Group {quoted} does not exist"
-    raise GroupcoordError(f"{what} {where}.{did_you_mean(missing, names)} `groupcoord list` names those that do.")
+    problem = f"No group matches {quoted}" if any(map(is_pattern, missing)) else f"Group {quoted} does not exist"
+    raise GroupcoordError(f"{problem} {where}.{did_you_mean(missing, names)} `groupcoord list` names those that do.")
 
 
 def _earlier_groups(missing: Sequence[str], warehouse: Warehouse, run: Run) -> list[str]:

@@ -440,11 +440,11 @@ class Words(click.ParamType):  # type: ignore[type-arg]
     def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> frozenset[str]:
         if isinstance(value, frozenset):
             return value
-        asked = [word.strip() for word in str(value).split(",") if word.strip()]
-        unknown = ", ".join(repr(word) for word in asked if word.lower() not in self._known)
+        chosen = [word.strip() for word in str(value).split(",") if word.strip()]
+        unknown = ", ".join(repr(word) for word in chosen if word.lower() not in self._known)
         if unknown:
             self.fail(f"{unknown} is not one of {', '.join(self._known.values())}.", param, ctx)
-        return frozenset(self._known[word.lower()] for word in asked)
+        return frozenset(self._known[word.lower()] for word in chosen)
 
 
 def rules_of(run: Run) -> Semantics:

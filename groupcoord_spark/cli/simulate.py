@@ -119,16 +119,18 @@ def _compare(scenario: Scenario, releases: list[str], output: Output, quiet: boo
     if output == "table":
         cells = []
         for row in different:
-            for same, seen in row.alike(releases):
-                happens = ("", "(does not happen)", "", "", "") if seen is None else (f"{seen.at_ms / 1000:.3f}", *map(_shown, seen[1:]))
+            for same, outcome in row.alike(releases):
+                happens: tuple[str, ...] = ("", "(does not happen)", "", "", "")
+                if outcome is not None:
+                    happens = (f"{outcome.at_ms / 1000:.3f}", *map(_shown, outcome[1:]))
                 cells.append((happens[0], row.id, ", ".join(same), *happens[1:]))
         titles = ["TIME", "EVENT", "RELEASE", "ANSWER", "STATE", "GENERATION", "RECORDS"]
         write_lines(line.rstrip() for line in lines(titles, cells, [8, 20, 7, 10, 10, 10, None]))
         if not quiet:
             say(f"{len(rows) - len(different)} of {counted(len(rows), 'event')} are the same in {', '.join(releases)}.")
         return
-    by_release = [{release: seen._asdict() for release, seen in row.by_release.items()} for row in different]
-    compared = [(row.id, row.who, row.what, seen) for row, seen in zip(different, by_release, strict=True)]
+    by_release = [{release: outcome._asdict() for release, outcome in row.by_release.items()} for row in different]
+    compared = [(row.id, row.who, row.what, outcomes) for row, outcomes in zip(different, by_release, strict=True)]
     write_records(output, ("id", "who", "what", "releases"), compared)
 
 
@@ -188,10 +190,10 @@ def _batches(records: Iterable[WrittenRecord]) -> Iterator[Batch]:
         yield Batch(
             first.record_offset,
             tuple(
-                RecordToLog(one.key_bytes, one.value_bytes, one.timestamp_ms)
-                if one.control is None
-                else marker(MarkerType[one.control], one.timestamp_ms)
-                for one in of_batch
+                RecordToLog(record.key_bytes, record.value_bytes, record.timestamp_ms)
+                if record.control is None
+                else marker(MarkerType[record.control], record.timestamp_ms)
+                for record in of_batch
             ),
             first.producer_id,
             first.producer_epoch,

@@ -65,15 +65,15 @@ def _events(warehouse: Warehouse, question: Question) -> list[tuple[int | None, 
     run = warehouse.run(question.cluster)
     histories = read_history(warehouse, question, rules_of(run))
     of_share = [event for event in share_events(warehouse, question) if is_within(event.time_ms, question.from_ms, question.to_ms)]
-    if question.topic is not None and not of_share and not any(one.commits.num_rows for one in histories):
+    if question.topic is not None and not of_share and not any(history.commits.num_rows for history in histories):
         refuse_place(warehouse, question)
     if not histories and not of_share:
         explain_missing_history(warehouse, question.cluster, question.group_id)
     events: list[tuple[int | None, Event]] = [
-        (one.place.offsets_partition, event) for one in histories for event in one.events(question, run.retention_ms)
+        (history.place.offsets_partition, event) for history in histories for event in history.events(question, run.retention_ms)
     ]
     if of_share:
-        events = sorted([*events, *((None, event) for event in of_share)], key=lambda one: one[1].time_ms or 0)
+        events = sorted([*events, *((None, event) for event in of_share)], key=lambda placed: placed[1].time_ms or 0)
     if not events:
         where = f"cluster {question.cluster!r} of {warehouse.location.uri}"
         raise GroupcoordError(f"No record of group {question.group_id!r} lies between --from and --to in {where}.")
@@ -97,8 +97,8 @@ def explain_missing_history(warehouse: Warehouse, cluster: str, group_id: str) -
         nights = f"in the night of {second(last_night.as_of_ms)} and is gone in that of {second(night_without.as_of_ms)}"
         raise GroupcoordError(f"Group {group_id!r} was in {where} {nights}. {REASONS[str(departure[0].why)]}")
     group_ids = warehouse.read("groups", cluster=cluster, columns=["group_id"])["group_id"].to_pylist()
-    others = [name for name in warehouse.clusters_with_nights() if name != cluster and _knows(warehouse, name, group_id)]
-    near = f" It is in cluster {', '.join(map(repr, others))}: --cluster." if others else did_you_mean([group_id], group_ids)
+    clusters = [name for name in warehouse.clusters_with_nights() if name != cluster and _knows(warehouse, name, group_id)]
+    near = f" It is in cluster {', '.join(map(repr, clusters))}: --cluster." if clusters else did_you_mean([group_id], group_ids)
     raise GroupcoordError(f"Group {group_id!r} is in no record of {where}.{near} `groupcoord list` names those that exist.")
 
 

@@ -63,7 +63,7 @@ def _verdict(comparison: BrokerComparison) -> str:
         "member": comparison.members,
         "committed offset": comparison.offsets,
     }
-    compared_counts = ", ".join(counted(count, what) for what, count in compared.items())
+    compared_counts = ", ".join(counted(count, noun) for noun, count in compared.items())
     unasked = f" {counted(comparison.unasked, 'group')} could not be asked about." if comparison.unasked else ""
     differences = counted(len(comparison.differences), "difference") if comparison.differences else "No difference"
     return f"{differences} in {compared_counts}, {counted(comparison.pending, 'offset')} in open transactions.{unasked}"

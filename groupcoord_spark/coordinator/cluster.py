@@ -138,8 +138,8 @@ class Cluster:
                 self._topics[topic_id] = (self._topics[topic_id][0], created_at_ms)
         self._deleted += earlier._deleted
 
-    def _skip(self, what: str) -> None:
-        self.skipped[what] += 1
+    def _skip(self, reason: str) -> None:
+        self.skipped[reason] += 1
         self.is_complete = False
 
     def _apply(self, record: MetadataRecord, timestamp_ms: int | None) -> None:

@@ -91,14 +91,14 @@ def decode(frame: DataFrame) -> DataFrame:
     made = {*_OF_KEY, "value_version", "is_tombstone", "offset_commit", *GROUP_VALUE.names, "error"}
     names = {name.lower() for name in frame.columns}
     read = READ_NAMES | made if made <= names else READ_NAMES  # decoded already: decoded once more
-    others = [name for name in frame.columns if name.lower() not in read]
-    if taken := sorted(name for name in others if name.lower() in made):
+    other_columns = [name for name in frame.columns if name.lower() not in read]
+    if taken := sorted(name for name in other_columns if name.lower() in made):
         raise UsageError(
             f"The frame already has a column {taken[0]!r}, and decode makes one of that name. Rename it with withColumnRenamed, or drop it."
         )
     is_data = F.col("control_type").isNull()
     key = F.when(is_data, F.col("key"))
-    rows = of_the_offsets_topic(frame).select(*raw.values(), *(F.col(quoted(name)) for name in others))
+    rows = of_the_offsets_topic(frame).select(*raw.values(), *(F.col(quoted(name)) for name in other_columns))
     decoded = rows.select(
         "*",
         udfs.decode_offsets_key(key).alias("_key"),
@@ -116,7 +116,7 @@ def decode(frame: DataFrame) -> DataFrame:
         _commented("offset_commit", F.when(has_commit, commit).cast(OFFSET_COMMIT)),
         *(F.col(f"_group.{field.name}").cast(field.dataType).alias(field.name) for field in GROUP_VALUE if field.name != "value_version"),
         _commented("error", F.when(is_data & F.col("_error.code").isNotNull(), F.col("_error"))),
-        *(F.col(quoted(name)) for name in others),
+        *(F.col(quoted(name)) for name in other_columns),
     )
 
 

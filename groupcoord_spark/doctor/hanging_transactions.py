@@ -124,15 +124,15 @@ def judge(
     if transaction.marker_epoch > transaction.producer_epoch:
         reason = f"an earlier marker of the producer has epoch {transaction.marker_epoch}, and this transaction epoch"
         return Judgement(Certainty.CERTAIN, f"{reason} {transaction.producer_epoch}, which was fenced by then")
-    for other in elsewhere:
-        if other.highest_epoch > transaction.producer_epoch != NO_PRODUCER_EPOCH:
-            reason = f"the producer went on with epoch {other.highest_epoch} in offsets partition {other.offsets_partition}"
+    for producer in elsewhere:
+        if producer.highest_epoch > transaction.producer_epoch != NO_PRODUCER_EPOCH:
+            reason = f"the producer went on with epoch {producer.highest_epoch} in offsets partition {producer.offsets_partition}"
             return Judgement(Certainty.CERTAIN, f"{reason}; this transaction has epoch {transaction.producer_epoch}")
-        is_later = other.marker_timestamp_ms > transaction.last_timestamp_ms != NO_TIMESTAMP
-        if is_later and newest_here_ms >= other.marker_timestamp_ms + MARKER_DELAY_MS:
-            kind = "COMMIT" if other.is_commit else "ABORT"
-            reason = f"the producer's transaction ended by a later {kind} marker at offset {other.marker_offset} of offsets partition"
-            return Judgement(Certainty.CERTAIN, f"{reason} {other.offsets_partition}, and no marker came here")
+        is_later = producer.marker_timestamp_ms > transaction.last_timestamp_ms != NO_TIMESTAMP
+        if is_later and newest_here_ms >= producer.marker_timestamp_ms + MARKER_DELAY_MS:
+            kind = "COMMIT" if producer.is_commit else "ABORT"
+            reason = f"the producer's transaction ended by a later {kind} marker at offset {producer.marker_offset} of offsets partition"
+            return Judgement(Certainty.CERTAIN, f"{reason} {producer.offsets_partition}, and no marker came here")
     age_ms = now_ms - transaction.last_timestamp_ms
     if age_ms > max_timeout_ms:
         return Judgement(

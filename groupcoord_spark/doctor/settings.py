@@ -59,7 +59,7 @@ def read_health_settings(properties: Mapping[str, str]) -> HealthSettings:
 
     Raises UsageError where Kafka would not accept a value.
     """
-    given: dict[str, int | float] = {}
+    values: dict[str, int | float] = {}
     for field, names in _NAMES.items():
         name = next((name for name in names if name in properties), None)
         if name is None:
@@ -68,9 +68,9 @@ def read_health_settings(properties: Mapping[str, str]) -> HealthSettings:
         if is_share:
             if not re.fullmatch(r"[0-9]*\.?[0-9]+", text) or not 0 <= float(text) <= 1:
                 raise UsageError(f"{name} {text!r} is not a number from 0 to 1.")
-            given[field] = float(text)
+            values[field] = float(text)
         else:
             if not re.fullmatch(r"[0-9]{1,18}", text) or (field == "cleaner_threads" and int(text) == 0):
                 raise UsageError(f"{name} {text!r} is not a whole number{' from 1 on' if field == 'cleaner_threads' else ''}.")
-            given[field] = int(text)
-    return HealthSettings(**given)  # type: ignore[arg-type]
+            values[field] = int(text)
+    return HealthSettings(**values)  # type: ignore[arg-type]

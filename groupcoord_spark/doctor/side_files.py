@@ -96,8 +96,8 @@ def checked_files(
             # where nothing is cleaned, every marker is still there
             unlike = [entry for entry in aborted if last_marker.get((entry.producer_id, base), -1) < entry.last_offset]
             if unlike:
-                what = f"producer {unlike[0].producer_id} has no marker at offset {unlike[0].last_offset}"
-                damages.append(f"{directory}/{base:020}.txnindex does not fit the segments and is not used: {what}.")
+                mismatch = f"producer {unlike[0].producer_id} has no marker at offset {unlike[0].last_offset}"
+                damages.append(f"{directory}/{base:020}.txnindex does not fit the segments and is not used: {mismatch}.")
     with_snapshots = tuple(_with_snapshots(transaction, sound) for transaction in transactions)
     return CheckedFiles(checkpoint, high_watermark, with_snapshots, tuple(damages))
 

@@ -27,11 +27,11 @@ _PARTITION: Final = re.compile(rf"({'|'.join([*_RECORD_TYPES, _METADATA_TOPIC])}
 _FILE: Final = re.compile(r"(?:([0-9]{20})\.log|.*\.checkpoint)")
 
 
-def topic_of(given: str) -> str | None:
+def topic_of(input_name: str) -> str | None:
     """The other topic of which the input is a partition's directory or a file; None: it is none. Raises InputError as ``Location`` does."""
-    if given.startswith(KAFKA_SCHEME):
+    if input_name.startswith(KAFKA_SCHEME):
         return None
-    location = Location.of(given)
+    location = Location.of(input_name)
     if location.info().type == pafs.FileType.File:
         location = location.parent() if _FILE.fullmatch(location.name) else location
     match = _PARTITION.fullmatch(location.name)
@@ -45,8 +45,8 @@ def read_partitions(
 
     Raises UsageError for an input that is of none of these topics, InputError for one that cannot be read.
     """
-    for given in inputs:
-        topic, location = topic_of(given), Location.of(given)
+    for input_name in inputs:
+        topic, location = topic_of(input_name), Location.of(input_name)
         if topic is None:
             raise UsageError(f"{location.shown} is of the offsets topic, and another INPUT is not. Give inputs of one kind.")
         is_file = location.info().type == pafs.FileType.File

@@ -155,9 +155,9 @@ def _news(report: Report) -> str:
     if not news:
         return f"<p>{begin}, nothing is new that someone must look at.</p>"
     items = "".join(
-        f'<li class="{one.level}"><a class="number">{one.number:,}</a><span class="sentence">{escape(one.what)}'
-        f"{_groups(one.groups, one.group_count)}<code>groupcoord {shown(_short(one.command))}</code></span></li>"
-        for one in news
+        f'<li class="{item.level}"><a class="number">{item.number:,}</a><span class="sentence">{escape(item.what)}'
+        f"{_groups(item.groups, item.group_count)}<code>groupcoord {shown(_short(item.command))}</code></span></li>"
+        for item in news
     )
     return f'<p>{begin}, the worst first:</p><ul class="findings">{items}</ul>'
 
@@ -170,9 +170,9 @@ def _trend(values: Sequence[float | None]) -> str:
     least, most = min(value for _, value in points), max(value for _, value in points)
     scale = 22 / (most - least) if most > least else 0
     line = " ".join(f"{100 * number / (len(values) - 1):.1f},{24 - (value - least) * scale:.1f}" for number, value in points)
-    said = f"{counted(len(points), 'night')}: {', '.join(f'{value:,.0f}' for _, value in points)}"
+    label = f"{counted(len(points), 'night')}: {', '.join(f'{value:,.0f}' for _, value in points)}"
     return (
-        f'<svg class="trend" viewBox="-2 0 104 26" preserveAspectRatio="none" role="img" aria-label="{said}"><title>{said}</title>'
+        f'<svg class="trend" viewBox="-2 0 104 26" preserveAspectRatio="none" role="img" aria-label="{label}"><title>{label}</title>'
         f'<polyline points="{line}"/></svg>'
     )
 

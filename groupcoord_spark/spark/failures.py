@@ -58,12 +58,12 @@ def why_not_started(directory: RunDirectory, failure: Exception) -> str:
     if _java_has_ended(failure, directory):
         return _death_of_java(directory, " while Spark started")
     text = _text_of(failure) if isinstance(failure, Py4JJavaError | PySparkException) else ""
-    said = _line_with_the_error(directory.java_output.read_text(errors="replace")) or _line_with_the_error(text)
-    if said is not None and said.startswith(OUT_OF_MEMORY):
-        return f"Spark did not start: {said}. {_MORE_MEMORY}"
-    if said is None:
+    error_line = _line_with_the_error(directory.java_output.read_text(errors="replace")) or _line_with_the_error(text)
+    if error_line is not None and error_line.startswith(OUT_OF_MEMORY):
+        return f"Spark did not start: {error_line}. {_MORE_MEMORY}"
+    if error_line is None:
         return f"Java, in which Spark runs, ended before Spark was up, and did not say why. {_UNCHANGED} {_KILLED}"
-    return f"Spark did not start: {_as_a_sentence(said)} Run it again with --debug to see all it said.{_kept_output(directory)}"
+    return f"Spark did not start: {_as_a_sentence(error_line)} Run it again with --debug to see all it said.{_kept_output(directory)}"
 
 
 def _own_error(failure: Exception, text: str, stage: str | None) -> GroupcoordError | None:
@@ -88,12 +88,12 @@ def _own_error(failure: Exception, text: str, stage: str | None) -> GroupcoordEr
         return GroupcoordError(f"A Python worker of Spark ran out of memory{when}. {_UNCHANGED} {_FEWER_WORKERS}")
     if _DEAD_WORKER.search(text):
         return GroupcoordError(f"A Python worker of Spark died{when}. {_UNCHANGED} {_KILLED} {_FEWER_WORKERS}{_kept_output(directory)}")
-    said = _line_with_the_error(text) or next((line.strip() for line in text.splitlines() if line.strip()), repr(failure))
-    if said.startswith("ModuleNotFoundError: "):
-        return GroupcoordError(f"A Spark job of the night failed{when}: {_as_a_sentence(said)} {_UNCHANGED} {_ANOTHER_PYTHON}")
+    error_line = _line_with_the_error(text) or next((line.strip() for line in text.splitlines() if line.strip()), repr(failure))
+    if error_line.startswith("ModuleNotFoundError: "):
+        return GroupcoordError(f"A Spark job of the night failed{when}: {_as_a_sentence(error_line)} {_UNCHANGED} {_ANOTHER_PYTHON}")
     return GroupcoordError(
-        f"A Spark job of the night failed{when}, and the tables are as they were: {_as_a_sentence(said)} Run it again with --debug to see"
-        " all of it."
+        f"A Spark job of the night failed{when}, and the tables are as they were: {_as_a_sentence(error_line)} Run it again with --debug to"
+        " see all of it."
     )
 
 

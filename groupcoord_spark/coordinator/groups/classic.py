@@ -136,12 +136,12 @@ def connect_tasks(subscription: bytes, assignment: bytes, protocol: str | None) 
 
     subscription: what the worker sent with JoinGroup. assignment: what the leader gave it. protocol: eager, compatible or sessioned.
     """
-    given = decoded_or_none(partial(decode_connect_assignment, protocol=protocol), assignment)
+    new_tasks = decoded_or_none(partial(decode_connect_assignment, protocol=protocol), assignment)
     metadata = decoded_or_none(partial(decode_connect_metadata, protocol=protocol), subscription)
     owned = _tasks(metadata.allocation.assignment) if metadata is not None and metadata.allocation is not None else frozenset()
-    revoked = _tasks(given.revoked) if given is not None else frozenset()
+    revoked = _tasks(new_tasks.revoked) if new_tasks is not None else frozenset()
     # Since KIP-415 an assignment names only new and revoked tasks. The tasks that the worker keeps are in its subscription.
-    current = _tasks(given.assignment) | (owned - revoked) if given is not None else frozenset()
+    current = _tasks(new_tasks.assignment) | (owned - revoked) if new_tasks is not None else frozenset()
     return ConnectTasks(current, revoked, owned)
 
 

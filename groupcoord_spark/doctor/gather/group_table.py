@@ -244,10 +244,10 @@ class GroupTable:
     def absorb(self, other: GroupTable) -> Ints:
         """Add the facts of other groups, and return the numbers that these groups have here, by their number there."""
         numbers = self.numbers([*other._number_of])
-        theirs, ours = other.rows[: len(numbers)], self.rows[numbers]
-        self.rows[numbers] = ours + theirs
-        self.rows[numbers, loop.MOST_RECORDS :] = np.maximum(ours, theirs)[:, loop.MOST_RECORDS :]
-        self.rows[numbers, loop.FIRST_MS] = np.minimum(ours, theirs)[:, loop.FIRST_MS]
+        added, present = other.rows[: len(numbers)], self.rows[numbers]
+        self.rows[numbers] = present + added
+        self.rows[numbers, loop.MOST_RECORDS :] = np.maximum(present, added)[:, loop.MOST_RECORDS :]
+        self.rows[numbers, loop.FIRST_MS] = np.minimum(present, added)[:, loop.FIRST_MS]
         for number, metadata_bytes in other.metadata_bytes.items():
             self.note_metadata(int(numbers[number]), metadata_bytes)
         return numbers

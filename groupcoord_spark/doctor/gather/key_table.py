@@ -54,23 +54,23 @@ class KeyTable:
         group_numbers: of the later part's groups here. groups: counts the commits that repeat the offset of the last commit before.
         """
         numbers = self._numbers(later.keys())
-        theirs = later.rows[1 : len(numbers) + 1].copy()
-        theirs[:, loop.GROUP] = np.append(group_numbers, NONE)[theirs[:, loop.GROUP]]
-        ours = self.rows[numbers]
-        last_ms = ours[:, loop.LAST_COMMIT_MS]
-        is_soon = (last_ms >= 0) & (theirs[:, loop.FIRST_COMMIT_MS] - last_ms < loop.FREQUENT_COMMITS_MS)
-        is_repeated = is_soon & (theirs[:, loop.FIRST_COMMITTED] == ours[:, loop.LAST_COMMITTED])
-        groups.count_repeats(theirs[is_repeated, loop.GROUP])
-        theirs[:, loop.CLOSED_BYTES] = np.where(theirs[:, loop.CLOSED_BYTES] > 0, theirs[:, loop.CLOSED_BYTES], ours[:, loop.CLOSED_BYTES])
-        has_first, has_last = ours[:, loop.FIRST_COMMITTED] != loop.NO_COMMIT, theirs[:, loop.LAST_COMMITTED] == loop.NO_COMMIT
-        for is_ours, columns in (
+        added = later.rows[1 : len(numbers) + 1].copy()
+        added[:, loop.GROUP] = np.append(group_numbers, NONE)[added[:, loop.GROUP]]
+        present = self.rows[numbers]
+        last_ms = present[:, loop.LAST_COMMIT_MS]
+        is_soon = (last_ms >= 0) & (added[:, loop.FIRST_COMMIT_MS] - last_ms < loop.FREQUENT_COMMITS_MS)
+        is_repeated = is_soon & (added[:, loop.FIRST_COMMITTED] == present[:, loop.LAST_COMMITTED])
+        groups.count_repeats(added[is_repeated, loop.GROUP])
+        added[:, loop.CLOSED_BYTES] = np.where(added[:, loop.CLOSED_BYTES] > 0, added[:, loop.CLOSED_BYTES], present[:, loop.CLOSED_BYTES])
+        has_first, has_last = present[:, loop.FIRST_COMMITTED] != loop.NO_COMMIT, added[:, loop.LAST_COMMITTED] == loop.NO_COMMIT
+        for keeps_present, columns in (
             (has_first, slice(loop.FIRST_COMMITTED, loop.LAST_COMMITTED)),
             (has_last, slice(loop.LAST_COMMITTED, loop.KEY_COLUMNS)),
         ):
-            theirs[is_ours, columns] = ours[is_ours, columns]
-        is_last = theirs[:, loop.LAST_OFFSET] > ours[:, loop.LAST_OFFSET]
-        theirs[~is_last, loop.LAST_OFFSET : loop.FIRST_COMMITTED] = ours[~is_last, loop.LAST_OFFSET : loop.FIRST_COMMITTED]
-        self.rows[numbers] = theirs
+            added[keeps_present, columns] = present[keeps_present, columns]
+        is_last = added[:, loop.LAST_OFFSET] > present[:, loop.LAST_OFFSET]
+        added[~is_last, loop.LAST_OFFSET : loop.FIRST_COMMITTED] = present[~is_last, loop.LAST_OFFSET : loop.FIRST_COMMITTED]
+        self.rows[numbers] = added
         return np.append(0, numbers)
 
     def _numbers(self, keys: list[bytes]) -> Ints:

@@ -100,9 +100,9 @@ class PartitionGatherer:
         key_numbers = self._counts.absorb(later._counts)
         self._open += [open_after(part, self._batches.batches, self._batches.bytes, key_numbers) for part in later._open]
         of_base = {segment.base_offset: segment for segment in self._segments}
-        for theirs in later._segments:
-            if theirs.batches:
-                of_base[theirs.base_offset].add(theirs)
+        for segment in later._segments:
+            if segment.batches:
+                of_base[segment.base_offset].add(segment)
         self._holes.absorb(later._holes)
         self._records += later._records
         self._first_lost = self._first_lost or later._first_lost

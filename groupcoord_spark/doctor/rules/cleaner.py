@@ -119,14 +119,14 @@ def of_idle_cleaner(patient: Patient) -> Iterator[Finding]:
 
 def _smaller_copy(patient: Patient) -> PartitionFacts | None:
     """The smallest copy of the partition in another log directory, if it is less than half as large."""
-    others = (
+    smaller = (
         partition
         for copy in patient.copies
         if copy is not patient.copy
         for partition in copy.partitions
         if partition.offsets_partition == patient.facts.offsets_partition and 2 * partition.log_bytes < patient.facts.log_bytes
     )
-    return min(others, key=lambda partition: partition.log_bytes, default=None)
+    return min(smaller, key=lambda partition: partition.log_bytes, default=None)
 
 
 def _cleaner_was_elsewhere(patient: Patient, due_ms: int) -> bool:

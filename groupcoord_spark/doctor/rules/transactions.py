@@ -124,14 +124,14 @@ def _transaction(patient: Patient, transaction: OpenTransaction, judgement: Judg
     elsewhere = _elsewhere(patient, transaction.producer_id)
     later_markers = [
         {
-            "partition": other.offsets_partition,
-            "offset": other.marker_offset,
-            "timestamp_ms": other.marker_timestamp_ms,
-            "kind": "COMMIT" if other.is_commit else "ABORT",
-            "producer_epoch": other.marker_epoch,
+            "partition": producer.offsets_partition,
+            "offset": producer.marker_offset,
+            "timestamp_ms": producer.marker_timestamp_ms,
+            "kind": "COMMIT" if producer.is_commit else "ABORT",
+            "producer_epoch": producer.marker_epoch,
         }
-        for other in elsewhere
-        if other.marker_offset >= 0 and other.marker_timestamp_ms > transaction.last_timestamp_ms
+        for producer in elsewhere
+        if producer.marker_offset >= 0 and producer.marker_timestamp_ms > transaction.last_timestamp_ms
     ]
     evidence: dict[str, Any] = {
         "producer_id": transaction.producer_id,
@@ -155,7 +155,7 @@ def _transaction(patient: Patient, transaction: OpenTransaction, judgement: Judg
         "bytes_after_first_offset": transaction.bytes_after,
         "later_markers_of_producer_elsewhere": later_markers,
         "newest_epoch_of_producer_in_dump": max(
-            [transaction.producer_epoch, *(max(other.highest_epoch, other.marker_epoch) for other in elsewhere)]
+            [transaction.producer_epoch, *(max(producer.highest_epoch, producer.marker_epoch) for producer in elsewhere)]
         ),
         "dump_alone_proves_hanging": _judged_by_log(patient, transaction).certainty is Certainty.CERTAIN,
     }

@@ -42,15 +42,15 @@ def verify(common: Common, against: str, save: str | None, command_config: str |
         option = "--save" if save else "--command-config"
         raise UsageError(f"{option} is for a cluster, and {against!r} is none. Write --against kafka://HOST:PORT.")
     if save:
-        answers = _asked(against, command_config)
+        answers = _answers_of(against, command_config)
         write_answers(save, answers)
         groups, offsets = counted(len(answers.groups or ()), "group"), counted(len(answers.offsets or ()), "committed offset")
         common.say(f"{groups} and {offsets} saved in {save}.")
         return 0
     warehouse, run = common.night(shown_run, is_said=False)
-    ours = state_of(warehouse, run.cluster, run=run)
-    answers = _asked(against, command_config, ours) if is_live else read_answers(against)
-    comparison = compare(ours, answers, semantics=rules_of(run))
+    state = state_of(warehouse, run.cluster, run=run)
+    answers = _answers_of(against, command_config, state) if is_live else read_answers(against)
+    comparison = compare(state, answers, semantics=rules_of(run))
     if comparison.differences or common.output != "table":
         common.show(COLUMNS, comparison.differences, least_widths=[15, 15, 10, None])
     common.say(f"{_verdict(comparison)} Cluster {run.cluster!r} as of {second(run.as_of_ms)}, answers of {_source_of(answers)}.")
@@ -75,9 +75,9 @@ def _source_of(answers: Answers) -> str:
     return f"{answers.source} given {second(answers.asked_at_ms[1])}"
 
 
-def _asked(against: str, command_config: str | None, ours: StateOfRun | None = None) -> Answers:
+def _answers_of(against: str, command_config: str | None, state: StateOfRun | None = None) -> Answers:
     from groupcoord_spark.properties import read_properties
     from groupcoord_spark.verification import connected
 
     properties = read_properties(command_config, "The client's properties file") if command_config else {}
-    return connected(against, properties, command_config or "").answers(ours.pending if ours and ours.pending else ())
+    return connected(against, properties, command_config or "").answers(state.pending if state and state.pending else ())

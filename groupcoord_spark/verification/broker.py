@@ -60,9 +60,9 @@ class RunningCluster:
         self._errors: list[KafkaError] = []
         self._not_described: dict[str, str] = {}
         # What the client would log of its attempts, a line for each, comes through error_cb.
-        ours: dict[str, Any] = {"client.id": "groupcoord-verify", "error_cb": self._errors.append, "log_level": 0}
+        defaults: dict[str, Any] = {"client.id": "groupcoord-verify", "error_cb": self._errors.append, "log_level": 0}
         try:
-            self._admin = client.AdminClient({**ours, **settings, "bootstrap.servers": servers})
+            self._admin = client.AdminClient({**defaults, **settings, "bootstrap.servers": servers})
         except (KafkaException, ValueError, TypeError) as e:
             raise UsageError(f"The Kafka client refuses its settings: {without_values(_error_text(e), settings)}.") from None
         metadata = self._connected()
@@ -221,23 +221,23 @@ class RunningCluster:
                     ids[name] = _uuid_text(described.topic_id)
         return ids
 
-    def _allowed(self, group_id: str | None, what: str, future: Future[T]) -> T | None:
+    def _allowed(self, group_id: str | None, subject: str, future: Future[T]) -> T | None:
         """The answer; None for what is gone meanwhile, and for a group about which the client may not ask."""
         error = future.exception()
         code = error.args[0].code() if isinstance(error, KafkaException) else None
         if error is not None and group_id is not None and code == KafkaError.GROUP_AUTHORIZATION_FAILED:
             self._not_described[group_id] = _error_text(error)
             return None
-        return None if code in _IS_GONE else self._answer(what, future)
+        return None if code in _IS_GONE else self._answer(subject, future)
 
-    def _answer(self, what: str, future: Future[T]) -> T:
-        return self._called(what, future.result)
+    def _answer(self, subject: str, future: Future[T]) -> T:
+        return self._called(subject, future.result)
 
-    def _called(self, what: str, call: Callable[[], T]) -> T:
+    def _called(self, subject: str, call: Callable[[], T]) -> T:
         try:
             return call()
         except KafkaException as e:
-            raise GroupcoordError(f"{self._uri} did not tell {what}: {_error_text(e)}.") from e
+            raise GroupcoordError(f"{self._uri} did not tell {subject}: {_error_text(e)}.") from e
 
 
 def _group_row(described: Any, is_simple: bool, older: Any | None) -> Row:
@@ -270,7 +270,7 @@ def _group_row(described: Any, is_simple: bool, older: Any | None) -> Row:
 
 def _row_of_other_type(group: Any) -> Row:
     """A classic group of another protocol type than consumer: workers of Connect, for example."""
-    members = [{"member_id": one.id, "client_id": one.client_id, "client_host": one.client_host} for one in group.members]
+    members = [{"member_id": member.id, "client_id": member.client_id, "client_host": member.client_host} for member in group.members]
     answers = {"state": group.state, "protocol_type": group.protocol_type, "protocol": group.protocol}
     return {"group": group.id, "type": "classic", **answers, "members": members}
 
@@ -301,9 +301,9 @@ def _assigned(group: Row) -> set[str]:
     return {topic for member in group["members"] for topic, _ in member.get("assignment") or ()}
 
 
-def _in_parts(things: Sequence[T]) -> Iterator[list[T]]:
-    for at in range(0, len(things), MAX_OPEN_REQUESTS):
-        yield list(things[at : at + MAX_OPEN_REQUESTS])
+def _in_parts(names: Sequence[T]) -> Iterator[list[T]]:
+    for at in range(0, len(names), MAX_OPEN_REQUESTS):
+        yield list(names[at : at + MAX_OPEN_REQUESTS])
 
 
 def _now_ms() -> int:

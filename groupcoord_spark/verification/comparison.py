@@ -42,12 +42,12 @@ class StateOfRun:
     assignments: Mapping[tuple[str, str], Sequence[Row]]
     offsets: Mapping[Place, Row]
     pending: frozenset[Place] | None
-    """None: the run's input does not tell them."""
+    """None: the run's input does not have them."""
 
 
 @dataclass(slots=True)
 class BrokerComparison:
-    """The differences, sorted by group, and the numbers of what was compared. unasked: Number of our groups that were not asked about."""
+    """The differences, sorted by group, and the numbers of what was compared. unasked: groups of the run that were not asked about."""
 
     differences: list[Difference] = field(default_factory=list)
     groups: int = 0
@@ -113,109 +113,109 @@ def state_of(warehouse: Warehouse, cluster: str, *, run: Run | None = None) -> S
     )
 
 
-def compare(ours: StateOfRun, theirs: Answers, *, semantics: Semantics = JAVA) -> BrokerComparison:
+def compare(state: StateOfRun, answers: Answers, *, semantics: Semantics = JAVA) -> BrokerComparison:
     """Every difference between the state of a run and a broker's answers, sorted by group.
 
     A group that only one side has is one difference. semantics: of the run; what a broker describes as assigned differs between releases.
     """
-    comparer = _Comparer(ours, theirs, semantics)
-    if theirs.groups is not None:
-        comparer.groups({row["group"]: row for row in theirs.groups})
-    if theirs.offsets is not None:
-        comparer.offsets({_place(row): row for row in theirs.offsets})
-    if theirs.pending is not None and ours.pending is not None:
-        comparer.pending({_place(row) for row in theirs.pending})
+    comparer = _Comparer(state, answers, semantics)
+    if answers.groups is not None:
+        comparer.groups({row["group"]: row for row in answers.groups})
+    if answers.offsets is not None:
+        comparer.offsets({_place(row): row for row in answers.offsets})
+    if answers.pending is not None and state.pending is not None:
+        comparer.pending({_place(row) for row in answers.pending})
     # A stable sort keeps the order of the differences of one group.
     comparer.result.differences.sort(key=lambda difference: difference.group)
     return comparer.result
 
 
 class _Comparer:
-    """Compares the two sides, and collects the differences in ``result``."""
+    """Compares the state of a run with answers, and collects the differences in ``result``."""
 
-    def __init__(self, ours: StateOfRun, theirs: Answers, semantics: Semantics) -> None:
+    def __init__(self, state: StateOfRun, answers: Answers, semantics: Semantics) -> None:
         self.result = BrokerComparison()
-        self._ours = ours
-        self._theirs = theirs
+        self._state = state
+        self._answers = answers
         self._semantics = semantics
-        self._topic_of_id = {topic_id: topic for topic, topic_id in theirs.topic_ids.items()}
+        self._topic_of_id = {topic_id: topic for topic, topic_id in answers.topic_ids.items()}
         self._on_one_side: set[str] = set()
         self._unasked = self._unasked_groups()
         self.result.unasked = len(self._unasked)
 
     def _unasked_groups(self) -> set[str]:
-        asked, answered = self._theirs.protocol_types, {row["group"] for row in self._theirs.groups or ()}
+        asked_types, answered = self._answers.protocol_types, {row["group"] for row in self._answers.groups or ()}
         return {
             group_id
-            for group_id, row in self._ours.groups.items()
-            if group_id in self._theirs.not_described
-            or (asked is not None and (row["protocol_type"] or _EMPTY) not in asked and group_id not in answered)
+            for group_id, row in self._state.groups.items()
+            if group_id in self._answers.not_described
+            or (asked_types is not None and (row["protocol_type"] or _EMPTY) not in asked_types and group_id not in answered)
         }
 
-    def _differ(self, group_id: str, what: str, ours: Any, theirs: Any) -> None:
-        self.result.differences.append(Difference(group_id, what, ours, theirs))
+    def _differ(self, group_id: str, subject: str, stored: Any, answered: Any) -> None:
+        self.result.differences.append(Difference(group_id, subject, stored, answered))
 
-    def groups(self, theirs: Mapping[str, Row]) -> None:
-        ours = self._ours.groups
-        for group_id in [*ours, *(group_id for group_id in theirs if group_id not in ours)]:
+    def groups(self, answered: Mapping[str, Row]) -> None:
+        stored = self._state.groups
+        for group_id in [*stored, *(group_id for group_id in answered if group_id not in stored)]:
             if group_id in self._unasked:
                 continue
             self.result.groups += 1
-            if group_id not in theirs or group_id not in ours:
+            if group_id not in answered or group_id not in stored:
                 self._on_one_side.add(group_id)
-                state_there = (theirs[group_id].get("state") or "listed") if group_id in theirs else None
-                self._differ(group_id, "group", ours[group_id]["state"] if group_id in ours else None, state_there)
+                state_there = (answered[group_id].get("state") or "listed") if group_id in answered else None
+                self._differ(group_id, "group", stored[group_id]["state"] if group_id in stored else None, state_there)
                 continue
             for name, column in _GROUP_FIELDS.items():
-                value = theirs[group_id].get(name)
-                here = ours[group_id][column]
+                value = answered[group_id].get(name)
+                here = stored[group_id][column]
                 if value is not None and (here or _EMPTY if isinstance(value, str) else here) != value:
                     self._differ(group_id, name.replace("_", " "), here, value)
-            if theirs[group_id].get("members") is not None:
-                self._members(group_id, theirs[group_id])
+            if answered[group_id].get("members") is not None:
+                self._members(group_id, answered[group_id])
 
     def _members(self, group_id: str, group: Row) -> None:
-        ours = self._ours.members.get(group_id, {})
-        theirs = {row["member_id"]: row for row in group["members"]}
-        for member_id in [*ours, *(member_id for member_id in theirs if member_id not in ours)]:
+        stored = self._state.members.get(group_id, {})
+        answered = {row["member_id"]: row for row in group["members"]}
+        for member_id in [*stored, *(member_id for member_id in answered if member_id not in stored)]:
             self.result.members += 1
-            if member_id not in theirs or member_id not in ours:
-                here, there = ((side[member_id].get("client_id") or "there") if member_id in side else None for side in (ours, theirs))
+            if member_id not in answered or member_id not in stored:
+                here, there = ((side[member_id].get("client_id") or "there") if member_id in side else None for side in (stored, answered))
                 self._differ(group_id, f"member {member_id}", here, there)
                 continue
-            self._member(group_id, group.get("type"), ours[member_id], theirs[member_id])
+            self._member(group_id, group.get("type"), stored[member_id], answered[member_id])
 
-    def _member(self, group_id: str, group_type: str | None, ours: Row, theirs: Row) -> None:
-        member_id = ours["member_id"]
-        topics = theirs.get("subscribed_topics")
+    def _member(self, group_id: str, group_type: str | None, stored: Row, answered: Row) -> None:
+        member_id = stored["member_id"]
+        topics = answered.get("subscribed_topics")
         for name, column in _MEMBER_FIELDS.items():
-            value = theirs.get(name)
-            is_answered = value is not None or (name in theirs and name in _NULL_MEANS_NONE)
+            value = answered.get(name)
+            is_answered = value is not None or (name in answered and name in _NULL_MEANS_NONE)
             if name == "rack_id" and value is None and topics is None:
                 # The rack of a classic member is in its subscription: without subscribed topics the subscription was not read.
                 is_answered = False
-            if is_answered and _or_none(ours[column]) != _or_none(value):
-                self._differ(group_id, f"{name.replace('_', ' ')} of {member_id}", ours[column], value)
-        if topics is not None and set(topics) != set(ours["subscribed_topics"] or ()):
-            here, there = (", ".join(sorted(set(side or ()))) or None for side in (ours["subscribed_topics"], topics))
+            if is_answered and _or_none(stored[column]) != _or_none(value):
+                self._differ(group_id, f"{name.replace('_', ' ')} of {member_id}", stored[column], value)
+        if topics is not None and set(topics) != set(stored["subscribed_topics"] or ()):
+            here, there = (", ".join(sorted(set(side or ()))) or None for side in (stored["subscribed_topics"], topics))
             self._differ(group_id, f"subscribed topics of {member_id}", here, there)
         for field_name in _ASSIGNMENTS:
-            if theirs.get(field_name) is not None:
-                assigned_there = {(name, number) for name, numbers in theirs[field_name] for number in numbers}
+            if answered.get(field_name) is not None:
+                assigned_there = {(name, number) for name, numbers in answered[field_name] for number in numbers}
                 assigned_here = self._assigned(group_id, member_id, group_type, field_name)
                 if assigned_here != assigned_there:
-                    what = f"{field_name.replace('_', ' ')} of {member_id}"
-                    self._differ(group_id, what, _listed(assigned_here - assigned_there), _listed(assigned_there - assigned_here))
+                    subject = f"{field_name.replace('_', ' ')} of {member_id}"
+                    self._differ(group_id, subject, _listed(assigned_here - assigned_there), _listed(assigned_there - assigned_here))
 
     def _assigned(self, group_id: str, member_id: str, group_type: str | None, field_name: str) -> set[Assigned]:
-        """The partitions or tasks of our rows for a field of the broker's answer."""
+        """The partitions or tasks in the rows of the run for a field of the broker's answer."""
         kind, task_types = _ASSIGNMENTS[field_name]
 
         def is_shown(row: Row) -> bool:
             is_of_kind = self._semantics.describes_as_assigned(group_type or "", row["kind"]) if kind == "current" else row["kind"] == kind
             return is_of_kind and row["task_type"] in task_types and self._exists(row)
 
-        rows = self._ours.assignments.get((group_id, member_id), ())
+        rows = self._state.assignments.get((group_id, member_id), ())
         return {(self._name(row), row["partition"]) for row in rows if is_shown(row)}
 
     def _name(self, row: Row) -> str:
@@ -229,18 +229,18 @@ class _Comparer:
         """Whether offsets of the group are compared: a group that only one side has is a difference already."""
         return group_id not in self._on_one_side and group_id not in self._unasked
 
-    def offsets(self, theirs: Mapping[Place, Row]) -> None:
-        ours = self._ours.offsets
-        for place in [*ours, *(place for place in theirs if place not in ours)]:
+    def offsets(self, answered: Mapping[Place, Row]) -> None:
+        stored = self._state.offsets
+        for place in [*stored, *(place for place in answered if place not in stored)]:
             group_id, topic, partition = place
             if not self._is_compared(group_id):
                 continue
             self.result.offsets += 1
-            here, there = ours.get(place), theirs.get(place)
-            committed = None if here is None else here["committed_offset"]
-            answered = None if there is None else there["offset"]
-            if committed != answered:
-                self._differ(group_id, f"offset of {topic}-{partition}", committed, answered)
+            here, there = stored.get(place), answered.get(place)
+            offset_here = None if here is None else here["committed_offset"]
+            offset_there = None if there is None else there["offset"]
+            if offset_here != offset_there:
+                self._differ(group_id, f"offset of {topic}-{partition}", offset_here, offset_there)
             if here is None or there is None:
                 continue
             epoch = there.get("leader_epoch")
@@ -252,21 +252,21 @@ class _Comparer:
             if metadata is not None and not _is_same_metadata(here["metadata"] or _EMPTY, metadata):
                 self._differ(group_id, f"metadata of {topic}-{partition}", here["metadata"], metadata)
 
-    def pending(self, theirs: set[Place]) -> None:
-        asked = self._theirs.pending_topics
-        ours = {place for place in self._ours.pending or () if asked is None or place[1] in asked.get(place[0], ())}
-        for place in sorted(ours | theirs):
+    def pending(self, answered: set[Place]) -> None:
+        topics = self._answers.pending_topics
+        stored = {place for place in self._state.pending or () if topics is None or place[1] in topics.get(place[0], ())}
+        for place in sorted(stored | answered):
             if not self._is_compared(place[0]):
                 continue
             self.result.pending += 1
-            if (place in ours) != (place in theirs):
-                here, there = ("open" if place in side else None for side in (ours, theirs))
+            if (place in stored) != (place in answered):
+                here, there = ("open" if place in side else None for side in (stored, answered))
                 self._differ(place[0], f"transaction of {place[1]}-{place[2]}", here, there)
 
 
-def _is_same_metadata(ours: str, theirs: str) -> bool:
+def _is_same_metadata(stored: str, answered: str) -> bool:
     """Whether the metadata is equal, at least up to the first NUL: clients of librdkafka return the text only up to there."""
-    return theirs in (ours, ours.partition("\0")[0])
+    return answered in (stored, stored.partition("\0")[0])
 
 
 def _or_none(value: Any) -> Any:

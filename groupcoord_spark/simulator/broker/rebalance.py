@@ -81,7 +81,7 @@ def joined(
         group.protocol,
         leader or "",
         skips_assignment,
-        tuple(JoinedMember(other.member_id, other.group_instance_id, other.metadata_for(group.protocol)) for other in members),
+        tuple(JoinedMember(shown.member_id, shown.group_instance_id, shown.metadata_for(group.protocol)) for shown in members),
     )
 
 

@@ -97,8 +97,8 @@ class ModernGroup(Group):
 
     def changed_metadata(self, member_id: str, request: Any) -> dict[str, Any]:
         """The member's metadata with what its heartbeat changes."""
-        given = {name: value for name, value in self.changes_of(request).items() if value is not None}
-        return {**self.metadata_of(member_id), **given, "client_id": request.client_id, "client_host": request.client_host}
+        changed = {name: value for name, value in self.changes_of(request).items() if value is not None}
+        return {**self.metadata_of(member_id), **changed, "client_id": request.client_id, "client_host": request.client_host}
 
     def member_epoch(self, member_id: str) -> int:
         """The epoch of a member."""

@@ -89,7 +89,7 @@ class StreamsGroup(ModernGroup):
         return (
             runs == process_id
             or (kind == streams_tasks.ACTIVE and runs is not None)
-            or any(process_id in self.other_processes.get((other, task), ()) for other in streams_tasks.KINDS)
+            or any(process_id in self.other_processes.get((any_kind, task), ()) for any_kind in streams_tasks.KINDS)
         )
 
     def apply(self, record_offset: int, record: RecordToWrite) -> None:

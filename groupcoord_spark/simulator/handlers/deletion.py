@@ -148,8 +148,8 @@ def delete_topic(broker: Broker, topic: str) -> None:
                 if topic_partition[0] == topic and (stored.topic_id is None or topic_id == NO_TOPIC_ID or stored.topic_id == topic_id)
             ]
             if broker.release.deletion_writes_pending:
-                others = (*_written_in_flight(broker, partition, group_id), *partition.pending_partitions(group_id))
-                deleted += [place for place in dict.fromkeys(others) if place[0] == topic and place not in deleted]
+                uncommitted = (*_written_in_flight(broker, partition, group_id), *partition.pending_partitions(group_id))
+                deleted += [place for place in dict.fromkeys(uncommitted) if place[0] == topic and place not in deleted]
             if deleted and group.keeps_offsets:
                 with_group = _would_have_no_offsets(broker, partition, group, deleted)
                 delete_offsets_and_group(broker, partition, group, deleted, with_group=with_group)

@@ -15,9 +15,9 @@ def by_topic(partitions: Iterable[tuple[str, int]]) -> dict[str, tuple[int, ...]
     return {topic: tuple(listed) for topic, listed in numbers.items()}
 
 
-def difference(partitions: Iterable[TopicPartition], others: Iterable[TopicPartition]) -> tuple[TopicPartition, ...]:
-    """The partitions that are not among the others, in their order."""
-    excluded = frozenset(others)
+def difference(partitions: Iterable[TopicPartition], left_out: Iterable[TopicPartition]) -> tuple[TopicPartition, ...]:
+    """The partitions that are not left out, in their order."""
+    excluded = frozenset(left_out)
     return tuple(partition for partition in partitions if partition not in excluded)
 
 

@@ -14,7 +14,7 @@ _TIME_OF_REQUESTS_MS: Final = 100
 """A release that asks for one request more, as for a member id, is some milliseconds later from then on. That is no difference."""
 
 
-class Seen(NamedTuple):
+class Behaviour(NamedTuple):
     """What a release does at one row of the timeline. at_ms: milliseconds since the start of the scenario."""
 
     at_ms: int
@@ -23,9 +23,9 @@ class Seen(NamedTuple):
     generation: int | None
     records: str
 
-    def is_like(self, other: Seen) -> bool:
+    def is_like(self, second: Behaviour) -> bool:
         """Everything is the same, and happens at the same time but for the time that a few requests take."""
-        return self[1:] == other[1:] and abs(self.at_ms - other.at_ms) <= _TIME_OF_REQUESTS_MS
+        return self[1:] == second[1:] and abs(self.at_ms - second.at_ms) <= _TIME_OF_REQUESTS_MS
 
 
 class ComparedRow(NamedTuple):
@@ -34,19 +34,19 @@ class ComparedRow(NamedTuple):
     id: str
     who: str
     what: str
-    by_release: Mapping[str, Seen]
+    by_release: Mapping[str, Behaviour]
 
-    def alike(self, releases: Sequence[str]) -> list[tuple[list[str], Seen | None]]:
+    def alike(self, releases: Sequence[str]) -> list[tuple[list[str], Behaviour | None]]:
         """The releases that do the same there, with what the first of them does; None: the row does not happen in these releases."""
-        groups: list[tuple[list[str], Seen | None]] = []
+        groups: list[tuple[list[str], Behaviour | None]] = []
         for release in releases:
-            seen = self.by_release.get(release)
+            behaviour = self.by_release.get(release)
             for same, first in groups:
-                if seen is first or (seen is not None and first is not None and seen.is_like(first)):
+                if behaviour is first or (behaviour is not None and first is not None and behaviour.is_like(first)):
                     same.append(release)
                     break
             else:
-                groups.append(([release], seen))
+                groups.append(([release], behaviour))
         return groups
 
 
@@ -55,11 +55,11 @@ def compare(scenario: Scenario, releases: Sequence[str]) -> list[ComparedRow]:
 
     Raises UsageError as ``play`` does, and for a release that does not exist.
     """
-    rows: dict[str, tuple[TimelineRow, dict[str, Seen]]] = {}
+    rows: dict[str, tuple[TimelineRow, dict[str, Behaviour]]] = {}
     for release in releases:
         for row in play(scenario, release_for(None, release)).rows:
             if not row.is_routine:
-                seen = Seen(row.at_ms, row.answer, row.state, row.generation, "; ".join(map(record_text, row.records)))
-                rows.setdefault(row.id, (row, {}))[1][release] = seen
+                behaviour = Behaviour(row.at_ms, row.answer, row.state, row.generation, "; ".join(map(record_text, row.records)))
+                rows.setdefault(row.id, (row, {}))[1][release] = behaviour
     compared = [ComparedRow(row.id, row.who, row.what, by_release) for row, by_release in rows.values()]
-    return sorted(compared, key=lambda row: min(seen.at_ms for seen in row.by_release.values()))
+    return sorted(compared, key=lambda row: min(behaviour.at_ms for behaviour in row.by_release.values()))

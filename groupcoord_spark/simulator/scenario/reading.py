@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from importlib.resources import files
 from pathlib import Path
 from typing import Any, Final
@@ -28,13 +29,12 @@ from groupcoord_spark.simulator.scenario.requests_by_hand import REQUESTS, Reque
 from groupcoord_spark.simulator.scenario.values import (
     MOST_PARTITIONS,
     Key,
-    Named,
     described,
-    given_values,
     mapping_of,
     names_among,
     nearest,
     value_of,
+    values_in,
 )
 from groupcoord_spark.simulator.scenario.yaml_text import LARGEST_BYTES, MistakeError, at_line, line_of, read_yaml
 
@@ -149,10 +149,10 @@ def _read(content: Any, source: str) -> Scenario:
         raise UsageError(
             f"{what}. A scenario has at least `members` and `steps`: `groupcoord simulate a-member-joins --explain` shows one."
         )
-    values = _values(language.FILE_KEYS, content, "the file")
-    broker = _values(language.BROKER_KEYS, values["broker"], "broker")
-    settings = _given(language.BROKER_SETTINGS, broker["settings"], "settings of the broker")
-    common = _given(language.MEMBER_SETTINGS, values["client"], "client")
+    values = _values_with_defaults(language.FILE_KEYS, content, "the file")
+    broker = _values_with_defaults(language.BROKER_KEYS, values["broker"], "broker")
+    settings = _values_of(language.BROKER_SETTINGS, broker["settings"], "settings of the broker")
+    common = _values_of(language.MEMBER_SETTINGS, values["client"], "client")
     members = {}
     with at_line(line_of(content, "members")):
         named = mapping_of(values["members"], "members")
@@ -252,7 +252,7 @@ def _topics(partitions: Mapping[str, int]) -> Mapping[str, ClusterTopic] | None:
 
 
 def _member(name: str, common: Mapping[str, Any], own: Any) -> ClientSettings:
-    named = {"client.id": name, **common, **_given(language.MEMBER_SETTINGS, own, f"member {name!r}")}
+    named = {"client.id": name, **common, **_values_of(language.MEMBER_SETTINGS, own, f"member {name!r}")}
     settings = {setting.replace(".", "_"): value for setting, value in named.items()}
     try:
         member = ClientSettings(**{**defaults_of(settings.get("client_version", NEWEST_CLIENT)), **settings})
@@ -290,21 +290,21 @@ def _steps(listed: Any, members: tuple[str, ...]) -> tuple[ScenarioStep, ...]:
     if not isinstance(listed, list) or not listed:
         raise UsageError("`steps` is no list of steps. Begin each step with a dash, for example `- {at: 0s, start: a}`.")
     steps: list[ScenarioStep] = []
-    for number, given in enumerate(listed, 1):
+    for number, written in enumerate(listed, 1):
         line = line_of(listed, number - 1)
         with at_line(line):
-            step = _step(mapping_of(given, f"step {number}"), number, line, members)
+            step = _step(mapping_of(written, f"step {number}"), number, line, members)
             if steps and step.at_ms < steps[-1].at_ms:
-                raise UsageError(f"step {number} is at {given['at']}, before the one above it: put them in the order of their time.")
+                raise UsageError(f"step {number} is at {written['at']}, before the one above it: put them in the order of their time.")
         steps.append(step)
     return tuple(steps)
 
 
-def _step(given: Mapping[str, Any], number: int, line: int | None, members: tuple[str, ...]) -> ScenarioStep:
+def _step(written: Mapping[str, Any], number: int, line: int | None, members: tuple[str, ...]) -> ScenarioStep:
     where = f"step {number}"
-    verbs = [key for key in given if key in language.VERBS]
+    verbs = [key for key in written if key in language.VERBS]
     if not verbs:
-        unknown = [key for key in given if key != language.AT.name]
+        unknown = [key for key in written if key != language.AT.name]
         raise UsageError(f"{where} has no verb. {nearest(unknown[0] if unknown else '', language.VERBS)}")
     if len(verbs) > 1:
         raise UsageError(f"{where} has the verbs {' and '.join(verbs)}: make a step of each.")
@@ -312,13 +312,13 @@ def _step(given: Mapping[str, Any], number: int, line: int | None, members: tupl
     where = f"{where} ({verb.name})"
     member_names = names_among(members, "name under `members`")
     value = Key(verb.name, verb.kind if verb.kind is not None else member_names, verb.meaning, is_required=True)
-    values = _values((language.AT, value, *verb.options), given, where)
+    values = _values_with_defaults((language.AT, value, *verb.options), written, where)
     at_ms, chosen = values.pop(language.AT.name), values.pop(verb.name)
     if verb.name == "append":
-        chosen = _values(language.APPEND_KEYS, chosen, f"`append` of {where}")
+        chosen = _values_with_defaults(language.APPEND_KEYS, chosen, f"`append` of {where}")
     if verb.name == "send":
         form = REQUESTS[chosen]
-        values["with"] = _given(form.fields, values["with"], f"`with` of {where.removesuffix(')')} {chosen})")
+        values["with"] = _values_of(form.fields, values["with"], f"`with` of {where.removesuffix(')')} {chosen})")
         newest = newest_version(form.kind)
         if values["with"].get("version", 0) > newest:
             raise UsageError(
@@ -329,14 +329,10 @@ def _step(given: Mapping[str, Any], number: int, line: int | None, members: tupl
     return ScenarioStep(at_ms, verb.name, chosen if verb.kind is None else (), None if verb.kind is None else chosen, values, number, line)
 
 
-def _values(keys: Iterable[Key], given: Any, where: str) -> dict[str, Any]:
+def _values_with_defaults(keys: Iterable[Key], written: Any, where: str) -> dict[str, Any]:
     """The value of every key, its default where the file does not have it."""
     keys = tuple(keys)
-    return {**{key.name: key.default for key in keys}, **_given(keys, given, where)}
-
-
-def _given(keys: Iterable[Named], given: Any, where: str) -> dict[str, Any]:
-    return given_values(keys, given, where, _advice)
+    return {**{key.name: key.default for key in keys}, **_values_of(keys, written, where)}
 
 
 def _advice(name: str, vocabulary: Iterable[str]) -> str:
@@ -344,6 +340,8 @@ def _advice(name: str, vocabulary: Iterable[str]) -> str:
     advice = nearest(name, vocabulary)
     return _HOME_OF_KEYS.get(name, advice) if advice.startswith("Known") else advice
 
+
+_values_of: Final = partial(values_in, advice=_advice)
 
 _HOMES: Final[tuple[tuple[Iterable[Key | RequestField | language.Verb], str], ...]] = (
     *((verb.options, f"It belongs to the verb `{verb.name}`.") for verb in reversed(tuple(language.VERBS.values()))),

@@ -96,20 +96,20 @@ class RequestForm:
     made: Callable[[Sender, Values], Values]
     in_zookeeper: bool
 
-    def request(self, sender: Sender, given: Values, newest_version: int) -> requests.Request:
+    def request(self, sender: Sender, written: Values, newest_version: int) -> requests.Request:
         """The request in the version that the step names, else in the newest. Fields that the version lacks are left out.
 
         Raises UsageError: the step names a version and a field that this version lacks, or a version that is about ZooKeeper.
         """
         name = self.kind.__name__
-        version: int = given.get("version", newest_version)
+        version: int = written.get("version", newest_version)
         if version == 0 and self.in_zookeeper:
             raise UsageError(f"{name} version 0 is about offsets in ZooKeeper, which no coordinator keeps. Use version 1 or later.")
         for field in self.fields:
-            if "version" in given and field.name in given and not field.is_in(version):
+            if "version" in written and field.name in written and not field.is_in(version):
                 where = f"in {field.versions}" if field.until is not None else field.versions
                 raise UsageError(f"{name} version {version} has no {field.name}: the field is there {where}.")
-        values = {**given, "version": version}
+        values = {**written, "version": version}
         for field in self.fields:
             if field.default is not None and field.name not in values:
                 values[field.name] = field.default(sender, values)

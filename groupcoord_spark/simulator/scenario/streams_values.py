@@ -16,19 +16,19 @@ from groupcoord_spark.simulator.scenario.values import (
     ValueKind,
     by_name,
     described,
-    given_values,
     mapping_of,
     nearest,
     object_schema,
     value_of,
+    values_in,
 )
 
 _MOST_PORTS: Final = 65_535
 
 
 def _topology(value: Any) -> Topology:
-    given = given_values(_TOPOLOGY_KEYS, value, "a topology")
-    return Topology(given.get("epoch", 0), given["subtopologies"])
+    fields = values_in(_TOPOLOGY_KEYS, value, "a topology")
+    return Topology(fields.get("epoch", 0), fields["subtopologies"])
 
 
 def _subtopologies(value: Any) -> tuple[Subtopology, ...]:
@@ -37,10 +37,10 @@ def _subtopologies(value: Any) -> tuple[Subtopology, ...]:
 
 def _subtopology(name: str, value: Any) -> Subtopology:
     where = f"subtopology {name!r}"
-    given = given_values(_SUBTOPOLOGY_KEYS, value, where)
-    sources, repartition_sources = given.get("source_topics", ()), [topic.name for topic in given.get("repartition_source_topics", ())]
-    groups = [_copartition_group(group, sources, repartition_sources, where) for group in given.pop("copartition_groups", ())]
-    return Subtopology(name, **given, copartition_groups=tuple(groups))
+    fields = values_in(_SUBTOPOLOGY_KEYS, value, where)
+    sources, repartition_sources = fields.get("source_topics", ()), [topic.name for topic in fields.get("repartition_source_topics", ())]
+    groups = [_copartition_group(group, sources, repartition_sources, where) for group in fields.pop("copartition_groups", ())]
+    return Subtopology(name, **fields, copartition_groups=tuple(groups))
 
 
 def _copartition_groups(value: Any) -> list[tuple[str, ...]]:
@@ -112,5 +112,5 @@ TAGS: Final = by_name(TEXT, "tag", "tags such as {zone: a}")
 GROUP_SETTINGS: Final = ValueKind(
     "settings such as {streams.num.standby.replicas: 1}",
     object_schema(_GROUP_SETTINGS),
-    lambda value: given_values(_GROUP_SETTINGS, value, "the streams group"),
+    lambda value: values_in(_GROUP_SETTINGS, value, "the streams group"),
 )

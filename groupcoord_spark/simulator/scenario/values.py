@@ -57,15 +57,15 @@ class Named(Protocol):
     def is_required(self) -> bool: ...
 
 
-def given_values(
-    keys: Iterable[Named], given: Any, where: str, advice: Callable[[str, Iterable[str]], str] | None = None
+def values_in(
+    keys: Iterable[Named], written: Any, where: str, advice: Callable[[str, Iterable[str]], str] | None = None
 ) -> dict[str, Any]:
     """The values of the keys that the file has. Raises UsageError for a key that is not known, is missing or has another kind of value.
 
     advice: makes the sentence about a key that is not known, from it and the keys that are; None: ``nearest``.
     """
     by_name = {key.name: key for key in keys}
-    mapping = mapping_of(given, where)
+    mapping = mapping_of(written, where)
     for name in mapping:
         if name not in by_name:
             sentence = f"{where} has {name!r}, which means nothing there. {(advice or nearest)(name, by_name)}"
@@ -281,11 +281,11 @@ def names_among(names: Sequence[str], what: str, words: str = "") -> ValueKind:
     """
 
     def read(value: Any) -> tuple[str, ...]:
-        given = _texts(value)
-        for name in given:
+        chosen = _texts(value)
+        for name in chosen:
             if name not in names:
                 raise UsageError(f"{name!r} is no {what}. {nearest(name, names)}" if names else f"{name!r} is no {what}: there is none.")
-        return given
+        return chosen
 
     article = "an" if what[0] in "aeiou" else "a"
     return ValueKind(words or f"{article} {what}, or a list of them", TEXTS.schema, read)

@@ -88,8 +88,8 @@ def _join_error(broker: Broker, request: JoinGroup, group: ConsumerGroup) -> Err
 
 def _is_supported(group: ConsumerGroup, protocols: Protocols) -> bool:
     """Whether all classic members of the group list one of these protocols."""
-    others = [{name for name, _ in classic_protocols(member)} for _, member in classic_members(group)]
-    return any(all(name in names for names in others) for name, _ in protocols)
+    supported = [{name for name, _ in classic_protocols(member)} for _, member in classic_members(group)]
+    return any(all(name in names for names in supported) for name, _ in protocols)
 
 
 def _reconcile_classic_member(step: ConsumerStep, group: ConsumerGroup, member_id: str, request: JoinGroup) -> None:

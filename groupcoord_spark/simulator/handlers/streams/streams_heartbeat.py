@@ -343,7 +343,7 @@ class StreamsStep(GroupStep[StreamsGroup]):
         self, group: StreamsGroup, member_id: str, metadata: Mapping[str, Any], new_tasks: CurrentTasks
     ) -> tuple[EndpointPartitions, ...]:
         """The partitions of each member that has an endpoint, the sender last. Kafka fails while the topics do not fit."""
-        members = [(other, group.metadata_of(other), group.current_of(other)) for other in self._metadata(group) if other != member_id]
+        members = [(name, group.metadata_of(name), group.current_of(name)) for name in self._metadata(group) if name != member_id]
         with_endpoint = [(of, tasks) for _, of, tasks in (*members, (member_id, metadata, new_tasks)) if of["user_endpoint"] is not None]
         if with_endpoint and (self.configured is None or self.configured.subtopologies is None):
             raise RefusedError(Error.UNKNOWN_SERVER_ERROR)

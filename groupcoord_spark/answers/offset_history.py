@@ -322,7 +322,7 @@ def with_owners(commits: Sequence[LowerCommit], records: pa.Table) -> list[Lower
     return [owned[commit.record_offset] for commit in commits]
 
 
-def milliseconds(times: pa.ChunkedArray) -> pa.ChunkedArray:
+def column_in_milliseconds(times: pa.ChunkedArray) -> pa.ChunkedArray:
     """A TIMESTAMP column as epoch milliseconds."""
     return pc.divide(times.cast(pa.int64()), 1000)
 

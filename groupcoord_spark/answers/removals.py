@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from groupcoord_spark.answers.offset_history import COMMIT_COLUMNS, duckdb_over, milliseconds, read_markers
+from groupcoord_spark.answers.offset_history import COMMIT_COLUMNS, column_in_milliseconds, duckdb_over, read_markers
 from groupcoord_spark.answers.removal_causes import Cause, GroupRemoval, OffsetRemoval, Place
 from groupcoord_spark.answers.subscribers import KEY_TYPES, Subscribers
 from groupcoord_spark.answers.timeline import iso
@@ -156,7 +156,7 @@ def _with_deleted_topics(warehouse: Warehouse, cluster: str, removals: Sequence[
         return list(removals)
     deleted: dict[str, list[int]] = {}
     created: dict[str, int | None] = {}
-    times = [pc.fill_null(milliseconds(topics[name]), -1).to_pylist() for name in ("created_at", "deleted_at")]
+    times = [pc.fill_null(column_in_milliseconds(topics[name]), -1).to_pylist() for name in ("created_at", "deleted_at")]
     for row, created_ms, deleted_ms in zip(topics.to_pylist(), *times, strict=True):
         if row["is_deleted"]:
             deleted.setdefault(row["topic"], []).append(deleted_ms)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from groupcoord_spark.assignors.membership import Assignment, Member, TopicPartition, Topics, subscribers_by_topic
 from groupcoord_spark.assignors.ownership_claims import resolve_claims
-from groupcoord_spark.assignors.racks import matches
+from groupcoord_spark.assignors.racks import is_in_rack
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +65,7 @@ def quality_of(members: Sequence[Member], topics: Topics, assignment: Assignment
             TopicPartition(topic, partition) not in owners for topic in subscribed for partition in range(topics[topic].partitions)
         ),
         rack_misses=sum(
-            topics[topic].racks is not None and not matches(member, topics[topic].racks_of(partition))
+            topics[topic].racks is not None and not is_in_rack(member, topics[topic].racks_of(partition))
             for member in members
             for topic, partition in assignment[member.member_id]
             if topic in topics

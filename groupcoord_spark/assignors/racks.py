@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from groupcoord_spark.assignors.membership import Member, TopicPartition, Topics
 
 
-def matches(member: Member, racks: Collection[str]) -> bool:
+def is_in_rack(member: Member, racks: Collection[str]) -> bool:
     """Whether the member has no rack, or is in one of these racks."""
     return not member.rack or member.rack in racks
 
@@ -32,7 +32,7 @@ class GroupRacks:
 
     def mismatch(self, member: Member, partition: TopicPartition) -> bool:
         """Whether the member has a rack, and no replica of the partition is in it."""
-        return self.matter and not matches(member, self.racks_by_partition.get(partition, frozenset()))
+        return self.matter and not is_in_rack(member, self.racks_by_partition.get(partition, frozenset()))
 
 
 def group_racks(members: Iterable[Member], subscribed: Iterable[str], topics: Topics) -> GroupRacks:

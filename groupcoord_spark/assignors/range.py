@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from groupcoord_spark.assignors import membership
-from groupcoord_spark.assignors.racks import matches, racks_matter
+from groupcoord_spark.assignors.racks import is_in_rack, racks_matter
 
 
 class _TopicState:
@@ -48,7 +48,7 @@ class _TopicState:
         for partition in self.free:
             if len(first) == room:
                 break
-            if not in_its_rack or matches(member, self.topic.racks_of(partition)):
+            if not in_its_rack or is_in_rack(member, self.topic.racks_of(partition)):
                 first.append(partition)
         if first:
             self.take(member, first)
@@ -96,7 +96,7 @@ def _assign_by_rack(copartitioned: list[_TopicState]) -> None:
         return
     for partition in range(first.topic.partitions):
         for member in first.subscribers:
-            if all(state.room(member) > 0 and matches(member, state.topic.racks_of(partition)) for state in copartitioned):
+            if all(state.room(member) > 0 and is_in_rack(member, state.topic.racks_of(partition)) for state in copartitioned):
                 for state in copartitioned:
                     state.take(member, [partition])
                 break

@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from groupcoord_spark.cli.end_offsets import newest_end_offsets, remark_on_checkpoint
 from groupcoord_spark.cli.names import named_groups
-from groupcoord_spark.cli.options import Common, ShownRun, command, common_options, groups_option, rules_of, shown_run_options
+from groupcoord_spark.cli.options import Common, ShownRun, command, common_options, groups_option, semantics_of, shown_run_options
 from groupcoord_spark.cli.render import lines, printable, say, write_lines, write_records
 from groupcoord_spark.sources.end_offsets import EndOffsets, read_end_offsets
 from groupcoord_spark.wording import counted
@@ -259,7 +259,7 @@ class _NightReader:
         self._warehouse = warehouse
         self._wanted = wanted
         self._run = run
-        self._rules = rules_of(self._run)
+        self._rules = semantics_of(self._run)
 
     def groups(self, view: str) -> list[ShownGroup]:
         """Groups in the order of their names. Raises GroupcoordError for one that does not exist."""

@@ -82,7 +82,7 @@ def expire(
         raise click.UsageError("--codec belongs to --write-tombstones.")
     warehouse, run = common.night(shown_run, is_said=False)
     now_ms = run.as_of_ms if as_of_ms is None else as_of_ms
-    present = ExpirationJob(now_ms, _retention_of(run, retention_ms), options.rules_of(run), with_tombstones=False)
+    present = ExpirationJob(now_ms, _retention_of(run, retention_ms), options.semantics_of(run), with_tombstones=False)
     job = replace(
         present,
         retention_ms=present.retention_ms if retention_ms is None else retention_ms,
@@ -111,7 +111,7 @@ def _other_rules(run: Run, name: str | None, broker_version: str | None) -> Sema
     from groupcoord_spark.coordinator.semantics import semantics_for
 
     if name is None and broker_version is None:
-        return options.rules_of(run)
+        return options.semantics_of(run)
     return semantics_for(name, broker_version).with_settings(run.settings)
 
 

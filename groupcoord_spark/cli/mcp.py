@@ -36,7 +36,7 @@ _LONGEST_LINE: Final = 16 << 20
 _MOST_REMARKS: Final = 4000
 
 
-class Answer(TypedDict):
+class ToolAnswer(TypedDict):
     """What a command printed."""
 
     rows: list[dict[str, Any]]
@@ -72,35 +72,35 @@ def server_of(chosen: Sequence[str], most_rows: int, seconds: float) -> MCPServe
     server = MCPServer("groupcoord", version=__version__, instructions=_INSTRUCTIONS, log_level="WARNING")
     tool = server.tool(annotations=ToolAnnotations(read_only_hint=True, destructive_hint=False, open_world_hint=False))
 
-    async def rows_of(*words: str) -> Answer:
+    async def rows_of(*words: str) -> ToolAnswer:
         return await _answer([words[0], *chosen, "--output=json", *words[1:]], most_rows, seconds)
 
-    async def rows_of_statement(statement: str) -> Answer:
+    async def rows_of_statement(statement: str) -> ToolAnswer:
         return await rows_of("sql", "--sandbox", f"--limit={most_rows + 1}", "--", statement)
 
     @tool
-    async def morning() -> Answer:
+    async def morning() -> ToolAnswer:
         """What is new since the last night that differs, the worst first, each with the command that shows more."""
         return await rows_of("morning")
 
     @tool
-    async def list_groups(state: str | None = None, group_type: str | None = None) -> Answer:
+    async def list_groups(state: str | None = None, group_type: str | None = None) -> ToolAnswer:
         """All groups with type and state. state: for example Empty or Stable. group_type: Classic, Consumer, Share or Streams."""
         return await rows_of("list", f"--state={state or ''}", f"--type={group_type or ''}")
 
     @tool
-    async def describe_group(group: str, view: Literal["offsets", "members", "state"] = "offsets") -> Answer:
+    async def describe_group(group: str, view: Literal["offsets", "members", "state"] = "offsets") -> ToolAnswer:
         """The committed offsets, the members or the state of a group; of several with a pattern such as app-*."""
         return await rows_of("describe", f"--group={group}", f"--{view}")
 
     @tool
-    async def why(group: str, topic: str | None = None, partition: int | None = None) -> Answer:
+    async def why(group: str, topic: str | None = None, partition: int | None = None) -> ToolAnswer:
         """Why a group, or its committed offset of a topic or partition, is there, has gone or never counted. The last row concludes."""
         of_topic = [f"--topic={topic}"] if topic is not None else []
         return await rows_of("why", f"--group={group}", *of_topic, *([f"--partition={partition}"] if partition is not None else []))
 
     @tool
-    async def diff(from_time: str | None = None, to_time: str | None = None, only: str | None = None) -> Answer:
+    async def diff(from_time: str | None = None, to_time: str | None = None, only: str | None = None) -> ToolAnswer:
         """What changed between two nights. Times are ISO 8601; without them the newest night and the last that differs from it.
 
         only: born, changed, rebalanced, gone, rewound, forward, new, separated by commas.
@@ -109,30 +109,30 @@ def server_of(chosen: Sequence[str], most_rows: int, seconds: float) -> MCPServe
         return await rows_of("diff", *(f"--{name}={value}" for name, value in given.items() if value is not None))
 
     @tool
-    async def lag(group: str | None = None) -> Answer:
+    async def lag(group: str | None = None) -> ToolAnswer:
         """The lag of every partition with a log end, the largest first: of one group, or of all."""
         of_group = "" if group is None else "WHERE group_id = '" + group.replace("'", "''") + "'"
         return await rows_of_statement(f"FROM lag {of_group} ORDER BY lag DESC NULLS LAST")
 
     @tool
-    async def expiring() -> Answer:
+    async def expiring() -> ToolAnswer:
         """Which offsets and groups disappear on which day if nothing changes, the next first."""
         return await rows_of_statement("FROM expiring WHERE first_at IS NOT NULL ORDER BY first_at")
 
     @tool
-    async def doctor() -> Answer:
+    async def doctor() -> ToolAnswer:
         """What is wrong with the topic __consumer_offsets itself, the worst first, with the evidence and what mends it."""
         return await rows_of("doctor")
 
     @tool
-    async def sql(statement: str) -> Answer:
+    async def sql(statement: str) -> ToolAnswer:
         """The rows of one SELECT in DuckDB's SQL over the tables and views of the newest night."""
         return await rows_of_statement(statement)
 
     return server
 
 
-async def _answer(words: Sequence[str], most_rows: int, seconds: float) -> Answer:
+async def _answer(words: Sequence[str], most_rows: int, seconds: float) -> ToolAnswer:
     """The rows that a command prints as JSON. Raises ToolError with the command's own sentence where it fails."""
     from mcp.server.mcpserver.exceptions import ToolError
 

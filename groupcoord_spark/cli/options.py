@@ -447,7 +447,7 @@ class Words(click.ParamType):  # type: ignore[type-arg]
         return frozenset(self._known[word.lower()] for word in chosen)
 
 
-def rules_of(run: Run) -> Semantics:
+def semantics_of(run: Run) -> Semantics:
     """The semantics that a run applied, from its row in ``runs``.
 
     Raises GroupcoordError for a run of an earlier version of this program that accepted a release which does not exist.

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final, NoReturn
 import click
 
 from groupcoord_spark.cli.names import did_you_mean
-from groupcoord_spark.cli.options import Common, Moment, command, common_options, complete_groups, complete_topics, rules_of
+from groupcoord_spark.cli.options import Common, Moment, command, common_options, complete_groups, complete_topics, semantics_of
 from groupcoord_spark.cli.render import moment, second
 from groupcoord_spark.errors import GroupcoordError, UsageError
 
@@ -63,7 +63,7 @@ def _events(warehouse: Warehouse, question: Question) -> list[tuple[int | None, 
     from groupcoord_spark.answers.timeline import is_within
 
     run = warehouse.run(question.cluster)
-    histories = read_history(warehouse, question, rules_of(run))
+    histories = read_history(warehouse, question, semantics_of(run))
     of_share = [event for event in share_events(warehouse, question) if is_within(event.time_ms, question.from_ms, question.to_ms)]
     if question.topic is not None and not of_share and not any(history.commits.num_rows for history in histories):
         refuse_place(warehouse, question)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from groupcoord_spark.cli.options import Common, ShownRun, command, common_options, rules_of, shown_run_options
+from groupcoord_spark.cli.options import Common, ShownRun, command, common_options, semantics_of, shown_run_options
 from groupcoord_spark.cli.render import second
 from groupcoord_spark.errors import UsageError
 from groupcoord_spark.wording import counted
@@ -50,7 +50,7 @@ def verify(common: Common, against: str, save: str | None, command_config: str |
     warehouse, run = common.night(shown_run, is_said=False)
     state = state_of(warehouse, run.cluster, run=run)
     answers = _answers_of(against, command_config, state) if is_live else read_answers(against)
-    comparison = compare(state, answers, semantics=rules_of(run))
+    comparison = compare(state, answers, semantics=semantics_of(run))
     if comparison.differences or common.output != "table":
         common.show(COLUMNS, comparison.differences, least_widths=[15, 15, 10, None])
     common.say(f"{_verdict(comparison)} Cluster {run.cluster!r} as of {second(run.as_of_ms)}, answers of {_source_of(answers)}.")

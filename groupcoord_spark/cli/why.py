@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from groupcoord_spark.cli.names import is_pattern, matching
-from groupcoord_spark.cli.options import Common, command, common_options, complete_topics, groups_option, rules_of
+from groupcoord_spark.cli.options import Common, command, common_options, complete_topics, groups_option, semantics_of
 from groupcoord_spark.cli.render import lines, moment, wrapped, write_lines, write_records
 from groupcoord_spark.cli.timeline import WRONG_EVENTS, explain_missing_history, refuse_place, with_short_ids
 from groupcoord_spark.errors import GroupcoordError, UsageError
@@ -40,7 +40,7 @@ def why(common: Common, groups: tuple[str, ...], topic: str | None, partition: i
     if partition is not None and topic is None:
         raise UsageError("--partition is given without --topic. Name the topic of the partition.")
     warehouse, run = common.night()
-    cluster, rules = run.cluster, rules_of(run)
+    cluster, rules = run.cluster, semantics_of(run)
     rows: list[tuple[object, ...]] = []
     for position, group_id in enumerate(_named_groups(groups, warehouse, cluster)):
         question = Question(cluster, group_id, topic, partition)

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from groupcoord_spark.coordinator.semantics import JAVA, Semantics
-from groupcoord_spark.dataframes.partitions import kept, tasks_of
+from groupcoord_spark.dataframes.partitions import kept, task_count
 from groupcoord_spark.dataframes.rows_of_tables import PACKED, frame_of
 from groupcoord_spark.dataframes.state import State, named_semantics
 from groupcoord_spark.errors import UsageError
@@ -80,7 +80,7 @@ def expire(
         kept_groups = state.kept_groups.groupBy("cluster", "group_id").agg(F.collect_set("kept_for").alias("kept_for"))
         groups = groups.join(kept_groups, on=["cluster", "group_id"], how="left")
     paired = offsets.groupBy(*place).cogroup(groups.groupBy(*place))
-    packed = kept(paired.applyInArrow(_rules(job), PACKED).coalesce(tasks_of(groups.sparkSession)))
+    packed = kept(paired.applyInArrow(_rules(job), PACKED).coalesce(task_count(groups.sparkSession)))
     return Expirations(*(frame_of(packed, table) for table in RULE_COLUMNS))
 
 

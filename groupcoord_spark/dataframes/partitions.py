@@ -34,7 +34,7 @@ def replayed_frame(records: DataFrame, semantics: Semantics, *, until: Until | N
     read = ReadJob("", None, "", "", semantics, False, {}, rebalances if with_rebalances else None, until=until)
     job = ReplayJob(semantics, None, 1, rebalances, read, SOURCE, writes_latest=False)
     packed = FrameRows(records).mapped(EVERY_ROW, packed_rows(None), SHUFFLED)
-    return replay(packed, job, tasks_of(records.sparkSession))
+    return replay(packed, job, task_count(records.sparkSession))
 
 
 def kept(frame: DataFrame) -> DataFrame:
@@ -47,7 +47,7 @@ def kept(frame: DataFrame) -> DataFrame:
         return frame
 
 
-def tasks_of(spark: SparkSession) -> int:
+def task_count(spark: SparkSession) -> int:
     """Number of tasks that work on offsets partitions.
 
     Spark's default of 200 would start 200 Python tasks for a handful of partitions: in a frame that is kept, adaptive execution joins none

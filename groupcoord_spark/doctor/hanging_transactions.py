@@ -105,7 +105,7 @@ class Judgement:
         return self.certainty in (Certainty.CERTAIN, Certainty.LIKELY)
 
 
-def judge(
+def judge_by_log(
     transaction: OpenTransaction,
     elsewhere: Iterable[ProducerElsewhere],
     *,

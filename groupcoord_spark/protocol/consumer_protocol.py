@@ -260,7 +260,7 @@ def encode_subscription(subscription: Subscription) -> bytes:
         {
             "topics": list(subscription.topics),
             "user_data": subscription.user_data,
-            "owned_partitions": _listed(subscription.owned_partitions),
+            "owned_partitions": listed_partitions(subscription.owned_partitions),
             "generation_id": subscription.generation_id,
             "rack_id": subscription.rack_id,
         },
@@ -269,14 +269,14 @@ def encode_subscription(subscription: Subscription) -> bytes:
 
 def encode_assignment(assignment: Assignment) -> bytes:
     """The bytes of a member's assignment, as a leader of its version writes them. Raises EncodeError where a field does not fit."""
-    fields = {"assigned_partitions": _listed(assignment.partitions), "user_data": assignment.user_data}
+    fields = {"assigned_partitions": listed_partitions(assignment.partitions), "user_data": assignment.user_data}
     return _encode(CONSUMER_PROTOCOL_ASSIGNMENT, assignment.version, fields)
 
 
 def encode_sticky_user_data(user_data: StickyUserData) -> bytes:
     """The user data of a member with the assignor ``sticky``; in the earlier layout where the generation is None."""
     version = 0 if user_data.generation is None else 1
-    fields = {"previous_assignment": _listed(user_data.previous_assignment), "generation": user_data.generation}
+    fields = {"previous_assignment": listed_partitions(user_data.previous_assignment), "generation": user_data.generation}
     return write_message(STICKY_USER_DATA, version, fields)
 
 
@@ -291,7 +291,8 @@ def _encode(message: Message, version: int, fields: Mapping[str, Any]) -> bytes:
     return primitives.write_integer(version, Int16) + write_message(message, version, of_version)
 
 
-def _listed(partitions: PartitionsByTopic) -> list[dict[str, Any]]:
+def listed_partitions(partitions: PartitionsByTopic) -> list[dict[str, Any]]:
+    """Partitions by topic as Kafka's JSON lists them."""
     return [{"topic": topic, "partitions": list(numbers)} for topic, numbers in partitions.items()]
 
 

@@ -35,8 +35,8 @@ def page(report: Report) -> str:
     }
     when = _moment(report.run.as_of_ms)
     return Template(_file("browser", "page.html")).substitute(
-        title=shown(f"{report.run.cluster}, {when}: consumer groups"),
-        cluster=shown(report.run.cluster),
+        title=as_html(f"{report.run.cluster}, {when}: consumer groups"),
+        cluster=as_html(report.run.cluster),
         when=when,
         when_iso=datetime.fromtimestamp(report.run.as_of_ms / 1000, UTC).isoformat(timespec="seconds"),
         kind="Night" if report.run.kind == "night" else "Look-back",
@@ -62,7 +62,7 @@ def index(entries: Sequence[tuple[str, Report]]) -> str:
         news = report.morning.news if report.morning is not None else ()
         worst = f'<span class="{news[0].level}">{escape(news[0].sentence)}</span>' if news else "nothing new"
         cells = [
-            f'<a href="{quote(name)}"><bdi>{shown(report.run.cluster)}</bdi></a>',
+            f'<a href="{quote(name)}"><bdi>{as_html(report.run.cluster)}</bdi></a>',
             _moment(report.run.as_of_ms),
             f"{report.tables['groups'].num_rows:,}",
             _lag(report),
@@ -76,7 +76,7 @@ def index(entries: Sequence[tuple[str, Report]]) -> str:
     )
 
 
-def shown(text: str) -> str:
+def as_html(text: str) -> str:
     """A text as HTML. Characters that cannot be seen or that turn the order of letters are escaped, as the commands do it."""
     return escape(text if text.isprintable() else "".join(c if c.isprintable() else repr(c)[1:-1] for c in text))
 
@@ -138,7 +138,7 @@ def _findings(report: Report) -> Iterator[str]:
 
 def _groups(names: Sequence[str], number: int) -> str:
     """Links to the pages of up to three groups, and how many there are besides."""
-    links = [f'<a href="#group/{quote(name, safe="")}"><bdi>{shown(_short(name))}</bdi></a>' for name in names[:3]]
+    links = [f'<a href="#group/{quote(name, safe="")}"><bdi>{as_html(_short(name))}</bdi></a>' for name in names[:3]]
     return f'<span class="groups">{first_of(links, count=number)}</span>' if links else ""
 
 
@@ -156,7 +156,7 @@ def _news(report: Report) -> str:
         return f"<p>{begin}, nothing is new that someone must look at.</p>"
     items = "".join(
         f'<li class="{item.level}"><a class="number">{item.number:,}</a><span class="sentence">{escape(item.what)}'
-        f"{_groups(item.groups, item.group_count)}<code>groupcoord {shown(_short(item.command))}</code></span></li>"
+        f"{_groups(item.groups, item.group_count)}<code>groupcoord {as_html(_short(item.command))}</code></span></li>"
         for item in news
     )
     return f'<p>{begin}, the worst first:</p><ul class="findings">{items}</ul>'
@@ -254,4 +254,4 @@ def _about(report: Report) -> str:
         "Input": f"{run.row['input_kind'][0].as_py()}: {', '.join(run.row['inputs'][0].as_py())}",
         "Made by": f"groupcoord_spark {run.row['version'][0].as_py()}",
     }
-    return "".join(f"<div><dt>{escape(name)}</dt><dd>{shown(fact)}</dd></div>" for name, fact in facts.items())
+    return "".join(f"<div><dt>{escape(name)}</dt><dd>{as_html(fact)}</dd></div>" for name, fact in facts.items())

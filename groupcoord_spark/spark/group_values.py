@@ -10,6 +10,7 @@ from pyspark.sql import types
 from pyspark.sql.pandas.types import from_arrow_type, to_arrow_type
 
 from groupcoord_spark.protocol import DecodeError, decode_assignment, decode_key, decode_subscription, decode_value
+from groupcoord_spark.protocol.consumer_protocol import listed_partitions
 from groupcoord_spark.protocol.fields import Array, Blob, Field, FloatingPoint, Integer, Struct, Text, TruthValue, Type, UuidBytes
 from groupcoord_spark.protocol.messages import RECORD_TYPES
 from groupcoord_spark.protocol.record_types import OFFSET_KEY_TYPES, KeyType
@@ -139,7 +140,7 @@ def _subscription(data: bytes) -> dict[str, Any] | None:
     if subscription is None:
         return None
     fields = {name: getattr(subscription, name) for name in _SUBSCRIPTION.names}
-    return {**fields, "topics": list(subscription.topics), "owned_partitions": _listed(subscription.owned_partitions)}
+    return {**fields, "topics": list(subscription.topics), "owned_partitions": listed_partitions(subscription.owned_partitions)}
 
 
 def _assignment(data: bytes) -> list[dict[str, Any]] | None:
@@ -148,8 +149,4 @@ def _assignment(data: bytes) -> list[dict[str, Any]] | None:
         assignment = decode_assignment(data)
     except DecodeError:
         return None
-    return [] if assignment is None else _listed(assignment.partitions)
-
-
-def _listed(partitions: Mapping[str, tuple[int, ...]]) -> list[dict[str, Any]]:
-    return [{"topic": topic, "partitions": list(numbers)} for topic, numbers in partitions.items()]
+    return [] if assignment is None else listed_partitions(assignment.partitions)

@@ -51,7 +51,7 @@ class StageNames:
         """The function of a stage, for mapInArrow or applyInPandas. The stage after that stage is called ``name``."""
         if self._next_stage is None:
             return function
-        description, next_stage = described(self._run, name), self._next_stage
+        description, next_stage = description_of(self._run, name), self._next_stage
 
         @wraps(function)
         def announcing(*arguments: Any) -> Any:
@@ -66,7 +66,7 @@ UNNAMED: Final = StageNames("", None)
 """The stages keep the name that their job has."""
 
 
-def described(run: str, name: str) -> str:
+def description_of(run: str, name: str) -> str:
     """The description of a stage: ``groupcoord nightly prod: replay``."""
     return f"groupcoord {run}: {name}"
 
@@ -89,7 +89,7 @@ def describe_job(spark: SparkSession, run: str, name: str) -> Iterator[None]:
     """A block whose jobs and all of their stages have one name. Afterwards the thread has its earlier description again."""
     context = spark.sparkContext
     earlier_description = context.getLocalProperty(DESCRIPTION)
-    context.setLocalProperty(DESCRIPTION, described(run, name))
+    context.setLocalProperty(DESCRIPTION, description_of(run, name))
     try:
         yield
     finally:

@@ -18,7 +18,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
 from groupcoord_spark.dataframes import decode, expire, rebalances, replay
-from groupcoord_spark.dataframes.partitions import kept, tasks_of
+from groupcoord_spark.dataframes.partitions import kept, task_count
 from groupcoord_spark.dataframes.state import named_semantics
 from groupcoord_spark.errors import UsageError
 from groupcoord_spark.moments import milliseconds_of, retention_of
@@ -243,7 +243,7 @@ def test_without_the_number_of_cores_there_is_a_task_for_each_offsets_partition(
         def sparkContext(self) -> Any:  # noqa: N802
             raise PySparkAttributeError("[JVM_ATTRIBUTE_NOT_SUPPORTED]")
 
-    assert tasks_of(Remote()) == 50  # type: ignore[arg-type]
+    assert task_count(Remote()) == 50  # type: ignore[arg-type]
 
 
 def test_a_function_of_columns_is_made_anew_for_another_kind_of_session(monkeypatch: pytest.MonkeyPatch) -> None:

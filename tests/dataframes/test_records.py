@@ -9,7 +9,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
 from groupcoord_spark.dataframes import decode, of_groups, register, replay
-from groupcoord_spark.dataframes.partitions import tasks_of
+from groupcoord_spark.dataframes.partitions import task_count
 from groupcoord_spark.errors import UsageError
 from groupcoord_spark.protocol import decode_assignment, decode_subscription, decode_value
 from groupcoord_spark.protocol.fields import Array, Struct, Type
@@ -180,9 +180,9 @@ def test_keys_and_values_alone_decode(spark: SparkSession, records: DataFrame) -
 
 
 def test_databricks_may_leave_the_number_of_tasks_to_spark(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
-    expected = tasks_of(spark)
+    expected = task_count(spark)
     monkeypatch.setattr(type(spark.conf), "get", lambda conf, name: "auto")
-    assert tasks_of(spark) >= expected > 0
+    assert task_count(spark) >= expected > 0
 
 
 def test_a_column_has_a_comment(records: DataFrame) -> None:

@@ -12,8 +12,8 @@ from groupcoord_spark.doctor.hanging_transactions import (
     Judgement,
     OpenTransaction,
     ProducerElsewhere,
-    judge,
     judge_by_coordinator,
+    judge_by_log,
 )
 from groupcoord_spark.doctor.transaction_state import KnownTransactions
 from groupcoord_spark.protocol.transaction_state import TransactionState
@@ -31,7 +31,7 @@ STATE = TransactionState("app", 7, 3, "Ongoing", 60_000, (("__consumer_offsets",
 
 def judged(transaction: OpenTransaction = TRANSACTION, *elsewhere: ProducerElsewhere, age_ms: int = MINUTE, **settings: Any) -> Judgement:
     now_ms = BEGAN + age_ms
-    return judge(transaction, elsewhere, now_ms=now_ms, newest_here_ms=settings.pop("newest_here_ms", now_ms), **settings)
+    return judge_by_log(transaction, elsewhere, now_ms=now_ms, newest_here_ms=settings.pop("newest_here_ms", now_ms), **settings)
 
 
 def by_coordinator(

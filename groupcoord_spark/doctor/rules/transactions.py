@@ -11,8 +11,8 @@ from groupcoord_spark.doctor.hanging_transactions import (
     Judgement,
     OpenTransaction,
     ProducerElsewhere,
-    judge,
     judge_by_coordinator,
+    judge_by_log,
 )
 from groupcoord_spark.doctor.patient import Patient
 from groupcoord_spark.doctor.words import age, bytes_of, size
@@ -58,7 +58,7 @@ def _judged(patient: Patient, transaction: OpenTransaction) -> Judgement:
 
 def _judged_by_log(patient: Patient, transaction: OpenTransaction) -> Judgement:
     facts = patient.facts
-    return judge(
+    return judge_by_log(
         transaction,
         _elsewhere(patient, transaction.producer_id),
         now_ms=patient.dump_ms,

@@ -32,7 +32,7 @@ from groupcoord_spark.simulator.scenario.values import (
     described,
     mapping_of,
     names_among,
-    nearest,
+    nearest_word,
     value_of,
     values_in,
 )
@@ -99,7 +99,7 @@ def scenario_text(name: str) -> str:
     shipped = shipped_scenarios()
     if name.removesuffix(".yaml") in shipped:
         return shipped[name.removesuffix(".yaml")]
-    raise InputError(f"Scenario {name!r} is neither a file nor one of those shipped. {nearest(name.removesuffix('.yaml'), shipped)}")
+    raise InputError(f"Scenario {name!r} is neither a file nor one of those shipped. {nearest_word(name.removesuffix('.yaml'), shipped)}")
 
 
 def _file_text(path: Path, name: str) -> str:
@@ -229,7 +229,7 @@ def _check_topics(topics: Mapping[str, int], members: Mapping[str, ClientSetting
 def _near_topic(topic: str, existing: Iterable[str]) -> str:
     """The advice for a topic that is nearly an existing one; "" for one that exists or is not near."""
     existing = frozenset(existing)
-    advice = "" if topic in existing else nearest(topic, existing)
+    advice = "" if topic in existing else nearest_word(topic, existing)
     return advice if advice.startswith("Did") else ""
 
 
@@ -305,7 +305,7 @@ def _step(written: Mapping[str, Any], number: int, line: int | None, members: tu
     verbs = [key for key in written if key in language.VERBS]
     if not verbs:
         unknown = [key for key in written if key != language.AT.name]
-        raise UsageError(f"{where} has no verb. {nearest(unknown[0] if unknown else '', language.VERBS)}")
+        raise UsageError(f"{where} has no verb. {nearest_word(unknown[0] if unknown else '', language.VERBS)}")
     if len(verbs) > 1:
         raise UsageError(f"{where} has the verbs {' and '.join(verbs)}: make a step of each.")
     verb = language.VERBS[verbs[0]]
@@ -337,7 +337,7 @@ def _values_with_defaults(keys: Iterable[Key], written: Any, where: str) -> dict
 
 def _advice(name: str, vocabulary: Iterable[str]) -> str:
     """The nearest word that has a meaning in this place, the place where the word has one, or all words that have one in this place."""
-    advice = nearest(name, vocabulary)
+    advice = nearest_word(name, vocabulary)
     return _HOME_OF_KEYS.get(name, advice) if advice.startswith("Known") else advice
 
 

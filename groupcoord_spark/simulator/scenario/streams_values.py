@@ -17,7 +17,7 @@ from groupcoord_spark.simulator.scenario.values import (
     by_name,
     described,
     mapping_of,
-    nearest,
+    nearest_word,
     object_schema,
     value_of,
     values_in,
@@ -53,7 +53,7 @@ def _copartition_group(group: tuple[str, ...], sources: tuple[str, ...], reparti
     """A group by the names of its topics, which the request has as places in the lists of topics."""
     for topic in group:
         if topic not in sources and topic not in repartition_sources:
-            advice = nearest(topic, [*sources, *repartition_sources])
+            advice = nearest_word(topic, [*sources, *repartition_sources])
             raise UsageError(f"`copartition_groups` of {where} names {topic!r}, which is no source of it. {advice}")
     return CopartitionGroup(
         tuple(sources.index(topic) for topic in group if topic in sources),

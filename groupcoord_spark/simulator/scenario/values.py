@@ -62,13 +62,13 @@ def values_in(
 ) -> dict[str, Any]:
     """The values of the keys that the file has. Raises UsageError for a key that is not known, is missing or has another kind of value.
 
-    advice: makes the sentence about a key that is not known, from it and the keys that are; None: ``nearest``.
+    advice: makes the sentence about a key that is not known, from it and the keys that are; None: ``nearest_word``.
     """
     by_name = {key.name: key for key in keys}
     mapping = mapping_of(written, where)
     for name in mapping:
         if name not in by_name:
-            sentence = f"{where} has {name!r}, which means nothing there. {(advice or nearest)(name, by_name)}"
+            sentence = f"{where} has {name!r}, which means nothing there. {(advice or nearest_word)(name, by_name)}"
             raise MistakeError(sentence, line_of(mapping, name))
     for key in by_name.values():
         if key.is_required and key.name not in mapping:
@@ -119,7 +119,7 @@ def described(value: Any) -> str:
     return "empty" if value is None else _Short().repr(value)
 
 
-def nearest(word: str, vocabulary: Iterable[str]) -> str:
+def nearest_word(word: str, vocabulary: Iterable[str]) -> str:
     """A sentence that names the word of the vocabulary nearest to ``word``, or the whole vocabulary if none is near."""
     words = sorted(vocabulary)
     by_lower_case = {candidate.lower(): candidate for candidate in words}
@@ -268,7 +268,7 @@ def one_of(*words: str) -> ValueKind:
         if not isinstance(value, str):
             raise ValueError
         if value not in words:
-            raise UsageError(f"{value!r} is not known. {nearest(value, words)}")
+            raise UsageError(f"{value!r} is not known. {nearest_word(value, words)}")
         return value
 
     return ValueKind(f"one of {', '.join(f'`{word}`' for word in words)}", {"enum": list(words)}, read)
@@ -284,7 +284,8 @@ def names_among(names: Sequence[str], what: str, words: str = "") -> ValueKind:
         chosen = _texts(value)
         for name in chosen:
             if name not in names:
-                raise UsageError(f"{name!r} is no {what}. {nearest(name, names)}" if names else f"{name!r} is no {what}: there is none.")
+                advice = f". {nearest_word(name, names)}" if names else ": there is none."
+                raise UsageError(f"{name!r} is no {what}{advice}")
         return chosen
 
     article = "an" if what[0] in "aeiou" else "a"

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from groupcoord_spark.errors import InputError, WarehouseError
-from groupcoord_spark.log.files.storage import Location, side_by_side, usual_uri
+from groupcoord_spark.log.files.object_store import trouble
+from groupcoord_spark.log.files.storage import Location, shown, side_by_side, usual_uri
 from groupcoord_spark.warehouse.location import locate
 
 AZURE = "Write abfss://CONTAINER@ACCOUNT.dfs.core.windows.net/PATH"
@@ -109,6 +110,29 @@ def test_a_warehouse_takes_no_options_and_secrets_in_its_uri() -> None:
         with pytest.raises(WarehouseError, match="Set the variables of the store instead") as refused:
             locate(given)
         assert "hunter2" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("given", "printed"),
+    [
+        ("s3://key:hunter2@bucket/w?token=hunter2", "s3://bucket/w"),
+        ("s3://key:a/hunter2+b@bucket/w", "s3://bucket/w"),
+        ("s3:/key:hunter2@bucket/w", "s3:/bucket/w"),
+        ("S3A:key:hunter2@bucket", "S3A:bucket"),
+        ("abfss://box:hunter2@a.dfs.core.windows.net/w?sig=hunter2", "abfss://box@a.dfs.core.windows.net/w"),
+        ("abfss://box:a/hunter2==@a.dfs.core.windows.net/w", "abfss://box@a.dfs.core.windows.net/w"),
+        ("abfs://:hunter2@a.blob.core.windows.net/box/w", "abfs://a.blob.core.windows.net/box/w"),
+        ("foo://user:hunter2@host:1/w", "foo://host:1/w"),
+        *((given, given) for given in ("s3://bucket/of:team/me@home", "hdfs://host:8020/me@home", "abfss://box@a/me@home", "/a:b/c@d?e")),
+    ],
+)
+def test_what_is_printed_and_stored_of_a_uri_has_no_secret(given: str, printed: str) -> None:
+    assert shown(given) == printed
+
+
+def test_an_end_point_is_named_without_its_password(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://user:hunter2@store:9000")
+    assert "the object store at http://store:9000 does not answer" in (trouble(OSError("NETWORK_CONNECTION")) or "")
 
 
 def test_side_by_side_keeps_the_order_and_raises_the_first_error() -> None:

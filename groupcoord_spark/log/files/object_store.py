@@ -100,5 +100,6 @@ def trouble(error: BaseException) -> str | None:
 
 
 def _end_point() -> str:
-    end_point = os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL")
-    return f" at {end_point}" if end_point else ""
+    end_point = os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL", "")
+    scheme, mark, rest = end_point.partition("://")
+    return f" at {scheme}{mark}{rest.rpartition('@')[2]}" if end_point else ""

@@ -314,12 +314,18 @@ def _mounted(given: str, path: str) -> str:
 
 def shown(uri: str) -> str:
     """A path or URI as it may be printed and stored: without user, password and options."""
-    if "://" not in uri:
+    scheme, _, rest = uri.partition(":")
+    if not rest.startswith("//") and scheme.lower() not in _NEED_TWO_SLASHES:
         return uri
-    scheme, _, rest = uri.partition("?")[0].partition("://")
-    authority, slash, path = rest.partition("/")
-    # abfs names the container before the @; elsewhere that is where access keys stand
-    return f"{scheme}://{authority if scheme.startswith('abfs') else authority.rpartition('@')[2]}{slash}{path}"
+    place = rest.partition("?")[0].lstrip("/")
+    slashes = rest[: len(rest) - len(rest.lstrip("/"))]
+    host = place.partition("/")[0]
+    # Secret keys may have a slash, which ends the host unless it is escaped: a colon without a port shows that the host has not begun yet.
+    has_begun = "@" in host or ":" not in host or host.rpartition(":")[2].isdecimal()
+    user, at, _ = (host if has_begun else place).rpartition("@")
+    # abfs names the container before the @, perhaps with a password
+    container = user.partition(":")[0] if scheme.lower().startswith("abfs") else ""
+    return f"{scheme}:{slashes}{container}{at if container else ''}{place[len(user + at) :]}"
 
 
 def first_line(error: BaseException) -> str:

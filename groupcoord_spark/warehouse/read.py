@@ -394,6 +394,11 @@ def open_table(location: WarehouseLocation, table: Table, version: int | None = 
                 f"{location.uri} has no table {table.name}: it was removed, or the warehouse is damaged. {way_out(location, table)}"
             ) from e
         raise unreadable(location, table, first_line(e), "" if version is None else f" at version {version}") from e
+    except BaseException as e:
+        # The Rust below delta-rs panics at some damages of a checkpoint. Its error is no Exception, and has no name to import.
+        if type(e).__name__ != "PanicException":
+            raise
+        raise unreadable(location, table, f"a checkpoint in {location.path_in(table.name, '_delta_log')} is damaged") from e
 
 
 def begins_after(location: WarehouseLocation, table: Table, version: int) -> bool:

@@ -56,6 +56,17 @@ def flip_in_the_name_of_a_column(path: Path, bit: int) -> None:
     path.write_bytes(content)
 
 
+def flip_in_a_checkpoint(table: Path) -> None:
+    """One bit of the size of the last column in the footer of a checkpoint. The size is then negative, and delta-rs panics."""
+    DeltaTable(str(table)).create_checkpoint()
+    (checkpoint,) = (table / "_delta_log").glob("*.checkpoint.parquet")
+    size = pq.ParquetFile(checkpoint).metadata.row_group(0).to_dict()["columns"][-1]["total_compressed_size"]
+    assert size < 64, "one byte as Thrift writes it, whose lowest bit is the sign"
+    content = bytearray(checkpoint.read_bytes())
+    content[content.rindex(bytes([0x16, 2 * size, 0x26])) + 1] ^= 1
+    checkpoint.write_bytes(content)
+
+
 DAMAGES: dict[str, Damage] = {
     "newest entry": without(entry(-1)),
     "entry between": without(entry(1)),
@@ -65,6 +76,7 @@ DAMAGES: dict[str, Damage] = {
     "flipped bit": lambda table: flip_a_bit(newest_data_file(table)),
     "renamed column": lambda table: flip_in_the_name_of_a_column(newest_data_file(table), 1),
     "column that is no text": lambda table: flip_in_the_name_of_a_column(newest_data_file(table), 128),
+    "checkpoint": flip_in_a_checkpoint,
     "log": lambda table: shutil.rmtree(table / "_delta_log"),
     "table": shutil.rmtree,
 }

@@ -1,4 +1,4 @@
-"""The broker's default assignor for consumer groups (KIP-848, group-coordinator's UniformAssignor).
+"""The broker's default assignor for consumer groups (KIP-848, UniformAssignor with UniformHomogeneousAssignmentBuilder).
 
 Rules: docs/reference/coordinator.md, chapter 13.2.
 """

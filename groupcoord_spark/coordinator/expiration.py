@@ -1,5 +1,7 @@
 """The offsets and groups that the coordinator's cleanup removes, when, and by which rule of docs/reference/expiration-rules.md.
 
+Kafka: ``OffsetMetadataManager.cleanupExpiredOffsets``, ``OffsetExpirationConditionImpl``, ``GroupMetadataManager.maybeDeleteGroup``.
+
 Times are integers in milliseconds. Kafka computes ages in 64 bits, so a very large age becomes negative, here as well. Commits that a live
 broker has not yet written are not in the log, so the rules about these commits (X-A3, X-S1) never apply here.
 """

@@ -96,7 +96,7 @@ class PartitionReplay:
         value_version: int | None,
         value: Mapping[str, Any] | None,
     ) -> None:
-        """Apply a group record (key type 2 or higher). Such a record counts at once, even inside a transaction (R-1.24).
+        """Apply a record of key type 2 or higher, as GroupMetadataManager.replay does. It counts at once, also in transactions (R-1.24).
 
         key, value: decoded fields. value_version, value: None: a tombstone.
         """

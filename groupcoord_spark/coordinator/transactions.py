@@ -97,7 +97,7 @@ class OffsetStore:
     def end_transaction(self, producer_id: int, control_type: int) -> None:
         """Apply a marker (R-1.18 to R-1.22): COMMIT makes the producer's pending offsets committed offsets, ABORT removes them.
 
-        A control type that is no MarkerType is ignored by Java and aborts in Scala.
+        Kafka: ``replayEndTransactionMarker``. A control type that is no MarkerType is ignored by Java and aborts in Scala.
         """
         # Dropped records rely on this: pipeline/read/superseded.py
         if control_type not in _MARKER_TYPES and not self._semantics.unknown_marker_aborts:

@@ -90,7 +90,7 @@ class JsonLines:
 
     def blocks(self, chunk: Chunk) -> Iterator[memoryview]:
         """The lines of the selected records of a chunk, in UTF-8, many at a time."""
-        records = self._selected(chunk.records)
+        records = self._of_groups_and_types(self._in_range(chunk.records))
         self._counts.lines += len(records)
         leader_epoch = None
         if self._with_bytes:
@@ -224,9 +224,6 @@ class JsonLines:
         last[:-1:2], last[1::2], last[-1] = place, name_end[of_text], len(block)
         pieces = Slices(np.concatenate([block, np.frombuffer(b"".join(names), np.uint8)]), first, last, np.zeros(len(first), np.bool_))
         return memoryview(pieces.to_arrow().buffers()[2])
-
-    def _selected(self, records: Records) -> Records:
-        return self._of_groups_and_types(self._in_range(records))
 
     def _in_range(self, records: Records) -> Records:
         wanted = self._selection

@@ -15,6 +15,7 @@ from confluent_kafka import admin as client
 from groupcoord_spark.coordinator.groups.classic import decoded_or_none
 from groupcoord_spark.errors import GroupcoordError, UsageError
 from groupcoord_spark.log.files.broker_files import OFFSETS_TOPIC
+from groupcoord_spark.moments import now_ms
 from groupcoord_spark.properties import without_values
 from groupcoord_spark.protocol.consumer_protocol import decode_subscription
 from groupcoord_spark.protocol.record_types import NO_LEADER_EPOCH
@@ -93,7 +94,7 @@ class RunningCluster:
         open_offsets: Places with an offset in an open transaction. A broker lists no partition whose only offset is in an open transaction,
         so these places are asked about as well.
         """
-        began = _now_ms()
+        began = now_ms()
         groups = self._groups()
         offsets, topics_with_offsets = self._offsets([row["group"] for row in groups])
         topics_of_group = {row["group"]: _assigned(row) | topics_with_offsets.get(row["group"], set()) for row in groups}
@@ -113,7 +114,7 @@ class RunningCluster:
         pending = self._pending(places)
         return Answers(
             source=self._uri,
-            asked_at_ms=(began, _now_ms()),
+            asked_at_ms=(began, now_ms()),
             groups=[row for row in groups if row["group"] not in self._not_described],
             offsets=offsets,
             pending=pending,
@@ -304,10 +305,6 @@ def _assigned(group: Row) -> set[str]:
 def _in_parts(names: Sequence[T]) -> Iterator[list[T]]:
     for at in range(0, len(names), MAX_OPEN_REQUESTS):
         yield list(names[at : at + MAX_OPEN_REQUESTS])
-
-
-def _now_ms() -> int:
-    return time.time_ns() // 1_000_000
 
 
 def _error_text(error: BaseException | KafkaError) -> str:

@@ -1,4 +1,4 @@
-"""The records that the coordinator makes of offsets and of classic groups."""
+"""The records that the coordinator makes of offsets and of classic groups (Kafka: ``GroupCoordinatorRecordHelpers``)."""
 
 from typing import Any
 

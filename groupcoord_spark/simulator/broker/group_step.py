@@ -137,7 +137,7 @@ class GroupStep(Generic[M]):
 
     @classmethod
     def fence_member(cls, broker: Broker, group_id: str, member_id: str) -> bool:
-        """Remove a member that has been silent, or has not given up its partitions in time. False: it has left already."""
+        """Remove a member that was silent, or gave up its partitions too late (Kafka: ``consumerGroupFenceMember``). False: it has left."""
         step = cls(broker, group_id)
         group = step.group
         if group is None or member_id not in group.members:

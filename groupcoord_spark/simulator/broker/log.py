@@ -19,9 +19,7 @@ class Log:
     partition_of: gives the offsets partition of a group. commit_timeout_ms: offsets.commit.timeout.ms.
     """
 
-    def __init__(
-        self, release: Release, clock: Clock, partition_of: Callable[[str], OffsetsPartition], commit_timeout_ms: int
-    ) -> None:
+    def __init__(self, release: Release, clock: Clock, partition_of: Callable[[str], OffsetsPartition], commit_timeout_ms: int) -> None:
         self.error = Error.NONE
         """The error of every append; NONE while appends succeed."""
         self.takes_ms = 0

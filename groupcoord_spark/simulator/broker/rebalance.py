@@ -1,7 +1,7 @@
 """Rebalances: the join phase, the sync phase, and the ends of sessions (docs/reference/coordinator.md, chapters 5 to 7.1).
 
-Kafka: ``GroupCoordinator.prepareRebalance``, ``onCompleteJoin``, ``InitialDelayedJoin``, ``DelayedSync`` and ``DelayedHeartbeat``;
-in 4.x the timers of ``GroupMetadataManager``.
+Kafka: ``GroupCoordinator.prepareRebalance``, ``onCompleteJoin``, ``InitialDelayedJoin``, ``DelayedSync`` and ``DelayedHeartbeat``; in 4.x
+``GroupMetadataManager.prepareRebalance``, ``completeClassicGroupJoin``, ``expirePendingSync``, ``expireClassicGroupMemberHeartbeat``.
 """
 
 from collections.abc import Iterable

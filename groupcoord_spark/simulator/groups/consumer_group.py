@@ -206,7 +206,7 @@ def reconciled(
     *,
     subscription_changed: bool,
 ) -> CurrentAssignment:
-    """One step of a member towards its target (chapter 13.3).
+    """One step of a member towards its target (chapter 13.3; Kafka: ``CurrentAssignmentBuilder``).
 
     Args:
         target: the member's target assignment, without topics to which it does not subscribe.

@@ -63,10 +63,10 @@ class Group(ABC):
 
     @abstractmethod
     def validate_commit(self, request: OffsetCommit | TxnOffsetCommit, rules: CommitRules) -> Error:
-        """The error of a commit of offsets; NONE: the group takes it."""
+        """The error of a commit of offsets (Kafka: ``validateOffsetCommit``); NONE: the group takes it."""
 
     def validate_fetch(self, requested: GroupToFetch) -> Error:
-        """The error of a fetch of offsets; NONE: the group answers it."""
+        """The error of a fetch of offsets (Kafka: ``validateOffsetFetch``); NONE: the group answers it."""
         return Error.NONE
 
     def validate_offset_delete(self) -> Error:
@@ -75,15 +75,15 @@ class Group(ABC):
 
     @abstractmethod
     def is_subscribed_to(self, topic: str) -> bool:
-        """Whether a member may be reading the topic."""
+        """Whether a member may be reading the topic (Kafka: ``isSubscribedToTopic``)."""
 
     @abstractmethod
     def expiration_facts(self, *, expires_while_rebalancing: bool) -> GroupFacts:
-        """What the expiration rules need to know of the group."""
+        """The fields of the group on which the expiration rules depend (Kafka: ``offsetExpirationCondition``)."""
 
     @abstractmethod
     def tombstones(self) -> list[RecordToWrite]:
-        """The tombstones of a group that is removed, or that takes another protocol."""
+        """The tombstones of a group that is removed, or that takes another protocol (Kafka: ``createGroupTombstoneRecords``)."""
 
     @abstractmethod
     def end(self, now_ms: int) -> Callable[[Clock], None]:

@@ -1,4 +1,4 @@
-"""OffsetCommit and TxnOffsetCommit (docs/reference/coordinator.md, chapter 9.1).
+"""OffsetCommit and TxnOffsetCommit (chapter 9.1 of docs/reference/coordinator.md; Kafka: ``commitOffset``, ``storeOffsets``).
 
 A commit is in flight while its append takes time (chapter 9.3). It is stored, and its request answered, when the append has succeeded.
 """

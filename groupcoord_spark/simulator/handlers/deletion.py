@@ -1,5 +1,6 @@
 """Deletion of offsets and groups: DeleteGroups, OffsetDelete, the deletion of a topic, and the cleanup of expired offsets.
 
+Kafka: ``deleteGroups``, ``deleteOffsets``, ``onPartitionsDeleted`` and ``cleanupGroupMetadata`` of ``GroupCoordinatorShard``.
 Rules: docs/reference/coordinator.md, chapter 9.6, and docs/reference/expiration-rules.md, chapters 3 and 4.
 """
 

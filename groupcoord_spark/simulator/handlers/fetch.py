@@ -1,4 +1,4 @@
-"""OffsetFetch: the committed offsets of groups in any state (docs/reference/coordinator.md, chapter 9.2)."""
+"""OffsetFetch: the committed offsets of groups in any state (docs/reference/coordinator.md, chapter 9.2; Kafka: ``fetchOffsets``)."""
 
 from groupcoord_spark.simulator.broker import Broker, coordinator_error
 from groupcoord_spark.simulator.messages import Call, Error

@@ -1,4 +1,4 @@
-"""The broker becomes leader of an offsets partition, or loses it (docs/reference/coordinator.md, chapter 10)."""
+"""The broker leads an offsets partition, or loses it (docs/reference/coordinator.md, 10; Kafka: ``onLoaded``, ``onUnloaded``)."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any, Final

@@ -57,9 +57,7 @@ class Named(Protocol):
     def is_required(self) -> bool: ...
 
 
-def values_in(
-    keys: Iterable[Named], written: Any, where: str, advice: Callable[[str, Iterable[str]], str] | None = None
-) -> dict[str, Any]:
+def values_in(keys: Iterable[Named], written: Any, where: str, advice: Callable[[str, Iterable[str]], str] | None = None) -> dict[str, Any]:
     """The values of the keys that the file has. Raises UsageError for a key that is not known, is missing or has another kind of value.
 
     advice: makes the sentence about a key that is not known, from it and the keys that are; None: ``nearest_word``.

@@ -1,4 +1,4 @@
-"""Heartbeat: restarts the session timeout of a member (docs/reference/coordinator.md, chapter 7)."""
+"""Heartbeat: restarts the session timeout of a member (docs/reference/coordinator.md, chapter 7; Kafka: ``classicGroupHeartbeat``)."""
 
 from groupcoord_spark.simulator.broker import Broker, coordinator_error
 from groupcoord_spark.simulator.broker.rebalance import restart_session

@@ -1,4 +1,4 @@
-"""JoinGroup: new members, members that join again, and static members that restart (docs/reference/coordinator.md, chapter 4)."""
+"""JoinGroup: new, known and restarting static members (docs/reference/coordinator.md, chapter 4; Kafka: ``classicGroupJoin``)."""
 
 from collections.abc import Sequence
 from functools import partial

@@ -1,4 +1,4 @@
-"""LeaveGroup: members leave the group, or an administrator removes static members (docs/reference/coordinator.md, chapter 8)."""
+"""LeaveGroup: members go, or static ones are removed (docs/reference/coordinator.md, chapter 8; Kafka: ``classicGroupLeave``)."""
 
 from groupcoord_spark.simulator.broker import Broker, coordinator_error
 from groupcoord_spark.simulator.broker.rebalance import end_join_phase_if_complete, rebalance_after_removal, remove_member

@@ -1,4 +1,4 @@
-"""SyncGroup: the leader sends the assignment, and all members receive theirs (docs/reference/coordinator.md, chapter 6)."""
+"""SyncGroup: the leader sends, members get the assignment (docs/reference/coordinator.md, chapter 6; Kafka: ``classicGroupSync``)."""
 
 from groupcoord_spark.simulator.broker import Broker, coordinator_error
 from groupcoord_spark.simulator.broker.coordinator_records import group_record

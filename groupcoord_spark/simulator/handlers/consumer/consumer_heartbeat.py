@@ -232,7 +232,7 @@ class ConsumerStep(GroupStep[ConsumerGroup]):
             self.add(group.regex_record(regex, None))
 
     def update_targets(self, group: ConsumerGroup) -> None:
-        """Compute the target assignment of a new group epoch. Since 4.3 that is done once in an interval (KIP-1263)."""
+        """Compute the targets of a new group epoch (Kafka: ``updateTargetAssignment``); since 4.3 once in an interval (KIP-1263)."""
         if group.replayed.assignment_epoch >= group.epoch or self.waits_for_interval(group, self.broker.assignment_interval_ms("consumer")):
             return
         names = topic_names(self.broker)

@@ -1,4 +1,4 @@
-"""A group with members changes its protocol: online upgrade and downgrade (KIP-848).
+"""A group with members changes its protocol (KIP-848; Kafka: ``convertToConsumerGroup``, ``convertToClassicGroup``).
 
 A classic group becomes a consumer group when a member of the new protocol joins it. A consumer group becomes a classic group when its last
 member of the new protocol goes. Rules: docs/reference/coordinator.md, chapter 13.5.

@@ -6,14 +6,16 @@ import asyncio
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
-from mcp import Client, StdioServerParameters
 
 from groupcoord_spark.cli.mcp import server_of
 from tests.cli.warehouse import groupcoord
 from tests.warehouse.nights import AS_OF_MS, DAY_MS, group, night, offset
+
+if TYPE_CHECKING:
+    from mcp import StdioServerParameters
 
 pytestmark = pytest.mark.process
 
@@ -22,6 +24,7 @@ Results = list[Any]
 
 def asked(server: Any, *calls: tuple[str, dict[str, Any]]) -> Results:
     """The results of some calls of tools, one after another over one connection."""
+    from mcp import Client  # a second and more of CPU, which each process of pytest would spend to collect the tests
 
     async def ask() -> Results:
         async with Client(server) as client:
@@ -31,6 +34,8 @@ def asked(server: Any, *calls: tuple[str, dict[str, Any]]) -> Results:
 
 
 def over_stdio(place: str) -> StdioServerParameters:
+    from mcp import StdioServerParameters
+
     root = str(Path(__file__).parents[2])
     words = ["-m", "groupcoord_spark", "mcp", "--warehouse", place, "--cluster", "prod"]
     return StdioServerParameters(command=sys.executable, args=words, env={"PYTHONPATH": root, "PATH": "/usr/bin:/bin"})
@@ -116,6 +121,8 @@ def test_rows_and_time_are_bounded_and_a_cut_answer_says_so(many: str) -> None:
 
 
 def test_tools_say_that_they_only_read(place: str) -> None:
+    from mcp import Client
+
     async def tools() -> Any:
         async with Client(server_of([f"--warehouse={place}"], 10, 20)) as client:
             return (await client.list_tools()).tools

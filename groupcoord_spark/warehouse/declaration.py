@@ -151,12 +151,12 @@ class Table:
         return self.from_milliseconds(self.columns_of(names, values), rows=len(listed))
 
     def columns_of(self, names: Sequence[str], rows: Iterable[Sequence[Any]]) -> pa.Table:
-        """The rows as columns that ``from_milliseconds`` takes. names: of the values of a row, times as ``<name>_ms``."""
+        """The rows as columns that ``from_milliseconds`` takes. names: the column of each value of a row, a time as ``<name>_ms``."""
         columns = list(zip(*rows, strict=True)) or [()] * len(names)
-        return pa.table({name: pa.array(values, self._given_type(name)) for name, values in zip(names, columns, strict=True)})
+        return pa.table({name: pa.array(values, self._type_before_conversion(name)) for name, values in zip(names, columns, strict=True)})
 
-    def _given_type(self, name: str) -> pa.DataType:
-        """The type of a column as it is given. Raises ValueError where the table lacks it."""
+    def _type_before_conversion(self, name: str) -> pa.DataType:
+        """The type that ``from_milliseconds`` takes for a column. Raises ValueError where the table does not have the column."""
         time = self.by_name.get(name.removesuffix("_ms"))
         if name not in self.by_name and (time is None or not time.is_time):
             raise ValueError(f"table {self.name} has no column {[name]!r}")
@@ -267,7 +267,7 @@ def _timestamps(milliseconds: pa.ChunkedArray, absent: int | str | None) -> tupl
         none = pa.scalar(None, pa.int64())
         out_of_range = pc.if_else(fits, none, milliseconds)
         milliseconds = pc.if_else(fits, milliseconds, none)
-    # Not through datetime or pandas, which cannot hold all times and are slow.
+    # datetime and pandas cannot hold all times, and are slow.
     return pc.multiply(milliseconds, pa.scalar(1000, pa.int64())).cast(_TIMESTAMP), out_of_range
 
 

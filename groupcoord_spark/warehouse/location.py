@@ -73,7 +73,7 @@ def directory_of(cluster: str) -> str:
 def first_line(error: BaseException) -> str:
     """The first line of an error's text, with the last of the causes that delta-rs lists below it, without a full stop.
 
-    Of an error of an object store: what is wrong with the store, and what to do.
+    For an error of an object store: what is wrong with the store, and what to do.
     """
     if (trouble := object_store.trouble(error)) is not None:
         return trouble

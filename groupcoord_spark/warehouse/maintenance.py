@@ -35,11 +35,11 @@ KEEP_NIGHTS: Final = 30
 """Nights whose tables stay readable, if the user does not say otherwise."""
 
 FEW_BYTES: Final = 256 * 1024 * 1024
-"""What a nightly run joins at most of each table; `groupcoord maintain` joins everything."""
+"""The most bytes of a table that a nightly run joins; `groupcoord maintain` joins everything."""
 
 HISTORY: Final = tuple(table for table in TABLES.values() if table.write is WriteMode.APPENDED and table is not RUNS)
 
-# One group is read from few row groups; where rows have no group, one partition of the log or one run.
+# Sorted so, the rows of a group (in tables without groups, of an offsets partition or a run) lie in few row groups.
 _ORDER: Final[Mapping[str, tuple[str, ...]]] = {
     "offset_commits": ("group_id", "offsets_partition", "incarnation", "record_offset"),
     "group_records": ("group_id", "offsets_partition", "incarnation", "record_offset"),
@@ -50,13 +50,13 @@ _ORDER: Final[Mapping[str, tuple[str, ...]]] = {
     "warnings": ("run_id", "offsets_partition", "record_offset"),
     "log_ends": ("topic", "partition", "run_id"),
 }
-# What a look-back replays from the history: a record that was in the log at the border stays, however old it is.
+# A look-back replays these tables: a record that was in the log at the border stays, however old the record is.
 _REPLAYED: Final = ("offset_commits", "group_records", "transactions")
 # A look-back needs to know where the log of an old night ended, for as long as there is history of that night.
 _KEPT_OF_DROPPED_NIGHTS: Final = OFFSETS_PARTITIONS.name
 
 _NAME: Final = "upkeep"
-"""The name of upkeep in commits, and in files of ``runs``, where no run looks at names."""
+"""The name of upkeep in commits and in the names of its files of ``runs``, which no run reads."""
 
 _MOST_ROWS: Final = 8_000_000
 _UNFINISHED_MS: Final = 86_400_000
@@ -109,30 +109,30 @@ def maintain(
         WarehouseError: there is no run of the cluster, or a table cannot be read or written. What was done until then stays done.
     """
     opened = read.open_warehouse(warehouse)
-    opened.run(cluster)  # says what there is where there is no run
+    opened.run(cluster)  # raises the error that lists the clusters where this one has no run
     if not dry_run:
         # Removes what dead runs left, and lets a night finish that commits at this moment.
         opened = begin_run(opened, cluster, spares_ms=_COMMITTING_MS).warehouse
-    house = _House(opened.location, cluster, opened.finished_runs(), now_ms or time.time_ns() // 1_000_000, dry_run)
-    border_ms = None if keep_history_ms is None else house.now_ms - keep_history_ms
+    target = _Target(opened.location, cluster, opened.finished_runs(), now_ms or time.time_ns() // 1_000_000, dry_run)
+    border_ms = None if keep_history_ms is None else target.now_ms - keep_history_ms
     done = {table.name: TableUpkeep(table.name) for table in TABLES.values()}
     for table in HISTORY:
         if border_ms is not None:
-            done[table.name] = replace(done[table.name], rows_dropped=_drop_rows(house, table, border_ms))
-        joined, made = _join(house, table, most_bytes)
+            done[table.name] = replace(done[table.name], rows_dropped=_drop_rows(target, table, border_ms))
+        joined, made = _join(target, table, most_bytes)
         done[table.name] = replace(done[table.name], files_joined=joined, files_made=made)
-    dropped, runs = _drop_nights(house, keep_nights, border_ms)
+    dropped, runs = _drop_nights(target, keep_nights, border_ms)
     for table in TABLES.values():
-        files, size = _delete_unneeded(house, table, runs)
+        files, size = _delete_unneeded(target, table, runs)
         done[table.name] = replace(done[table.name], files_deleted=files, bytes_deleted=size)
         if not dry_run:
-            read.open_table(house.location, table).create_checkpoint()
+            read.open_table(target.location, table).create_checkpoint()
     nights = sum(run.kind == "night" for run in dropped)
     return Upkeep(nights, len(dropped) - nights, tuple(done.values()))
 
 
 @dataclass(frozen=True, slots=True)
-class _House:
+class _Target:
     """A warehouse, the cluster that is looked after, and every finished run of all clusters."""
 
     location: WarehouseLocation
@@ -159,10 +159,10 @@ class _TableFile:
     """The finished run in its name."""
 
 
-def _files(house: _House, opened: DeltaTable) -> list[_TableFile]:
+def _files(target: _Target, opened: DeltaTable) -> list[_TableFile]:
     """The files of the cluster's finished runs, oldest run first. Files of runs that are at work are left out."""
-    finished = {run.run_id: run for run in house.own_runs}
-    named = ((path, file, run_of(path.rsplit("/", 1)[-1]) or "") for path, file in read.files_of(opened, house.cluster).items())
+    finished = {run.run_id: run for run in target.own_runs}
+    named = ((path, file, run_of(path.rsplit("/", 1)[-1]) or "") for path, file in read.files_of(opened, target.cluster).items())
     files = [
         _TableFile(path, file.size, file.rows or 0, None if file.oldest_us is None else file.oldest_us // 1000, finished[run_id])
         for path, file, run_id in named
@@ -171,13 +171,13 @@ def _files(house: _House, opened: DeltaTable) -> list[_TableFile]:
     return sorted(files, key=lambda file: (file.run.finished_at_ms, file.path))
 
 
-def _join(house: _House, table: Table, most_bytes: int | None) -> tuple[int, int]:
-    """Joins the files of each month that is over; the number of files before and after."""
-    opened = read.open_table(house.location, table)
-    newest_run = house.own_runs[-1].run_id
+def _join(target: _Target, table: Table, most_bytes: int | None) -> tuple[int, int]:
+    """The number of files before and after those of each past month are joined."""
+    opened = read.open_table(target.location, table)
+    newest_run = target.own_runs[-1].run_id
     months: dict[tuple[int, int], list[_TableFile]] = {}
-    for file in _files(house, opened):
-        if _month(file.run.finished_at_ms) < _month(house.now_ms) and file.run.run_id != newest_run:
+    for file in _files(target, opened):
+        if _month(file.run.finished_at_ms) < _month(target.now_ms) and file.run.run_id != newest_run:
             months.setdefault(_month(file.run.finished_at_ms), []).append(file)
     joined = made = bytes_read = 0
     for files in months.values():
@@ -185,11 +185,11 @@ def _join(house: _House, table: Table, most_bytes: int | None) -> tuple[int, int
             size = sum(file.size for file in together)
             if most_bytes is not None and bytes_read + size > most_bytes:
                 continue
-            if len(together) == 1 and (most_bytes is not None or _is_in_order(house, table, together[0])):
+            if len(together) == 1 and (most_bytes is not None or _is_in_order(target, table, together[0])):
                 continue
             bytes_read += size
             joined += len(together)
-            made += 1 if house.dry_run else len(_rewrite(house, table, opened, together, None))
+            made += 1 if target.dry_run else len(_rewrite(target, table, opened, together, None))
     return joined, made
 
 
@@ -211,32 +211,32 @@ def _bins(files: Sequence[_TableFile]) -> Iterator[list[_TableFile]]:
         yield together
 
 
-def _is_in_order(house: _House, table: Table, file: _TableFile) -> bool:
+def _is_in_order(target: _Target, table: Table, file: _TableFile) -> bool:
     """Whether no two row groups of the file share values of the first column of the order, except at their border."""
     # Not by the statistics in the footer: to ask a damaged one for them can end the process.
-    with read.checked(house.location, table, house.location.path_in(table.name, file.path)) as opened:
+    with read.checked(target.location, table, target.location.path_in(table.name, file.path)) as opened:
         columns = [opened.read_row_group(group, columns=[_ORDER[table.name][0]])[0] for group in range(opened.num_row_groups)]
     bounds = [pc.min_max(column).as_py() for column in columns if column.null_count < len(column)]
     return all(first["max"] <= second["min"] for first, second in pairwise(bounds))
 
 
-def _rewrite(house: _House, table: Table, opened: DeltaTable, files: Sequence[_TableFile], kept: _KeptRows | None) -> list[AddedFile]:
+def _rewrite(target: _Target, table: Table, opened: DeltaTable, files: Sequence[_TableFile], kept: _KeptRows | None) -> list[AddedFile]:
     """Writes the rows of the files in order, without those that are not kept, and commits the new files in place of the old ones."""
-    of_files = ((_rows(house, table, file), file.run) for file in files)
+    of_files = ((_rows(target, table, file), file.run) for file in files)
     rows = pa.concat_tables(of_file if kept is None else kept.of(of_file, run) for of_file, run in of_files)
     rows = rows.take(pc.sort_indices(rows, sort_keys=[(name, "ascending") for name in _ORDER[table.name]]))
     # The name of a finished run: a run that repairs the table knows by it that the rows belong there.
-    with PartWriter(house.location.uri, table, house.cluster, files[-1].run.run_id) as writer:
+    with PartWriter(target.location.uri, table, target.cluster, files[-1].run.run_id) as writer:
         for begin in range(0, rows.num_rows, table.group_rows):
             writer.write(rows.slice(begin, table.group_rows))
-    _commit(house, table, opened, files, writer.files, is_data_change=kept is not None)
+    _commit(target, table, opened, files, writer.files, is_data_change=kept is not None)
     return writer.files
 
 
-def _rows(house: _House, table: Table, file: _TableFile) -> pa.Table:
+def _rows(target: _Target, table: Table, file: _TableFile) -> pa.Table:
     """All rows of the file in the columns of the table, except for the cluster."""
-    with read.checked(house.location, table, house.location.path_in(table.name, file.path)) as opened:
-        return read.rows_of_file(opened, house.cluster, table.file_schema, ())
+    with read.checked(target.location, table, target.location.path_in(table.name, file.path)) as opened:
+        return read.rows_of_file(opened, target.cluster, table.file_schema, ())
 
 
 @dataclass(frozen=True, slots=True)
@@ -267,100 +267,100 @@ class _KeptRows:
         survived = np.zeros(len(rows), np.bool_)
         numbers, incarnations, offsets = (rows[name].to_numpy() for name in ("offsets_partition", "incarnation", "record_offset"))
         for (number, incarnation), ranges in self.survivors.items():
-            here = np.flatnonzero((numbers == number) & (incarnations == incarnation))
-            survived[here] = ranges.has(offsets[here])
+            row_numbers = np.flatnonzero((numbers == number) & (incarnations == incarnation))
+            survived[row_numbers] = ranges.has(offsets[row_numbers])
         return survived
 
 
-def _drop_rows(house: _House, table: Table, border_ms: int) -> int:
-    """Drops the rows of history that are older than the border and that no later moment needs; their number."""
-    opened = read.open_table(house.location, table)
-    finished_at_ms = {run.run_id: run.finished_at_ms for run in house.own_runs}
-    # What the newest night found does not grow old: it is what is known of the log.
-    finished_at_ms[house.own_runs[-1].run_id] = house.now_ms
-    survivors = _survivors(house, border_ms) if table.name in _REPLAYED else {}
+def _drop_rows(target: _Target, table: Table, border_ms: int) -> int:
+    """The number of rows of history that were dropped: those older than the border that no later moment needs."""
+    opened = read.open_table(target.location, table)
+    finished_at_ms = {run.run_id: run.finished_at_ms for run in target.own_runs}
+    # The rows of the newest run stay, whatever their age: they describe the log as it is.
+    finished_at_ms[target.own_runs[-1].run_id] = target.now_ms
+    survivors = _survivors(target, border_ms) if table.name in _REPLAYED else {}
     kept = _KeptRows(table, border_ms, finished_at_ms, survivors)
     dropped = 0
-    for file in _files(house, opened):
+    for file in _files(target, opened):
         oldest_ms = file.oldest_ms if file.oldest_ms is not None else min(finished_at_ms.values())
         if oldest_ms >= border_ms:
             continue
-        left = kept.of(_rows(house, table, file), file.run).num_rows
-        if left < file.rows:
-            dropped += file.rows - left
-            if not house.dry_run:
-                _rewrite(house, table, opened, [file], kept)
+        rows_kept = kept.of(_rows(target, table, file), file.run).num_rows
+        if rows_kept < file.rows:
+            dropped += file.rows - rows_kept
+            if not target.dry_run:
+                _rewrite(target, table, opened, [file], kept)
     return dropped
 
 
-def _survivors(house: _House, border_ms: int) -> dict[tuple[int, int], read.SurvivingRanges]:
-    """What was in the log when the first run after the border read it, or else the newest run that says so; nothing if no run does."""
-    version = read.open_table(house.location, SURVIVING_RECORDS).version()
-    run_ids = read.rows_at(house.location, SURVIVING_RECORDS, version, house.cluster, ["run_id"])["run_id"].unique().to_pylist()
-    runs = [run for run in house.own_runs if run.run_id in run_ids]
+def _survivors(target: _Target, border_ms: int) -> dict[tuple[int, int], read.SurvivingRanges]:
+    """The ranges that the first run after the border found in the log, or else the newest run that has any; empty where no run has."""
+    version = read.open_table(target.location, SURVIVING_RECORDS).version()
+    run_ids = read.rows_at(target.location, SURVIVING_RECORDS, version, target.cluster, ["run_id"])["run_id"].unique().to_pylist()
+    runs = [run for run in target.own_runs if run.run_id in run_ids]
     if not runs:
         return {}
     at_border = next((run for run in runs if run.finished_at_ms >= border_ms), runs[-1])
-    return read.surviving_ranges(house.location, version, house.cluster, at_border.run_id)
+    return read.surviving_ranges(target.location, version, target.cluster, at_border.run_id)
 
 
-def _drop_nights(house: _House, keep_nights: int, border_ms: int | None) -> tuple[list[read.Run], list[read.Run]]:
-    """Takes the versions of old runs out of ``runs``; the runs that are dropped by this, and all runs as they are afterwards."""
-    nights = [run for run in house.own_runs if run.kind == "night"]
+def _drop_nights(target: _Target, keep_nights: int, border_ms: int | None) -> tuple[list[read.Run], list[read.Run]]:
+    """The runs whose versions are taken out of ``runs``, and all runs as they are afterwards."""
+    nights = [run for run in target.own_runs if run.kind == "night"]
     first_kept_ms = nights[-keep_nights].finished_at_ms if len(nights) > keep_nights else 0
     changed: dict[str, dict[str, int]] = {}
-    for run in house.own_runs:
+    for run in target.own_runs:
         if run.finished_at_ms < first_kept_ms:
-            left = dict(run.table_versions)
-            if (border_ms is not None and run.finished_at_ms < border_ms) or (run.is_kept and SURVIVING_RECORDS.name not in left):
-                left = {}
-            left = {name: version for name, version in left.items() if name == _KEPT_OF_DROPPED_NIGHTS}
-            if left != dict(run.table_versions):
-                changed[run.run_id] = left
-    dropped = [run for run in house.own_runs if run.run_id in changed and run.is_kept]
-    if changed and not house.dry_run:
-        _write_versions(house, changed)
-    return dropped, [replace(run, table_versions=changed.get(run.run_id, run.table_versions)) for run in house.runs]
+            versions = dict(run.table_versions)
+            if (border_ms is not None and run.finished_at_ms < border_ms) or (run.is_kept and SURVIVING_RECORDS.name not in versions):
+                versions = {}
+            versions = {name: version for name, version in versions.items() if name == _KEPT_OF_DROPPED_NIGHTS}
+            if versions != dict(run.table_versions):
+                changed[run.run_id] = versions
+    dropped = [run for run in target.own_runs if run.run_id in changed and run.is_kept]
+    if changed and not target.dry_run:
+        _write_versions(target, changed)
+    return dropped, [replace(run, table_versions=changed.get(run.run_id, run.table_versions)) for run in target.runs]
 
 
-def _write_versions(house: _House, changed: Mapping[str, Mapping[str, int]]) -> None:
-    opened = read.open_table(house.location, RUNS)
-    rows = read.rows_at(house.location, RUNS, opened.version(), house.cluster, list(RUNS.by_name))
+def _write_versions(target: _Target, changed: Mapping[str, Mapping[str, int]]) -> None:
+    opened = read.open_table(target.location, RUNS)
+    rows = read.rows_at(target.location, RUNS, opened.version(), target.cluster, list(RUNS.by_name))
     versions: list[Any] = [
         list(changed[run_id].items()) if run_id in changed else stored
         for run_id, stored in zip(rows["run_id"].to_pylist(), rows["table_versions"].to_pylist(), strict=True)
     ]
     name = "table_versions"
     rows = rows.set_column(rows.column_names.index(name), RUNS.arrow_schema.field(name), pa.array(versions, RUNS.by_name[name].arrow_type))
-    # Files of `runs` are named by any run: all of their rows are finished.
-    newest = house.own_runs[-1]
-    files = [_TableFile(path, file.size, 0, None, newest) for path, file in read.files_of(opened, house.cluster).items()]
-    _commit(house, RUNS, opened, files, write_part(house.location.uri, RUNS, rows, house.cluster, _NAME), is_data_change=True)
+    # The run in the name of a file of `runs` does not matter: all rows are of finished runs.
+    newest = target.own_runs[-1]
+    files = [_TableFile(path, file.size, 0, None, newest) for path, file in read.files_of(opened, target.cluster).items()]
+    _commit(target, RUNS, opened, files, write_part(target.location.uri, RUNS, rows, target.cluster, _NAME), is_data_change=True)
 
 
-def _delete_unneeded(house: _House, table: Table, runs: Sequence[read.Run]) -> tuple[int, int]:
-    """Deletes the files that neither the newest version of the table nor a run names; their number and bytes."""
+def _delete_unneeded(target: _Target, table: Table, runs: Sequence[read.Run]) -> tuple[int, int]:
+    """The number and bytes of the deleted files: those that neither the newest version of the table nor a run names."""
     naming = [run for run in runs if table.name in run.table_versions]
-    # Of dropped nights there may be hundreds. To look at each of their versions takes long, and the names of their files say the same.
+    # There may be hundreds of dropped nights. Reading each of their versions takes long, and file names say the same.
     versions = sorted({run.table_versions[table.name] for run in naming if run.is_kept})
     of_dropped = {run.run_id for run in naming if not run.is_kept}
     finished_at_ms = {run.run_id: run.finished_at_ms for run in runs}
-    filesystem = house.location.filesystem
+    filesystem = target.location.filesystem
     count = size = 0
     try:
-        unneeded = read.open_table(house.location, table).vacuum(
+        unneeded = read.open_table(target.location, table).vacuum(
             retention_hours=0, dry_run=True, enforce_retention_duration=False, full=True, keep_versions=versions
         )
         # A file that was removed, added and removed again is listed twice.
-        for file in filesystem.get_file_info([house.location.path_in(table.name, path) for path in dict.fromkeys(unneeded)]):
+        for file in filesystem.get_file_info([target.location.path_in(table.name, path) for path in dict.fromkeys(unneeded)]):
             if not file.is_file or run_of(file.base_name) in of_dropped or _may_be_committed(table, file, finished_at_ms):
                 continue
             count, size = count + 1, size + file.size
-            if not house.dry_run:
+            if not target.dry_run:
                 with suppress(FileNotFoundError):  # another upkeep was faster
                     filesystem.delete_file(file.path)
     except (DeltaError, OSError) as e:
-        raise WarehouseError(f"Table {table.name} of {house.location.uri} cannot be cleaned up: {first_line(e)}.") from e
+        raise WarehouseError(f"Table {table.name} of {target.location.uri} cannot be cleaned up: {first_line(e)}.") from e
     return count, size
 
 
@@ -372,21 +372,21 @@ def _may_be_committed(table: Table, file: fs.FileInfo, finished_at_ms: Mapping[s
     if written_ms < time.time_ns() // 1_000_000 - _UNFINISHED_MS:
         return False
     finished_ms = finished_at_ms.get(run_of(file.base_name) or "")
-    # What has the name of a finished run and is younger, upkeep has joined. To `runs` a run commits after it has finished.
+    # A file that is younger than the finished run in its name was made by upkeep. To `runs` a run commits after its finish.
     return finished_ms is None or (table is not RUNS and written_ms > finished_ms)
 
 
 def _commit(
-    house: _House, table: Table, opened: DeltaTable, old: Sequence[_TableFile], new: Sequence[AddedFile], *, is_data_change: bool
+    target: _Target, table: Table, opened: DeltaTable, old: Sequence[_TableFile], new: Sequence[AddedFile], *, is_data_change: bool
 ) -> None:
     now_ms = time.time_ns() // 1_000_000
-    partition: dict[str, str | None] = {"cluster": house.cluster}
+    partition: dict[str, str | None] = {"cluster": target.cluster}
     removed = [RemoveAction(file.path, is_data_change, now_ms, file.size, partition) for file in old]
     added = [AddAction(file.path, file.size, partition, file.modification_time_ms, is_data_change, file.stats) for file in new]
     rows: list[Transaction] = []
-    if is_data_change and table is not RUNS:  # whose rows are as many as before, and a run may finish now
-        run, present = read.transaction_of(opened, house.cluster), read.files_of(opened, house.cluster)
-        rows = transactions_of_rows(house.cluster, run, present, [*removed, *added])
+    if is_data_change and table is not RUNS:  # `runs` keeps its number of rows here, and a run may add one now
+        run, present = read.transaction_of(opened, target.cluster), read.files_of(opened, target.cluster)
+        rows = transactions_of_rows(target.cluster, run, present, [*removed, *added])
     try:
         opened.create_write_transaction(
             [*removed, *added],
@@ -398,5 +398,5 @@ def _commit(
         opened.update_incremental()
     except (DeltaError, OSError) as e:
         raise WarehouseError(
-            f"Table {table.name} of {house.location.uri} cannot be changed: {first_line(e)}. Run `groupcoord maintain` again."
+            f"Table {table.name} of {target.location.uri} cannot be changed: {first_line(e)}. Run `groupcoord maintain` again."
         ) from e

@@ -36,7 +36,7 @@ _FILE_NAME: Final = re.compile(r"(.+)-[0-9a-f]{32}\.parquet")
 
 @dataclass(frozen=True, slots=True)
 class AddedFile:
-    """A finished file that the driver adds to its table. It holds plain values only, and few."""
+    """A finished file that the driver adds to its table, in a few plain values."""
 
     table: str
     path: str
@@ -178,7 +178,7 @@ class _OpenFile:
 
     def abandon(self) -> None:
         if self._writer is not None:
-            # It may be the writer that failed; what it says on closing adds nothing.
+            # The writer itself may have failed: an error of closing it adds nothing.
             with suppress(pa.ArrowException, OSError, RuntimeError):
                 self._writer.close()
         # A file that cannot be removed is in no table, and a later run's clean-up finds it by its name.
@@ -196,9 +196,9 @@ def _parquet_writer(stream: pa.NativeFile, schema: pa.Schema, table: Table, foot
         use_dictionary=[c.name for c in stored if c.sql_type in ("STRING", "SMALLINT", "INT")],
         # Offsets and times rise by little from row to row: a fifth smaller and a quarter faster than as plain numbers.
         column_encoding={c.name: "DELTA_BINARY_PACKED" for c in stored if c.sql_type in ("BIGINT", "TIMESTAMP")},
-        # Bounds of the other columns rule out next to nothing, those of long texts least, and cost a tenth of the writing.
+        # Bounds of the other columns, above all of long texts, rule out almost no file and cost a tenth of the writing.
         write_statistics=list(table.statistics),
-        # Without Arrow's own schema in the footer a reader takes the column's type from Parquet, whether or not we held it as a dictionary.
+        # Without Arrow's schema in the footer a reader takes the column's type from Parquet, also where the writer had a dictionary.
         store_schema=False,
         # zstd reads many a flipped bit as other rows. Checksums cost less than 4 % of writing, and of reading.
         write_page_checksum=True,

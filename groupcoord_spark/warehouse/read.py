@@ -411,9 +411,9 @@ def begins_after(location: WarehouseLocation, table: Table, version: int) -> boo
     return bool(numbers) and min(numbers) > version
 
 
-def unreadable(location: WarehouseLocation, table: Table, why: str, which: str = "") -> WarehouseError:
-    """The error of a table that cannot be read. which: words that name a version of the table."""
-    return WarehouseError(f"Table {table.name} of {location.uri} cannot be read{which}: {why}. {way_out(location, table)}")
+def unreadable(location: WarehouseLocation, table: Table, why: str, at_version: str = "") -> WarehouseError:
+    """The error of a table that cannot be read. at_version: words that name a version of the table."""
+    return WarehouseError(f"Table {table.name} of {location.uri} cannot be read{at_version}: {why}. {way_out(location, table)}")
 
 
 def way_out(location: WarehouseLocation, table: Table) -> str:
@@ -453,7 +453,7 @@ def runs_of(rows: pa.Table) -> list[Run]:
 def rows_at(
     location: WarehouseLocation, table: Table, version: int, cluster: str, columns: Sequence[str], where: Sequence[Condition] = ()
 ) -> pa.Table:
-    """A cluster's rows of a table at one version. Raises WarehouseError when that version or its files cannot be read.
+    """A cluster's rows of a table at one version. Raises WarehouseError where the version or one of its files cannot be read.
 
     A worker asks for one offsets partition after another, and to open a table fifty times would take longer than to read it.
     """
@@ -527,7 +527,7 @@ def checked(location: WarehouseLocation, table: Table, path: str) -> Iterator[pq
 
 
 class StoredFile(NamedTuple):
-    """What Delta's log says of a file; None: it does not say it.
+    """What Delta's log says of a file; None: the log does not say that.
 
     oldest_us: the smallest record timestamp, in microseconds.
     """

@@ -43,7 +43,7 @@ _CHANGES: Final = frozenset({"ALTER", "DELETE", "DROP", "INSERT", "UPDATE"})
 _REPLACES: Final = re.compile(r'\bcreate\s+or\s+replace\s+(?:temp\w*\s+)?(?:view|table)\s+(?:\w+\.)*"?(\w+)', re.IGNORECASE)
 """A statement that puts a table or view in the place of one of that name."""
 _WITHOUT_ROWS: Final = frozenset({*_CHANGES, "ATTACH", "COPY", "CREATE", "DETACH", "LOAD", "TRANSACTION", "VARIABLE_SET", "SET"})
-"""Kinds of statements after which DuckDB gives a number of rows, or a word, and nothing that anybody asked for."""
+"""Kinds of statements for which DuckDB answers a number of rows or a word, which nobody asked for."""
 
 
 _SANDBOX: Final = (
@@ -70,8 +70,8 @@ class NightInDuckDB:
 
         self.connection: DuckDBPyConnection = duckdb.connect()
         self.connection.execute("SET TimeZone = 'UTC'")
-        # DuckDB draws a bar for a statement of some seconds, into the rows that a program reads. In Jupyter without ipywidgets it draws
-        # none, and refuses to be told so.
+        # For a statement of some seconds DuckDB draws a bar into the rows that a program reads. In Jupyter without ipywidgets it draws
+        # no bar and refuses the setting.
         if self.connection.execute("SELECT current_setting('enable_progress_bar')").fetchall() == [(True,)]:
             self.connection.execute("SET enable_progress_bar = false")
         self._warehouse = warehouse

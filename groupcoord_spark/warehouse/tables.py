@@ -43,15 +43,15 @@ COMMITTED_OFFSET = "The position the group saved: the next record it will read."
 PRODUCER_OF_BATCH = Column("producer_id", "BIGINT", "Producer of its batch; NULL: no producer id.", absent=-1)
 IS_TRANSACTIONAL = Column("is_transactional", "BOOLEAN NOT NULL", "Its batch has the transactional bit.")
 METADATA = Column("metadata", "STRING", "The client's own note. Empty and absent are different.")
-LEADER_EPOCH = Column("leader_epoch", "INT", "Leader epoch of the last record read; NULL: not told.", absent=-1)
+LEADER_EPOCH = Column("leader_epoch", "INT", "Leader epoch of the last record read; NULL: not known.", absent=-1)
 COMMIT_TIMESTAMP = Column(
     "commit_timestamp", "TIMESTAMP", "When the commit was made, by the broker's clock, or by the client's with an old protocol.", absent=-1
 )
 EXPIRE_TIMESTAMP = Column("expire_timestamp", "TIMESTAMP", "Expiry that an old client asked for; NULL: none.", absent=-1)
-TOPIC_ID = Column("topic_id", "STRING", "Id of the topic as the record tells it; NULL: not told.", absent=NO_TOPIC_ID)
+TOPIC_ID = Column("topic_id", "STRING", "Id of the topic, as in the record; NULL: the record has none.", absent=NO_TOPIC_ID)
 PRODUCER_EPOCH = Column("producer_epoch", "SMALLINT", "Epoch of that producer.", absent=-1)
-AS_OF = Column("as_of", "TIMESTAMP NOT NULL", "The now of the rules.")
-RUN_ID = Column("run_id", "STRING NOT NULL", "The run that found it.")
+AS_OF = Column("as_of", "TIMESTAMP NOT NULL", "The moment at which the rules are applied.")
+RUN_ID = Column("run_id", "STRING NOT NULL", "The run that wrote the row.")
 
 PLACE_OF_RECORD = (CLUSTER, OFFSETS_PARTITION, INCARNATION, RECORD_OFFSET)
 PLACE_OF_OFFSET = (CLUSTER, GROUP_ID, TOPIC, PARTITION)
@@ -114,7 +114,7 @@ _PRODUCER_OF_COMMITTED = Column("producer_id", "BIGINT", "Producer of the transa
 
 COMMITTED_OFFSETS = _offsets(
     "committed_offsets",
-    "The latest committed offset, transactions applied, as replayed: what a cleanup would remove is told by offset_expirations.",
+    "The latest committed offset, transactions applied, as replayed; offset_expirations says which of them a cleanup would remove.",
     _OFFSET_KEY,
     _PRODUCER_OF_COMMITTED,
 )
@@ -278,7 +278,7 @@ TRANSACTIONS = _history(
     Column("producer_id", "BIGINT NOT NULL", "Producer whose transaction ends."),
     Column("producer_epoch", "SMALLINT", "Epoch of that producer."),
     Column("result", "STRING NOT NULL", "How it ended.", words=("committed", "aborted")),
-    Column("coordinator_epoch", "INT", "Epoch of the transaction coordinator; NULL: the marker does not tell."),
+    Column("coordinator_epoch", "INT", "Epoch of the transaction coordinator; NULL: the marker has none."),
     RECORD_TIMESTAMP,
 )
 
@@ -291,29 +291,29 @@ REBALANCES = Table(
         GROUP_ID,
         OFFSETS_PARTITION,
         INCARNATION,
-        Column("record_offset", "BIGINT NOT NULL", "Offset of the record that tells it, in its partition of __consumer_offsets."),
+        Column("record_offset", "BIGINT NOT NULL", "Offset of the record of the new generation or epoch in __consumer_offsets."),
         RECORD_TIMESTAMP,
         Column("group_type", "STRING NOT NULL", "Protocol of the group.", words=GROUP_TYPES),
         Column("kind", "STRING NOT NULL", "What is new.", words=("generation", "group_epoch", "assignment")),
         Column("protocol_type", "STRING", "As in groups."),
-        Column("from_generation", "INT", "Generation or epoch before; NULL: not known, or the first."),
+        Column("from_generation", "INT", "The generation or epoch before; NULL: not known, or the first."),
         Column("to_generation", "INT NOT NULL", "The new generation, group epoch or assignment epoch."),
-        Column("since_previous_ms", "BIGINT", "Milliseconds since the one before; NULL: not known, or the first."),
+        Column("since_previous_ms", "BIGINT", "Milliseconds since the generation or epoch before; NULL: not known, or the first."),
         Column("member_count", "INT NOT NULL", "Members now."),
-        Column("joined_count", "INT", "Of them new; NULL: the members before are not known."),
+        Column("joined_count", "INT", "Members that are new; NULL: the members before are not known."),
         Column("left_count", "INT", "Members that are no longer there."),
         Column("kept_count", "INT", "Members that were there before."),
-        Column("members_joined", "ARRAY<STRING>", "Member ids of the new ones; NULL: not known."),
-        Column("members_left", "ARRAY<STRING>", "Member ids of those no longer there, left or expelled."),
-        Column("members_kept", "ARRAY<STRING>", "Member ids of those that were there before."),
-        Column("previous_leader_id", "STRING", "Leader of a classic group before."),
-        Column("leader_id", "STRING", "Leader of a classic group now."),
-        Column("previous_protocol", "STRING", "Assignor of a classic group before."),
-        Column("protocol", "STRING", "Assignor of a classic group now."),
+        Column("members_joined", "ARRAY<STRING>", "Ids of the members that are new; NULL: not known."),
+        Column("members_left", "ARRAY<STRING>", "Ids of the members that left or were expelled."),
+        Column("members_kept", "ARRAY<STRING>", "Ids of the members that were there before."),
+        Column("previous_leader_id", "STRING", "Leader of a classic group before the rebalance."),
+        Column("leader_id", "STRING", "Leader of a classic group after it."),
+        Column("previous_protocol", "STRING", "Assignor of a classic group before the rebalance."),
+        Column("protocol", "STRING", "Assignor of a classic group after it."),
         Column("partitions_moved", "INT", "Partitions (streams: active tasks) that another member has now; NULL: not known, or shared."),
         Column("partitions_assigned", "INT", "Partitions that a member has now and nobody had before."),
         Column("partitions_released", "INT", "Partitions that nobody has any more."),
-        Column("cause", "STRING NOT NULL", "What brought it about, as far as the records tell.", words=REBALANCE_CAUSES),
+        Column("cause", "STRING NOT NULL", "What brought the rebalance about, as far as the records show.", words=REBALANCE_CAUSES),
         Column("confidence", "STRING", "How sure the cause is; NULL: unknown.", words=("certain", "likely", "possible")),
         Column("evidence", "STRING NOT NULL", "What the records show, in a sentence."),
         TIMESTAMPS_OUT_OF_RANGE,
@@ -324,7 +324,7 @@ REBALANCES = Table(
 
 SURVIVING_RECORDS = Table(
     "surviving_records",
-    "Which record offsets the log still had when a run read it, as ranges: of the history's other records compaction had made an end.",
+    "Ranges of record offsets that the log still had when a run read it. Compaction had removed the history's other records.",
     (*_HISTORY_KEY[:3], "run_id", "first_offset"),
     (
         CLUSTER,
@@ -332,7 +332,7 @@ SURVIVING_RECORDS = Table(
         INCARNATION,
         RUN_ID,
         Column("first_offset", "BIGINT NOT NULL", "First record offset of the range."),
-        Column("end_offset", "BIGINT NOT NULL", "The offset after its last; every offset between the two has a record."),
+        Column("end_offset", "BIGINT NOT NULL", "The offset after the last of the range; every offset of the range has a record."),
     ),
     write=APPENDED,
 )
@@ -492,9 +492,9 @@ DECODE_COVERAGE = Table(
         Column("key_name", "STRING", "Kafka's name of the key; NULL: the type is not known."),
         Column("records", "BIGINT NOT NULL", "Records read."),
         Column("bytes", "BIGINT NOT NULL", "Bytes of their keys and values."),
-        Column("decoded", "BIGINT NOT NULL", "Of them decoded, or kept whole because their type is not known."),
-        Column("quarantined", "BIGINT NOT NULL", "Of them in quarantined_records."),
-        Column("misplaced", "BIGINT NOT NULL", "Of them in another partition than their group id hashes to."),
+        Column("decoded", "BIGINT NOT NULL", "Records that were decoded, or kept whole because their type is not known."),
+        Column("quarantined", "BIGINT NOT NULL", "Records that are in quarantined_records."),
+        Column("misplaced", "BIGINT NOT NULL", "Records in another partition than their group id hashes to."),
     ),
     checks={"every_record_is_counted": "records = decoded + quarantined"},
 )
@@ -522,8 +522,8 @@ OFFSETS_PARTITIONS = Table(
         Column("end_offset", "BIGINT NOT NULL", "Next offset to read."),
         Column("last_stable_offset", "BIGINT NOT NULL", "First offset of a transaction that is still open; else the end offset."),
         Column("records", "BIGINT NOT NULL", "Records read, by this run and by the runs that it goes on from."),
-        Column("decoded", "BIGINT NOT NULL", "Of them decoded, markers and types that are not known included."),
-        Column("quarantined", "BIGINT NOT NULL", "Of them in quarantined_records."),
+        Column("decoded", "BIGINT NOT NULL", "Records that were decoded, markers and types that are not known included."),
+        Column("quarantined", "BIGINT NOT NULL", "Records that are in quarantined_records."),
         Column("control_records", "BIGINT NOT NULL", "Of them markers."),
         Column("live_keys", "BIGINT NOT NULL", "Keys whose last record is a value."),
         Column("bytes", "BIGINT NOT NULL", "Bytes read, by this run and by the runs that it goes on from."),
@@ -580,7 +580,7 @@ RUNS = Table(
         CLUSTER,
         Column("run_id", "STRING NOT NULL", "The run; also the user metadata of its commits."),
         Column("started_at", "TIMESTAMP NOT NULL", "When it began."),
-        Column("finished_at", "TIMESTAMP NOT NULL", "When it committed; later than that of the cluster's run before."),
+        Column("finished_at", "TIMESTAMP NOT NULL", "When the run committed; later than finished_at of the cluster's run before."),
         AS_OF,
         Column("semantics", "STRING NOT NULL", "Coordinator whose rules were applied.", words=("java", "scala")),
         Column("broker_version", "STRING", "Release whose rules were applied."),
@@ -595,7 +595,7 @@ RUNS = Table(
         ),
         Column("records_read", "BIGINT NOT NULL", "Records read."),
         Column("records_decoded", "BIGINT NOT NULL", "Of them decoded."),
-        Column("records_quarantined", "BIGINT NOT NULL", "Of them in quarantined_records."),
+        Column("records_quarantined", "BIGINT NOT NULL", "Records that are in quarantined_records."),
         Column("bytes_read", "BIGINT NOT NULL", "Bytes read."),
         Column(
             "table_versions",
@@ -631,7 +631,7 @@ LOG_ENDS = Table(
         Column(
             "source",
             "STRING",
-            "Who told the offsets; NULL: the release that made the run did not say.",
+            "Source of the offsets; NULL: the release that made the run did not say.",
             words=("checkpoint", "sample", "broker"),
             meanings={
                 "checkpoint": "replication-offset-checkpoint in the log directory. A running broker writes it every 5 seconds.",

@@ -244,7 +244,7 @@ def discarded_on_failure(start: RunStart) -> Iterator[None]:
 
 
 def _delete_files(start: RunStart, but: Iterable[AddedFile] = ()) -> None:
-    """Deletes the files of the run, of which no table names any; the files ``but`` stay."""
+    """Deletes the files of the run except for ``but``. No table may name a deleted one."""
     kept = {file.path.rpartition("/")[2] for file in but}
     filesystem = start.location.filesystem
 
@@ -543,7 +543,7 @@ def _commit(
     other files of the cluster are removed. transactions: further transactions of the same commit.
     """
     application = f"groupcoord:{start.cluster}"
-    ours = Transaction(application, start.transaction + 1 if transaction is None else transaction)
+    own_transaction = Transaction(application, start.transaction + 1 if transaction is None else transaction)
     for attempt in range(_ATTEMPTS):
         # Delta compares with later commits only: it would also take a version that the table has already, or a lower one.
         if expected is not None and read.transaction_of(opened, start.cluster) != expected:
@@ -551,7 +551,7 @@ def _commit(
         try:
             present, made = read.files_of(opened, start.cluster), actions(start, table, opened)
             overwrites = replaces and bool(present)
-            rows = transactions_of_rows(start.cluster, ours.version, {} if overwrites else present, made)
+            rows = transactions_of_rows(start.cluster, own_transaction.version, {} if overwrites else present, made)
             opened.create_write_transaction(
                 made,
                 "overwrite" if overwrites else "append",
@@ -560,7 +560,7 @@ def _commit(
                 partition_filters=[("cluster", "=", start.cluster)] if overwrites else None,
                 commit_properties=CommitProperties(
                     custom_metadata={"userMetadata": start.run_id, _CLUSTER_OF_COMMIT: start.cluster},
-                    app_transactions=[ours, *rows, *transactions],
+                    app_transactions=[own_transaction, *rows, *transactions],
                 ),
             )
             opened.update_incremental()
@@ -571,7 +571,7 @@ def _commit(
                     f"Table {table.name} of {start.location.uri} cannot be committed: {first_line(e)}."
                     " Readers stay on the night before; run it again."
                 ) from e
-            # Another cluster committed in between. Its rows and ours are different ones, so the same commit is tried again on top of its.
+            # Another cluster committed in between. The two commits change different rows, so this one is tried again on top.
             opened = read.open_table(start.location, table)
     raise AssertionError("unreachable")
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from groupcoord_spark.warehouse.read import Condition, Run, Warehouse
 
 ASSIGNORS: Final = ("range", "roundrobin", "sticky", "cooperative-sticky", "uniform", "server-range")
-"""Those of clients, then the broker's own: uniform and range, here ``server-range``."""
+"""The assignors of clients, then the broker's own: uniform and range, here ``server-range``."""
 
 NOW: Final = "(now)"
 TARGET_KEY: Final = "ConsumerGroupTargetAssignmentMemberKey"
@@ -73,9 +73,9 @@ class MemberChangeParameter(click.ParamType):  # type: ignore[type-arg]
     type=made_up_groups.ReplicaRacks(),
     help="The racks of a topic's replicas, such as 'orders=r1,r2;r2,r3': of partition 0, of partition 1, and again from the front.",
 )
-@click.option("--assignor", "names", multiple=True, type=click.Choice(ASSIGNORS), help="Only this one; may be given several times.")
-@click.option("--members", "change", type=MemberChangeParameter(), default=0, help="So many members more, or fewer.")
-@click.option("--partitions", type=TopicPartitions(), multiple=True, help="A topic has so many partitions; may be given several times.")
+@click.option("--assignor", "names", multiple=True, type=click.Choice(ASSIGNORS), help="Only this assignor; may be given several times.")
+@click.option("--members", "change", type=MemberChangeParameter(), default=0, help="Add or remove so many members.")
+@click.option("--partitions", type=TopicPartitions(), multiple=True, help="Number of partitions of a topic; may be given several times.")
 @shown_run_options
 @common_options
 def assign(
@@ -90,7 +90,7 @@ def assign(
 ) -> None:
     """What each assignor would give a group: how even it is, what it moves, which partitions each member has.
 
-    Members, subscriptions and who holds what are those of the night. What the offsets topic does not tell is assumed, and said on
+    Members, subscriptions and who holds what are those of the night. What the offsets topic does not say is assumed, and named on
     stderr. MOVED partitions go from one member to another, ASSIGNED ones had no owner before, RELEASED ones have none afterwards. The last
     table names them: from whom, to whom.
     """
@@ -247,7 +247,7 @@ class _GroupReader:
             members.append(Member(member_id, topics, instance_id, rack_id, owned, generation))
         sentences = []
         if guessed:
-            sentences.append(f"Subscribed to what they hold, since the log does not name their topics: {', '.join(guessed)}.")
+            sentences.append(f"Assumed to subscribe to the topics of their partitions, since the log names none: {', '.join(guessed)}.")
         if has_racks:
             sentences.append("Racks of replicas are not in the log: no assignor heeds the members' racks here.")
         return members, sentences

@@ -96,7 +96,7 @@ class Commands(click.Group):
             result = super().invoke(ctx)
             sys.stdout.flush()
         except BrokenPipeError:
-            # Whoever read the output has seen enough (| head): that is no error. What is left is not to be flushed into the closed pipe.
+            # The reader has closed the pipe (| head): no error. The rest of the output must not be flushed into it.
             _drop_what_is_left_on_stdout()
             return 0
         return result
@@ -123,7 +123,7 @@ class Commands(click.Group):
             say(f"Error: {e}")
             code = e.exit_code
         except OSError as e:
-            # Who reads inputs or writes tables names them in an error of ours. What is left is stdout, or a file of the installation.
+            # Readers of inputs and writers of tables raise errors of ours, so this one is about stdout or a file of the installation.
             if "--debug" in words:
                 say(traceback.format_exc().rstrip())
             lines = (e.strerror or str(e)).splitlines() or [type(e).__name__]

@@ -51,7 +51,7 @@ class ShownMember:
     """Topic (streams: subtopology; Connect: connector) -> partitions (tasks)."""
     target: dict[str, list[int]] = field(default_factory=dict)
     held_partitions: list[tuple[str, int]] = field(default_factory=list)
-    """Topic and partition of what it reads now, of a streams group's member by its active tasks."""
+    """The partitions that the member reads now; for a member of a streams group those of its active tasks."""
     active_tasks: list[tuple[str, int]] = field(default_factory=list)
     """Subtopology and number of each active task of a streams group's member."""
 
@@ -98,7 +98,7 @@ class ShownGroup:
 
     @property
     def has_epochs(self) -> bool:
-        """Kafka tells epochs of groups of the new protocols only; a generation is none."""
+        """Whether Kafka shows epochs of the group: not for a classic group, which has a generation."""
         return self.group_type != "classic"
 
 
@@ -195,7 +195,7 @@ def _print_lines(groups: Sequence[ShownGroup], view: View, verbose: bool, end_of
     for group in groups:
         of_group = view.lines(group, verbose, end_offsets)
         remark = _remark(group, is_shown=bool(of_group)) if with_remarks else None
-        if remark and in_one_place:  # then it belongs between its group's lines and those of the group before
+        if remark and in_one_place:  # printed between the lines of this group and of the group before
             write_lines(waiting)
             waiting.clear()
             sys.stdout.flush()
@@ -381,7 +381,7 @@ def _values(column: pa.ChunkedArray) -> list[Any]:
 
 
 def _remark(group: ShownGroup, *, is_shown: bool) -> str | None:
-    """What Kafka's tools say of the group's state; of a group without a line of its own, where they are silent, why it has none."""
+    """What Kafka's tools say of the group's state. Where they say nothing of a group without lines, why the group has none."""
     kind, name = KIND_OF_GROUP.get(group.group_type, "Consumer group"), printable(group.group_id)
     if group.share_offsets is not None:
         return None if is_shown else f"{kind} '{name}' has no offset information."
@@ -499,7 +499,7 @@ def _offset_lines(group: ShownGroup, verbose: bool, end_offsets: EndOffsets) -> 
 
 
 def _share_member_lines(group: ShownGroup, verbose: bool) -> list[str]:
-    """As kafka-share-groups prints them: of a group without members only the remark."""
+    """The lines of a share group's members as kafka-share-groups prints them; for a group without members only the remark."""
     rows = [
         (group.group_id, row.member_id, row.host, row.client_id, row.partition_count, row.epoch, _assignment(row.current) or "")
         for row in group.members
@@ -514,7 +514,7 @@ def _member_lines(group: ShownGroup, verbose: bool, end_offsets: EndOffsets) -> 
     titles = ["GROUP", "CONSUMER-ID", "GROUP-INSTANCE-ID", "HOST", "CLIENT-ID", "#PARTITIONS"]
     widths: list[int | None] = [15, 15, 17, 15, 15, 15]
     rows = _member_rows(group, end_offsets)
-    # Kafka prints neither null nor "-" for a dynamic member, and the column only where a static one is.
+    # Kafka prints an empty cell for a dynamic member, and the column only where a member is static.
     has_static = any(row[2] for row in rows)
     kinds = {row[10] for row in rows}
     if verbose:

@@ -176,7 +176,7 @@ def _history(common: Common, uri: str, shown_run: ShownRun) -> HealthHistory:
 
 
 def _exit_code(findings: Iterable[str], fail_on: frozenset[str] | None) -> int:
-    """3 where a finding of --fail-on is among these names, which is said; else 0."""
+    """3, after a sentence on stderr, where a finding of --fail-on is among these names; else 0."""
     failing = sorted(set(findings) & (fail_on or frozenset()))
     return alert(f"found {', '.join(failing)}" if failing else "")
 

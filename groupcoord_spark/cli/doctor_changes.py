@@ -64,11 +64,11 @@ def report_cleaning(common: Common, inputs: tuple[str, ...], releases: Sequence[
 
 
 def _cleaning_rows(outcome: AfterCleaning) -> Iterator[tuple[Any, ...]]:
-    now = outcome.now
-    if now.refusal is not None:
-        yield (now.release, now.offsets_partition, "refused_now", *[None] * 4, *_refused_record(now.refusal), *[None] * 4)
+    place, refusal = (outcome.now.release, outcome.now.offsets_partition), outcome.now.refusal
+    if refusal is not None:
+        yield (*place, "refused_now", *[None] * 4, *_refused_record(refusal), *[None] * 4)
     elif not outcome.exposures:
-        yield (now.release, now.offsets_partition, "loads", *[None] * 11)
+        yield (*place, "loads", *[None] * 11)
     for exposure in outcome.exposures:
         cleaning = exposure.cleaning
         yield (
@@ -84,9 +84,9 @@ def _cleaning_lines(release: str, outcomes: Sequence[AfterCleaning]) -> Iterator
     everything = counted(len(outcomes), "offsets partition")
     if failing_now:
         yield f"Kafka {release} does not load {len(failing_now)} of {everything} now:"
-    for now in failing_now:
-        assert now.refusal is not None
-        yield from _paragraph(f"partition {now.offsets_partition} ({now.refusal.code}): {now.refusal.reason}")
+    for failing in failing_now:
+        assert failing.refusal is not None
+        yield from _paragraph(f"partition {failing.offsets_partition} ({failing.refusal.code}): {failing.refusal.reason}")
     if not exposures and not failing_now:
         yield f"Kafka {release} loads all {everything} to the same state wherever the log cleaner stops."
     titles = {

@@ -69,7 +69,7 @@ def _diagnosis_of(history: HealthHistory) -> Diagnosis:
             healthy[number] = row["finding"]
         if number is not None:
             copies[number] = row["copy"]
-            # of a night that went on, the evidence is that of an earlier night, and the bytes are its own
+            # A night that read no new record of a partition has the evidence of an earlier night, and the bytes of its own.
             figures[number] = {**(row["evidence"] if number in healthy else {}), "log_bytes": row["log_bytes"]}
     verdicts = []
     for number, of_partition in figures.items():

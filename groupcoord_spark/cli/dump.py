@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from groupcoord_spark.log import Chunk, Lost, PlacedDoubt
 
 MOST_SORTED_BYTES: Final = 1 << 30
-"""Rows of tables and lines of JSON are sorted in memory: above this dump would not be the small command that it is."""
+"""The most bytes of rows of tables and lines of JSON, which dump sorts in memory."""
 
 EARLIEST_MS: Final = 100_000_000_000
 """A plain number below this (March 1973, long before Kafka) is refused: it is a record offset without its word."""
@@ -82,7 +82,7 @@ class KeyTypeParameter(click.ParamType):  # type: ignore[type-arg]
     help="Only records of this type: a number, or Kafka's name (OffsetCommit, GroupMetadata and so on). Repeatable.",
 )
 @click.option("--from", "first", type=Border(), metavar="TIME|offset:N", help="Only records at or after this time, or record offset.")
-@click.option("--to", "end", type=Border(), metavar="TIME|offset:N", help="Only records before it.")
+@click.option("--to", "end", type=Border(), metavar="TIME|offset:N", help="Only records before this time, or record offset.")
 @click.option(
     "--redact", is_flag=True, help="Replace hosts, client, member and instance ids, and metadata by names that mean nothing; no bytes."
 )
@@ -127,7 +127,7 @@ def dump(
         raise UsageError("--redact hides what the bytes hold, and --bytes shows them. Leave one of them out.")
     if first is not None and end is not None and first[0] == end[0] and end[1] <= first[1]:
         raise UsageError("--to is not after --from: no record lies between them.")
-    bounds = {f"{name}_{'offset' if border[0] == 'offset' else 'ms'}": border[1] for name, border in _given(first, end)}
+    bounds = {f"{name}_{'offset' if border[0] == 'offset' else 'ms'}": border[1] for name, border in _borders(first, end)}
     selection = Selection(frozenset(groups), frozenset(key_types), **bounds)
     counts, redaction = Counts(), Redaction() if redact else None
     remarks = _Remarks(quiet=common.quiet)
@@ -162,8 +162,8 @@ def _partitions(inputs: tuple[str, ...], remarks: _Remarks) -> Iterator[tuple[in
         from groupcoord_spark.log import plan_logs, read_segment
         from groupcoord_spark.log.files.held_files import HeldFiles
 
-        with HeldFiles() as held:
-            plan = plan_logs(inputs, held=held)
+        with HeldFiles() as held_files:
+            plan = plan_logs(inputs, held=held_files)
             remarks.report(plan.doubts)
             for partition in plan.partitions:
                 yield partition.offsets_partition, chain.from_iterable(map(read_segment, partition.segments))
@@ -181,7 +181,7 @@ def _partitions(inputs: tuple[str, ...], remarks: _Remarks) -> Iterator[tuple[in
         yield piece.offsets_partition, chunks
 
 
-def _given(first: tuple[str, int] | None, end: tuple[str, int] | None) -> Iterable[tuple[str, tuple[str, int]]]:
+def _borders(first: tuple[str, int] | None, end: tuple[str, int] | None) -> Iterable[tuple[str, tuple[str, int]]]:
     return ((name, border) for name, border in (("first", first), ("end", end)) if border is not None)
 
 

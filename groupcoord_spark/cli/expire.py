@@ -37,7 +37,7 @@ _DAY_MS: Final = 86_400_000
 
 @options.command(epilog="Example: groupcoord expire --offsets-retention 1d --as-of 2026-11-23T08:00:00Z --compare")
 @click.option("--offsets-retention", "retention_ms", type=options.Duration(), help="How long offsets are kept. [default: as in the run]")
-@click.option("--as-of", "as_of_ms", type=options.Moment(), help="The now of the rules. [default: as in the run]")
+@click.option("--as-of", "as_of_ms", type=options.Moment(), help="The moment at which the rules are applied. [default: as in the run]")
 @click.option("--semantics", type=click.Choice(["java", "scala"]), help="Rules of that coordinator. [default: as in the run]")
 @click.option("--broker-version", metavar="V", help="Rules of that release, for example 3.6. [default: as in the run]")
 @click.option("--assume-members-gone", is_flag=True, help="Judge live groups as if their last member had left at --as-of.")
@@ -107,7 +107,7 @@ def expire(
 
 
 def _other_rules(run: Run, name: str | None, broker_version: str | None) -> Semantics:
-    """The rules asked for, with the settings of the run; those of the run where none are asked for."""
+    """The rules that the options name, with the settings of the run; without such options the rules of the run."""
     from groupcoord_spark.coordinator.semantics import semantics_for
 
     if name is None and broker_version is None:
@@ -146,7 +146,7 @@ def _group_rows(state: StateTables, job: ExpirationJob, totals: Counter[str]) ->
 
 
 def _why_group_stays(cleaned: CleanedGroup) -> str | None:
-    """Why it is never removed in its present state; None: it is, at a known moment."""
+    """Why the group is never removed in its present state; None: it is removed at a known moment."""
     from groupcoord_spark.warehouse.reasons import GROUP_STAYS_BECAUSE, NO_GROUP_IS_REMOVED
 
     group = cleaned.cleanup.group

@@ -72,17 +72,17 @@ class _Interruption:
             if self._is_too_late:
                 return
             self.has_come = True
-        warnings.simplefilter("ignore")  # of what ends unfinished
+        warnings.simplefilter("ignore")  # libraries warn of work that ends unfinished
         _end_processes()
         self._processes_have_ended.set()
         time.sleep(SECONDS_TO_END)
         self._end()
 
     def _end(self) -> NoReturn:
-        self._end_of_process.acquire()  # by the first thread that gets here
+        self._end_of_process.acquire()  # only the first thread that gets here goes on
         _end_processes(and_remove_files=True)
-        with suppress(OSError):  # there is no stderr, or nobody who reads it
-            # After the ^C that a terminal shows, and where a line is shown live, its cursor is hidden.
+        with suppress(OSError):  # stderr is closed, or its reader has gone
+            # Overwrites the ^C that a terminal shows, and shows the cursor again, which a live line hides.
             os.write(2, b"\r\x1b[K\x1b[?25hInterrupted.\n" if os.isatty(2) else b"Interrupted.\n")
         os._exit(EXIT_CODE)
 
@@ -93,7 +93,7 @@ class _Interruption:
 
 
 def _end_processes(*, and_remove_files: bool = False) -> None:
-    """Ends Java and the workers. Only the module that starts them knows them: where nobody has imported it, there are none."""
+    """Ends Java and the workers. Only ``run_directory`` starts such processes: where it is not imported, there are none."""
     run_directory = sys.modules.get("groupcoord_spark.spark.run_directory")
     if run_directory is not None and hasattr(run_directory, "remove_all"):  # wholly imported
         run_directory.interrupt_all()
@@ -101,13 +101,13 @@ def _end_processes(*, and_remove_files: bool = False) -> None:
             run_directory.remove_all()
 
 
-_own: _Interruption | None = None
+_of_this_process: _Interruption | None = None
 
 
 def run_in_own_process(command: Callable[[], NoReturn]) -> NoReturn:
     """Runs a command that leaves by SystemExit, and ends this process with its exit code, or as interrupted."""
-    global _own
-    _own = own = _Interruption()
+    global _of_this_process
+    _of_this_process = interruption = _Interruption()
     code = 1
     try:
         try:
@@ -117,12 +117,12 @@ def run_in_own_process(command: Callable[[], NoReturn]) -> NoReturn:
         except Interrupted:
             code = EXIT_CODE
         except BaseException:
-            if not own.has_come:
+            if not interruption.has_come:
                 sys.excepthook(*sys.exc_info())
         _flush()
-        own.leave(code)
+        interruption.leave(code)
     except Interrupted:
-        own.leave(EXIT_CODE)
+        interruption.leave(EXIT_CODE)
 
 
 def _flush() -> None:
@@ -133,4 +133,4 @@ def _flush() -> None:
 
 def has_come() -> bool:
     """Whether this process is the command's own and a signal has asked it to end: exceptions are then no errors to show."""
-    return _own is not None and _own.has_come
+    return _of_this_process is not None and _of_this_process.has_come

@@ -41,7 +41,7 @@ class ToolAnswer(TypedDict):
 
     rows: list[dict[str, Any]]
     is_cut: bool
-    """There are more rows."""
+    """There are more rows than these."""
     remarks: str
     """What the command says beside the rows, for example which night it shows."""
 
@@ -105,8 +105,8 @@ def server_of(chosen: Sequence[str], most_rows: int, seconds: float) -> MCPServe
 
         only: born, changed, rebalanced, gone, rewound, forward, new, separated by commas.
         """
-        given = {"from": from_time, "to": to_time, "only": only}
-        return await rows_of("diff", *(f"--{name}={value}" for name, value in given.items() if value is not None))
+        options = {"from": from_time, "to": to_time, "only": only}
+        return await rows_of("diff", *(f"--{name}={value}" for name, value in options.items() if value is not None))
 
     @tool
     async def lag(group: str | None = None) -> ToolAnswer:
@@ -136,9 +136,9 @@ async def _answer(words: Sequence[str], most_rows: int, seconds: float) -> ToolA
     """The rows that a command prints as JSON. Raises ToolError with the command's own sentence where it fails."""
     from mcp.server.mcpserver.exceptions import ToolError
 
-    with TemporaryFile() as said:
+    with TemporaryFile() as stderr:
         process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", "groupcoord_spark", *words), stdin=DEVNULL, stdout=PIPE, stderr=said, limit=_LONGEST_LINE
+            *(sys.executable, "-m", "groupcoord_spark", *words), stdin=DEVNULL, stdout=PIPE, stderr=stderr, limit=_LONGEST_LINE
         )
         assert process.stdout is not None  # it is a pipe
         rows: list[dict[str, Any]] = []
@@ -159,8 +159,8 @@ async def _answer(words: Sequence[str], most_rows: int, seconds: float) -> ToolA
                 with suppress(ProcessLookupError):
                     process.kill()
                 await process.wait()
-        said.seek(0)
-        remarks = said.read(_MOST_REMARKS).decode(errors="replace").strip()
+        stderr.seek(0)
+        remarks = stderr.read(_MOST_REMARKS).decode(errors="replace").strip()
     is_cut = len(rows) > most_rows
     if not is_cut and process.returncode != 0:
         raise ToolError(remarks.splitlines()[-1].removeprefix("Error: ") if remarks else f"The command ended with {process.returncode}.")

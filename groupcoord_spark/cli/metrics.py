@@ -241,10 +241,10 @@ def _night(warehouse: Warehouse, run: Run, of_groups: Any, top: int) -> NightInD
     levels = [kind.level for kind in NEWS.values()]
     lags = night.rows(_LAGS)
     matching = [row for row, name in enumerate(lags["group_id"].to_pylist()) if of_groups is None or of_groups.fullmatch(name)]
-    own = set(matching[:top])
+    rows_with_series = set(matching[:top])
     night.connection.register("run_id", pa.table({"run_id": [run.run_id]}))
     night.connection.register("news", pa.table({"what": list(numbers), "level": levels, "value": list(numbers.values())}))
     night.connection.register(
-        "group_lags", lags.append_column("is_own", pa.array([row in own for row in range(lags.num_rows)], pa.bool_()))
+        "group_lags", lags.append_column("is_own", pa.array([row in rows_with_series for row in range(lags.num_rows)], pa.bool_()))
     )
     return night

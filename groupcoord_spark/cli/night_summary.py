@@ -113,7 +113,7 @@ def _lines_about(past: PointInTimeSummary) -> list[str]:
 
 
 def _share(part: float) -> str:
-    """A share in per cent that says 100 % of the whole alone."""
+    """A share in per cent; 100 % only where nothing is missing."""
     return "100 %" if part >= 1 else f"{min(part * 100, 99.9):.1f} %"
 
 

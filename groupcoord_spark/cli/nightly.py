@@ -60,7 +60,7 @@ SECTIONS: Final = {
     sections=SECTIONS,
 )
 @click.argument("inputs", metavar="INPUT...", nargs=-1, required=True)
-@click.option("--as-of", type=Moment(), help="The now of the rules of expiration. [default: now; with --until TIME that moment]")
+@click.option("--as-of", type=Moment(), help="The moment at which offsets expire or not. [default: now; with --until TIME that moment]")
 @click.option(
     "--until",
     type=MomentOrOffsets(),

@@ -56,7 +56,7 @@ class Common:
     debug: bool = False
 
     def night(self, shown_run: ShownRun | None = None, *, is_said: bool = True) -> tuple[Warehouse, Run]:
-        """The warehouse, and the run of the cluster that is asked for: None: the newest night.
+        """The warehouse, and the run that ``shown_run`` chooses; None: the newest night of the cluster.
 
         is_said: stderr says which run it is where it is not the newest night, or an old one.
         Raises GroupcoordError where there is no such run, or where several clusters need --cluster.
@@ -204,14 +204,14 @@ common_options_with_output: Final = partial(_with_common, options=(*_OUTPUT, *_R
 
 
 def _is_not_of_py4j(record: logging.LogRecord) -> bool:
-    """Whether another library logs it: py4j logs each call of Java with its arguments, among which are passwords of Kafka's clients."""
+    """Whether a log record is not of py4j, which logs each call of Java with its arguments, passwords of Kafka's clients among them."""
     return "py4j" not in Path(record.pathname).parts
 
 
-def cluster_to_read(warehouse: Warehouse, given: str | None) -> str:
-    """The cluster a read command is about: the one given, else the warehouse's only one. Raises GroupcoordError when there are several."""
-    if given is not None:
-        return given
+def cluster_to_read(warehouse: Warehouse, named: str | None) -> str:
+    """The cluster named by the user, else the warehouse's only one. Raises GroupcoordError where it has several or none."""
+    if named is not None:
+        return named
     clusters = warehouse.clusters()
     if len(clusters) > 1:
         raise UsageError(f"{warehouse.location.uri} holds the clusters {', '.join(map(repr, clusters))}. Name one with --cluster.")
@@ -317,7 +317,7 @@ def _keep_force(ctx: click.Context, parameter: click.Parameter, is_forced: bool)
 force_option = click.option(
     "--force",
     is_flag=True,
-    is_eager=True,  # the times are read after it, wherever it stands
+    is_eager=True,  # read before the times, wherever --force stands
     expose_value=False,
     callback=_keep_force,
     help="Take a time outside of the years 2010 to 2100.",
@@ -435,16 +435,16 @@ class Words(click.ParamType):  # type: ignore[type-arg]
 
     def __init__(self, name: str, words: Sequence[str]) -> None:
         self.name = name
-        self._known = {word.lower(): word for word in words}
+        self._words = {word.lower(): word for word in words}
 
     def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> frozenset[str]:
         if isinstance(value, frozenset):
             return value
         chosen = [word.strip() for word in str(value).split(",") if word.strip()]
-        unknown = ", ".join(repr(word) for word in chosen if word.lower() not in self._known)
+        unknown = ", ".join(repr(word) for word in chosen if word.lower() not in self._words)
         if unknown:
-            self.fail(f"{unknown} is not one of {', '.join(self._known.values())}.", param, ctx)
-        return frozenset(self._known[word.lower()] for word in chosen)
+            self.fail(f"{unknown} is not one of {', '.join(self._words.values())}.", param, ctx)
+        return frozenset(self._words[word.lower()] for word in chosen)
 
 
 def semantics_of(run: Run) -> Semantics:

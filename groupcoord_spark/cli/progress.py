@@ -41,7 +41,7 @@ class StageLines(Progress):
         self._has_ended = threading.Event()
 
     def begin(self, stage: str) -> None:
-        """Begins a stage. A stage that has not ended ends."""
+        """Begins a stage, and ends the stage before."""
         super().begin(stage)
         self._job_progress = self._first_look = None
         self._has_ended = threading.Event()

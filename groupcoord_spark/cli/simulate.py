@@ -36,7 +36,7 @@ _NAMES = ("id", "at_ms", "kind", "who", "what", "answer", "state", "generation",
     "--compare",
     "compared",
     metavar="V,V...",
-    help="Play the scenario against these releases, for example 2.3,2.8,4.3, and show where they part.",
+    help="Play the scenario against these releases, for example 2.3,2.8,4.3, and show where they differ.",
 )
 @click.option("--heartbeats", is_flag=True, help="Show also heartbeats that change nothing and retention checks that find nothing.")
 @click.option("--segments", type=DirectoryToWrite(), metavar="DIR", help="Write the records as log segments.")
@@ -60,7 +60,7 @@ def simulate(
     """What the group coordinator answers and writes in SCENARIO: a YAML file, or the name of a shipped one (--list).
 
     One line for each request, with the answer if it came at once, each answer that came later, each timer, and what members'
-    applications do and hear. Times are seconds since the start. STATE, GENERATION and RECORDS are what is so afterwards.
+    applications do and hear. Times are seconds since the start. STATE, GENERATION and RECORDS are those after the event.
     """
     from groupcoord_spark.simulator import release_for
     from groupcoord_spark.simulator.scenario import explained_settings, json_schema, play, read_scenario, scenario_text, shipped_scenarios
@@ -153,7 +153,7 @@ def _mark(row: TimelineRow) -> str:
 
 
 def _shown(value: object) -> str:
-    """Nothing, where there is nothing: most cells of a timeline are empty."""
+    """The value as a cell, which is empty for None as most cells of a timeline are."""
     return "" if value is None else str(value)
 
 

@@ -21,7 +21,7 @@ nothing else would be left of the table."""
 
 LEAST_SENTENCE_WIDTH: Final = 30
 _LEAST_CUT_WIDTH: Final = 16
-"""No id is cut to fewer cells: from so many on, its beginning and its end still tell it apart."""
+"""The fewest cells of a cut id: its beginning and its end still identify it."""
 _TIME: Final = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z")
 _TIME_WIDTHS: Final = (20, 17, 10)
 """Widths of a time to the second, of one to the minute, and of its day."""
@@ -34,7 +34,7 @@ class FittedTable(NamedTuple):
     rows: list[list[str]]
     """The lines of the titles and of each row."""
     left_out: list[str]
-    """Titles of the columns that had to go."""
+    """Titles of the columns that did not fit."""
 
 
 def fitted_table(titles: Sequence[str], cells: Sequence[Sequence[str]], limit: int) -> FittedTable:
@@ -71,7 +71,7 @@ class _Column(NamedTuple):
     has_times: bool
     identifies: bool
     stays: bool
-    """The table means nothing without the column."""
+    """Whether the table means nothing without the column."""
 
     @classmethod
     def of(cls, title: str, cells: Sequence[str], *, is_first: bool) -> _Column:

@@ -124,7 +124,7 @@ def test_a_group_of_the_new_protocol_starts_from_its_target(place):
         ["(now)", "uniform", "2", "1", "1", "0"],
         ["uniform", "2", "1", "1", "0", "0", "0", "0", "2", "1"],
     ]
-    assert "Subscribed to what they hold, since the log does not name their topics: m-2." in result.stderr
+    assert "Assumed to subscribe to the topics of their partitions, since the log names none: m-2." in result.stderr
     assert "no assignor heeds the members' racks" in result.stderr
 
 

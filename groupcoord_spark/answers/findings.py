@@ -29,9 +29,9 @@ class Kind(NamedTuple):
     because: str = ""
     """Why it matters or what to do, in a sentence."""
     command: str = ""
-    """Shows more, where not one group alone is concerned; empty: such findings are no news."""
+    """The command that shows more about such findings; empty: they are no news."""
     command_of_group: str = "why"
-    """Shows more about one group, with --group."""
+    """The command that shows more about one group, with --group."""
     query: str = ""
     """SELECT of subject, group_id, reason and number. What the night before has too (all three alike) is no news. Empty: see subject."""
     subject: str = ""
@@ -43,7 +43,7 @@ class Kind(NamedTuple):
     sums: str = ""
     """The table's column whose sum is the number; empty: the number of rows."""
 
-    def what(self, number: int, of_groups: str = "") -> str:
+    def clause(self, number: int, of_groups: str = "") -> str:
         """The sentence without the number."""
         return f"{counted(number, self.noun).partition(' ')[2]}{of_groups} {self.sentence}"
 

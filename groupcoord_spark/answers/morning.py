@@ -51,12 +51,12 @@ class News(NamedTuple):
     def sentence(self) -> str:
         """``3 committed offsets lower than before (seek): a, b and 1 more``."""
         of_groups = f": {first_of(self.groups, count=self.group_count)}" if self.groups else ""
-        return f"{self.number:,} {self.what}{of_groups}"
+        return f"{self.number:,} {self.clause}{of_groups}"
 
     @property
-    def what(self) -> str:
+    def clause(self) -> str:
         """The sentence without the number and the groups."""
-        return f"{KINDS[self.kind].what(self.number)}{f' ({self.reason})' if self.reason else ''}"
+        return f"{KINDS[self.kind].clause(self.number)}{f' ({self.reason})' if self.reason else ''}"
 
     @property
     def command(self) -> str:

@@ -100,7 +100,7 @@ def last_night_that_differs(warehouse: Warehouse, night: Run) -> tuple[Run, list
     earlier_nights = [run for run in warehouse.kept_nights(night) if run.finished_at_ms < night.finished_at_ms]
 
     def read(run: Run) -> tuple[object, ...]:
-        return _logs(warehouse, run), run.semantics, run.row["groups"][0].as_py()  # --accept missing drops groups of a log that is the same
+        return _logs(warehouse, run), run.semantics, run.row["groups"][0].as_py()  # --accept missing drops groups, the log being the same
 
     read_by_night = read(night)
     for earlier in reversed(earlier_nights):

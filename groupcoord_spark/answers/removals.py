@@ -37,7 +37,7 @@ ORDER BY incarnation, offsets_partition, record_offset
 _HOUR_MS: Final = 3_600_000
 
 _CLOCKS_DIFFER_MS: Final = 1_000
-"""By so much the controller's clock may be ahead of the group coordinator's."""
+"""How far the controller's clock may be ahead of the group coordinator's."""
 
 
 class Removals(NamedTuple):
@@ -59,7 +59,7 @@ def removals_of(warehouse: Warehouse, cluster: str, group_ids: Sequence[str], co
     """
     run = warehouse.run(cluster)
     rows = _causes(warehouse, run, group_ids, group_ids, commits, markers)
-    if topics := sorted({row["topic"] for row in rows if _depends_on_others(row, run)}):
+    if topics := sorted({row["topic"] for row in rows if _depends_on_other_offsets(row, run)}):
         of_topics = warehouse.read("offset_commits", run=run, columns=COMMIT_COLUMNS, where=[("topic", "in", topics)])
         others = of_topics.filter(pc.invert(pc.is_in(of_topics["group_id"], commits["group_id"].unique())))
         bereft = others.filter(others["is_tombstone"])["group_id"].unique().to_pylist()
@@ -79,7 +79,7 @@ def removals_of(warehouse: Warehouse, cluster: str, group_ids: Sequence[str], co
         if row["topic"] is None:
             cause, of_offsets = row["cause"], causes.get((Place.of(row), row["group_id"], row["gone_ms"]), set())
             if cause in ("delete_groups", "unknown") and of_offsets and cause not in of_offsets:
-                # Its offsets went with their topics after all, so it was the cleanup that took the group.
+                # The offsets went with their topics after all, so the cleanup took the group.
                 cause = "unknown" if "unknown" in of_offsets else "expiry"
             place = Place.of(row), row["group_id"], row["record_offset"]
             groups.append(GroupRemoval(*place, row["gone_ms"], row["key_type"], cause, bool(of_offsets)))
@@ -105,7 +105,7 @@ def _causes(
     return causes
 
 
-def _depends_on_others(row: Mapping[str, Any], run: Run) -> bool:
+def _depends_on_other_offsets(row: Mapping[str, Any], run: Run) -> bool:
     """Whether the cause of a tombstone depends on the other offsets of its topic. Up to 3.9 (Scala) that of a removed group does too."""
     if row["topic"] is None or row["value_offset"] is None or row["late_ms"] is None:
         return False

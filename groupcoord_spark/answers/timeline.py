@@ -169,7 +169,7 @@ def timeline(
     steps: list[Piece | GroupRemoval | Mapping[str, Any]] = [*pieces, *rebalances, *ends]
     steps.sort(key=_position)
     converted = {step["timestamp_ms"] for step in steps if isinstance(step, Mapping) and step["cause"] == "group_converted"}
-    members = _Members.before(next((step for step in steps if isinstance(step, Mapping)), None))
+    members = _Members.before_first(next((step for step in steps if isinstance(step, Mapping)), None))
     last_commit_ms: int | None = None
     evidence = ""
     for step in steps:
@@ -215,9 +215,9 @@ class _Members:
     names: Sequence[str] | None
 
     @classmethod
-    def before(cls, first: Mapping[str, Any] | None) -> _Members:
+    def before_first(cls, rebalance: Mapping[str, Any] | None) -> _Members:
         """Members before the first rebalance in the history. A group without rebalances never had members."""
-        return cls(0, ()) if first is None or first["members_joined"] is not None else cls(None, None)
+        return cls(0, ()) if rebalance is None or rebalance["members_joined"] is not None else cls(None, None)
 
     @classmethod
     def after(cls, rebalance: Mapping[str, Any]) -> _Members:
@@ -360,7 +360,7 @@ def _transaction(transaction: Transaction) -> Event:
     elif transaction.result == "replaced":
         fate = f"still open{since}, and {they} not count any more: a later commit or a removal of the same offset came first"
     else:
-        fate = "no record of its end was read, and the newest night does not know it as open; if it was committed is not known"
+        fate = "no record of its end was read, and the newest night does not know it as open; whether it was committed is not known"
     which = f"{counted(commits, 'commit')} in a transaction of {producer_text(transaction)} ({progress_text(transaction.partitions)})"
     sentence = f"{which}: {fate}."
     is_over = transaction.result == "aborted"
@@ -516,12 +516,12 @@ def duration(milliseconds: int) -> str:
         return f"{milliseconds} ms"
     if abs(milliseconds) < 60 * _SECOND_MS:
         return f"{milliseconds / _SECOND_MS:.3g} s"
-    sign, left = ("-" if milliseconds < 0 else ""), abs(milliseconds)
+    sign, remainder = ("-" if milliseconds < 0 else ""), abs(milliseconds)
     parts: list[str] = []
     for size, unit in _UNITS:
-        if left >= size or parts:
-            parts.append(f"{left // size} {unit}")
-            left %= size
+        if remainder >= size or parts:
+            parts.append(f"{remainder // size} {unit}")
+            remainder %= size
         if len(parts) == 2:
             break
     return sign + " ".join(part for part in parts if not part.startswith("0 "))

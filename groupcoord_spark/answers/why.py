@@ -80,7 +80,7 @@ class Outcome(NamedTuple):
     """Id of the rule of expiration that decides."""
     records: Sequence[Proof]
     sentence: str
-    """Without a subject: the offset or the group."""
+    """A predicate, whose subject is the offset or the group."""
     committed_offset: int | None = None
     """Of an offset that is in the state, or waits in an open transaction."""
 
@@ -142,7 +142,7 @@ _CAUSE_OF_DEPARTURE: Final[Mapping[str, Cause]] = {
 
 
 def _departure(warehouse: Warehouse, question: Question, now: Sequence[Step]) -> Iterator[Step]:
-    """That a night had what the question is about and a later one has not, where no record of its removal was read."""
+    """The step for a group or offsets that a night had and a later one has not, where no night read a record of the removal."""
     if any(question.topic is None or outcome.topic is not None for step in now for outcome in step.outcomes):
         return
     last, first_without, changes = departure_of(
@@ -542,7 +542,7 @@ def _present_offset(table: str, row: Mapping[str, Any], expiry: Mapping[str, Any
 def _present_group(
     row: Mapping[str, Any], group_records: Sequence[Mapping[str, Any]], expiry: Mapping[str, Any] | None, as_of_ms: int
 ) -> Step:
-    """``group_records``: the group's rows of the table rebalances."""
+    """What the newest run has of the group. group_records: the group's rows of the table rebalances."""
     kind = "simple" if row["is_simple"] else row["group_type"]
     members = "no members" if row["member_count"] == 0 else counted(row["member_count"], "member")
     offsets = counted(row["offset_count"], "committed offset")

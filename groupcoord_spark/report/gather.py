@@ -43,7 +43,7 @@ class CountedFinding:
     sentence: str
     """What follows the number."""
     groups: Sequence[str]
-    """The first of the groups that it is about."""
+    """The first groups that the finding is about."""
     group_count: int
 
 
@@ -57,7 +57,7 @@ class Report:
     findings: Sequence[CountedFinding]
     has_history: bool
     history_is_behind: bool
-    """The history ends before the log does: the run, or one before, wrote none."""
+    """The history ends before the log does, because this run or an earlier one wrote no history."""
     completeness: float | None
     """Share of the records of the log that the history has; None: there is no history."""
     has_log_ends: bool
@@ -72,7 +72,7 @@ class Report:
 
     @property
     def is_of_admin_api(self) -> bool:
-        """The brokers answered, and no log was read."""
+        """Whether brokers answered and no log was read."""
         return self.run.input_kind == InputKind.ADMIN
 
     def lacks(self, name: str) -> str | None:
@@ -144,7 +144,7 @@ def _finding(connection: DuckDBPyConnection, kind: Kind, columns: Sequence[str])
     assert row is not None  # an aggregate has one row
     number, rows, group_count, groups = row
     of_groups = f" of {counted(group_count, 'group')}" if number != 1 and group_count and not kind.noun.startswith("group") else ""
-    return CountedFinding(kind, number, rows, kind.what(number, of_groups), groups or [], group_count)
+    return CountedFinding(kind, number, rows, kind.clause(number, of_groups), groups or [], group_count)
 
 
 def _trends(warehouse: Warehouse, run: Run, lag_history: pa.Table) -> dict[str, list[float | None]]:

@@ -96,7 +96,7 @@ def stretches(records: Iterable[Mapping[str, Any]], topic_names: Mapping[str, st
     """
     place: tuple[Any, ...] | None = None
     owners = PartitionOwners()
-    held: dict[Holding, Mapping[str, Any]] = {}
+    begins: dict[Holding, Mapping[str, Any]] = {}
 
     def stretch(holding: Holding, begin: Mapping[str, Any], until_ms: int | None, *, is_current: bool = False) -> Ownership:
         topic = holding.topic or topic_names.get(holding.topic_id or "") or holding.topic_id or ""
@@ -106,16 +106,16 @@ def stretches(records: Iterable[Mapping[str, Any]], topic_names: Mapping[str, st
     for record in records:
         last_place = place
         if last_place != (place := (record["group_id"], record["incarnation"], record["offsets_partition"])):
-            # the group itself may have begun anew: what its members had before ended by then
+            # a later incarnation: every stretch of the earlier one ended by then
             is_current = last_place is not None and last_place[0] != place[0]
             ended_ms = None if is_current else record["at_ms"]
-            yield from (stretch(holding, begin, ended_ms, is_current=is_current) for holding, begin in held.items())
-            owners, held = PartitionOwners(), {}
+            yield from (stretch(holding, begin, ended_ms, is_current=is_current) for holding, begin in begins.items())
+            owners, begins = PartitionOwners(), {}
         value = None if record["value_json"] is None else json.loads(record["value_json"])
         owners.apply(record["key_type"], record["member_id"], value)
-        now = owners.holdings()
-        for holding in [holding for holding in held if holding not in now]:
-            yield stretch(holding, held.pop(holding), record["at_ms"])
-        for holding in now:
-            held.setdefault(holding, record)
-    yield from (stretch(holding, begin, None, is_current=True) for holding, begin in held.items())
+        holdings = owners.holdings()
+        for holding in [holding for holding in begins if holding not in holdings]:
+            yield stretch(holding, begins.pop(holding), record["at_ms"])
+        for holding in holdings:
+            begins.setdefault(holding, record)
+    yield from (stretch(holding, begin, None, is_current=True) for holding, begin in begins.items())

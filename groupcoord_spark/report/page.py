@@ -155,7 +155,7 @@ def _news(report: Report) -> str:
     if not news:
         return f"<p>{begin}, nothing is new that someone must look at.</p>"
     items = "".join(
-        f'<li class="{item.level}"><a class="number">{item.number:,}</a><span class="sentence">{escape(item.what)}'
+        f'<li class="{item.level}"><a class="number">{item.number:,}</a><span class="sentence">{escape(item.clause)}'
         f"{_groups(item.groups, item.group_count)}<code>groupcoord {as_html(_short(item.command))}</code></span></li>"
         for item in news
     )
@@ -179,7 +179,7 @@ def _trend(values: Sequence[float | None]) -> str:
 
 def _nothing(findings: Sequence[CountedFinding], lacks: Mapping[str, str]) -> str:
     """What was looked for and not found, and what could not be looked for."""
-    clean = dict.fromkeys(finding.kind.what(0) for finding in findings if not finding.number and finding.kind.table not in lacks)
+    clean = dict.fromkeys(finding.kind.clause(0) for finding in findings if not finding.number and finding.kind.table not in lacks)
     blind = dict.fromkeys(BY_NAME[finding.kind.table].title for finding in findings if finding.kind.table in lacks)
     lists = {"Looked for and not found": clean, "Could not be looked for": blind}
     return "".join(

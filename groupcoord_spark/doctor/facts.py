@@ -31,16 +31,16 @@ class SegmentFacts:
     value_bytes: int = 0
     last_value_bytes: int = 0
 
-    def add(self, other: SegmentFacts) -> None:
-        """Add another part of the same segment, which follows or is the first that was read."""
-        self.batches += other.batches
-        self.records += other.records
-        self.first_offset = min((offset for offset in (self.first_offset, other.first_offset) if offset is not None), default=None)
-        self.next_offset = max((offset for offset in (self.next_offset, other.next_offset) if offset is not None), default=None)
-        oldest = [time for time in (self.oldest_timestamp_ms, other.oldest_timestamp_ms) if time >= 0]
+    def add(self, part: SegmentFacts) -> None:
+        """Add a part of the same segment, which lies behind the parts that are here already."""
+        self.batches += part.batches
+        self.records += part.records
+        self.first_offset = min((offset for offset in (self.first_offset, part.first_offset) if offset is not None), default=None)
+        self.next_offset = max((offset for offset in (self.next_offset, part.next_offset) if offset is not None), default=None)
+        oldest = [time for time in (self.oldest_timestamp_ms, part.oldest_timestamp_ms) if time >= 0]
         self.oldest_timestamp_ms = min(oldest, default=NO_TIMESTAMP)
-        self.newest_timestamp_ms = max(self.newest_timestamp_ms, other.newest_timestamp_ms)
-        self.value_bytes += other.value_bytes
+        self.newest_timestamp_ms = max(self.newest_timestamp_ms, part.newest_timestamp_ms)
+        self.value_bytes += part.value_bytes
 
     @property
     def superseded_bytes(self) -> int:

@@ -47,11 +47,11 @@ def moved_groups(copies: Sequence[CopyFacts], partitions: int, new_partitions: i
     moved, live_groups = [], 0
     for number, partition in newest.items():
         for group in partition.groups.values():
-            offsets, others = (fates.get(LIVE, [0, 0])[0] for fates in (group.offset_fates, group.group_fates))
-            if not offsets and not others:
+            offsets, other_records = (fates.get(LIVE, [0, 0])[0] for fates in (group.offset_fates, group.group_fates))
+            if not offsets and not other_records:
                 continue
             live_groups += 1
-            then = offsets_partition_for(group.group_id, new_partitions)
-            if then != number:
-                moved.append(MovedGroup(group.group_id, number, then, offsets, others))
+            new_number = offsets_partition_for(group.group_id, new_partitions)
+            if new_number != number:
+                moved.append(MovedGroup(group.group_id, number, new_number, offsets, other_records))
     return sorted(moved, key=lambda group: group.group_id), live_groups

@@ -25,8 +25,8 @@ def read_copies(inputs: Sequence[str]) -> list[CopyFacts]:
 
     Raises InputError where an input is not there, is no log of the offsets topic, or cannot be read.
     """
-    with HeldFiles() as held:
-        copies = [(log_dir, plan, read_log_directory_files(log_dir)) for log_dir, plan in plan_copies(inputs, held=held)]
+    with HeldFiles() as held_files:
+        copies = [(log_dir, plan, read_log_directory_files(log_dir)) for log_dir, plan in plan_copies(inputs, held=held_files)]
         tasks = [(partition, files_beside(partition, log_dir, files)) for log_dir, plan, files in copies for partition in plan.partitions]
         facts = iter(map_partitions(gather_partition, tasks))
     return [CopyFacts(log_dir.shown, log_dir.uri, files, tuple(next(facts) for _ in plan.partitions)) for log_dir, plan, files in copies]
@@ -51,7 +51,7 @@ def all_files_beside(log: PartitionLog) -> FilesBeside:
 
 def files_beside(log: PartitionLog, log_dir: Location, checkpoints: LogDirectoryFiles) -> FilesBeside:
     """The files that say something of this log; none of them where the user named single segments of a partition."""
-    # the log has the name of its directory as it may be printed, which opens nothing where a password belongs to it
+    # log.directory is the printed form of the path, without the password that opens the directory
     files = read_partition_files(log_dir.child(log.directory.rstrip("/").rsplit("/", 1)[-1]))
     read = {segment.base_offset for segment in log.segments}
     is_whole = all(base_offset in read for base_offset, size in files.segments if size)

@@ -23,7 +23,7 @@ ABORTED, OPEN = "aborted", "open"
 MOST_NAMES: Final = 20
 """Names of groups in the evidence of one finding."""
 _LARGEST_GROUPS: Final = 10
-"""A finding about a group is about one that wrote at least a tenth of the partition: there are at most ten of them."""
+"""The most groups with a finding: each of them wrote at least a tenth of the partition."""
 WIDE_COMMIT: Final = 100
 
 _UUID = r"[0-9a-f]{8}(-?)[0-9a-f]{4}\1[0-9a-f]{4}\1[0-9a-f]{4}\1[0-9a-f]{12}"

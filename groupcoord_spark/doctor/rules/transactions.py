@@ -108,10 +108,10 @@ def _blocked_cleaning(patient: Patient, judged: Sequence[tuple[OpenTransaction, 
     transaction, judgement = blocking[0]
     if not is_old and not _holds_back(patient, transaction):
         return
-    held = bytes_of(patient.blocked)
+    blocked_bytes = bytes_of(patient.blocked)
     summary = (
         f"The transaction of producer {transaction.producer_id}, open since offset {transaction.first_offset}, holds back"
-        f" {size(held)} in {counted(len(patient.blocked), 'closed segment')} of {size(facts.log_bytes)}."
+        f" {size(blocked_bytes)} in {counted(len(patient.blocked), 'closed segment')} of {size(facts.log_bytes)}."
     )
     evidence = {**patient.figures, "blocking_producers": [open_transaction.producer_id for open_transaction, _ in blocking]}
     remedy, ask = _remedy(patient, transaction, judgement)

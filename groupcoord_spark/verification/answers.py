@@ -91,7 +91,7 @@ class Answers:
     """The answers of a broker, with the parts of the file. None: not asked, or not answered."""
 
     source: str
-    """Their origin, for messages."""
+    """Where the answers come from, for messages."""
     asked_at_ms: tuple[int, int] | None = None
     """When asking began and ended."""
     protocol_types: frozenset[str] | None = None

@@ -24,7 +24,7 @@ from groupcoord_spark.verification.comparison import Place
 
 TIMEOUT_SECONDS: Final = 30.0
 MAX_OPEN_REQUESTS: Final = 200
-"""So many requests are sent before the first answer is awaited."""
+"""The most requests that are sent before the first answer is awaited."""
 
 INTERNAL_TOPICS: Final = frozenset({OFFSETS_TOPIC, "__transaction_state", "__share_group_state"})
 

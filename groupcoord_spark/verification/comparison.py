@@ -163,14 +163,14 @@ class _Comparer:
             self.result.groups += 1
             if group_id not in answered or group_id not in stored:
                 self._on_one_side.add(group_id)
-                state_there = (answered[group_id].get("state") or "listed") if group_id in answered else None
-                self._differ(group_id, "group", stored[group_id]["state"] if group_id in stored else None, state_there)
+                answered_state = (answered[group_id].get("state") or "listed") if group_id in answered else None
+                self._differ(group_id, "group", stored[group_id]["state"] if group_id in stored else None, answered_state)
                 continue
             for name, column in _GROUP_FIELDS.items():
                 value = answered[group_id].get(name)
-                here = stored[group_id][column]
-                if value is not None and (here or _EMPTY if isinstance(value, str) else here) != value:
-                    self._differ(group_id, name.replace("_", " "), here, value)
+                stored_value = stored[group_id][column]
+                if value is not None and (stored_value or _EMPTY if isinstance(value, str) else stored_value) != value:
+                    self._differ(group_id, name.replace("_", " "), stored_value, value)
             if answered[group_id].get("members") is not None:
                 self._members(group_id, answered[group_id])
 
@@ -180,8 +180,8 @@ class _Comparer:
         for member_id in [*stored, *(member_id for member_id in answered if member_id not in stored)]:
             self.result.members += 1
             if member_id not in answered or member_id not in stored:
-                here, there = ((side[member_id].get("client_id") or "there") if member_id in side else None for side in (stored, answered))
-                self._differ(group_id, f"member {member_id}", here, there)
+                clients = ((side[member_id].get("client_id") or "there") if member_id in side else None for side in (stored, answered))
+                self._differ(group_id, f"member {member_id}", *clients)
                 continue
             self._member(group_id, group.get("type"), stored[member_id], answered[member_id])
 
@@ -197,15 +197,16 @@ class _Comparer:
             if is_answered and _or_none(stored[column]) != _or_none(value):
                 self._differ(group_id, f"{name.replace('_', ' ')} of {member_id}", stored[column], value)
         if topics is not None and set(topics) != set(stored["subscribed_topics"] or ()):
-            here, there = (", ".join(sorted(set(side or ()))) or None for side in (stored["subscribed_topics"], topics))
-            self._differ(group_id, f"subscribed topics of {member_id}", here, there)
+            lists = (", ".join(sorted(set(side or ()))) or None for side in (stored["subscribed_topics"], topics))
+            self._differ(group_id, f"subscribed topics of {member_id}", *lists)
         for field_name in _ASSIGNMENTS:
             if answered.get(field_name) is not None:
-                assigned_there = {(name, number) for name, numbers in answered[field_name] for number in numbers}
-                assigned_here = self._assigned(group_id, member_id, group_type, field_name)
-                if assigned_here != assigned_there:
+                answered_partitions = {(name, number) for name, numbers in answered[field_name] for number in numbers}
+                stored_partitions = self._assigned(group_id, member_id, group_type, field_name)
+                if stored_partitions != answered_partitions:
                     subject = f"{field_name.replace('_', ' ')} of {member_id}"
-                    self._differ(group_id, subject, _listed(assigned_here - assigned_there), _listed(assigned_there - assigned_here))
+                    ours, theirs = stored_partitions - answered_partitions, answered_partitions - stored_partitions
+                    self._differ(group_id, subject, _listed(ours), _listed(theirs))
 
     def _assigned(self, group_id: str, member_id: str, group_type: str | None, field_name: str) -> set[Assigned]:
         """The partitions or tasks in the rows of the run for a field of the broker's answer."""
@@ -236,21 +237,20 @@ class _Comparer:
             if not self._is_compared(group_id):
                 continue
             self.result.offsets += 1
-            here, there = stored.get(place), answered.get(place)
-            offset_here = None if here is None else here["committed_offset"]
-            offset_there = None if there is None else there["offset"]
-            if offset_here != offset_there:
-                self._differ(group_id, f"offset of {topic}-{partition}", offset_here, offset_there)
-            if here is None or there is None:
+            stored_row, answered_row = stored.get(place), answered.get(place)
+            stored_offset = None if stored_row is None else stored_row["committed_offset"]
+            answered_offset = None if answered_row is None else answered_row["offset"]
+            if stored_offset != answered_offset:
+                self._differ(group_id, f"offset of {topic}-{partition}", stored_offset, answered_offset)
+            if stored_row is None or answered_row is None:
                 continue
-            epoch = there.get("leader_epoch")
-            if epoch is not None and epoch != (NO_LEADER_EPOCH if here["leader_epoch"] is None else here["leader_epoch"]):
-                self._differ(
-                    group_id, f"leader epoch of {topic}-{partition}", here["leader_epoch"], None if epoch == NO_LEADER_EPOCH else epoch
-                )
-            metadata = there.get("metadata")
-            if metadata is not None and not _is_same_metadata(here["metadata"] or _EMPTY, metadata):
-                self._differ(group_id, f"metadata of {topic}-{partition}", here["metadata"], metadata)
+            epoch = answered_row.get("leader_epoch")
+            stored_epoch = stored_row["leader_epoch"]
+            if epoch is not None and epoch != (NO_LEADER_EPOCH if stored_epoch is None else stored_epoch):
+                self._differ(group_id, f"leader epoch of {topic}-{partition}", stored_epoch, None if epoch == NO_LEADER_EPOCH else epoch)
+            metadata = answered_row.get("metadata")
+            if metadata is not None and not _is_same_metadata(stored_row["metadata"] or _EMPTY, metadata):
+                self._differ(group_id, f"metadata of {topic}-{partition}", stored_row["metadata"], metadata)
 
     def pending(self, answered: set[Place]) -> None:
         topics = self._answers.pending_topics
@@ -260,8 +260,8 @@ class _Comparer:
                 continue
             self.result.pending += 1
             if (place in stored) != (place in answered):
-                here, there = ("open" if place in side else None for side in (stored, answered))
-                self._differ(place[0], f"transaction of {place[1]}-{place[2]}", here, there)
+                states = ("open" if place in side else None for side in (stored, answered))
+                self._differ(place[0], f"transaction of {place[1]}-{place[2]}", *states)
 
 
 def _is_same_metadata(stored: str, answered: str) -> bool:

@@ -39,8 +39,8 @@ class Selection:
     """The records that are printed. None: no bound; empty: all.
 
     Ranges are of record offsets and of record timestamps (epoch milliseconds), their ends excluded. A record without a timestamp is in no
-    range of time. groups and key_types leave out what has neither, but with groups alone a transaction's marker comes along if a record
-    of the transaction does.
+    range of time. groups and key_types leave out what has neither, but with groups alone a marker is printed if a record of its
+    transaction is.
     """
 
     groups: frozenset[str] = frozenset()
@@ -64,7 +64,7 @@ class JsonLines:
     """Makes the lines of one offsets partition, from its chunks in the order of the log."""
 
     expected_doubts: frozenset[str] = frozenset()
-    """Codes of doubts about the log that are none of a log of this topic."""
+    """Codes of doubts that are ordinary in a log of this topic."""
 
     _has_loops = True
     _control_names: Mapping[int, str | None] = CONTROL_NAMES

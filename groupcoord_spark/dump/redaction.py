@@ -24,7 +24,7 @@ KINDS_BY_NUMBER: Final = sorted(set(KINDS.values()))
 """The kinds of names: their index is the number of the kind."""
 
 HIDDEN_TEXT: Final = ("client_tags", "value")
-"""The hidden text that gets no name but becomes null: the name of the list that it is in, and its own."""
+"""The hidden text that becomes null instead of a name: the names of its list and of its field."""
 
 HIDDEN_FIELDS: Final = HiddenFields({field: KINDS_BY_NUMBER.index(kind) for field, kind in KINDS.items()}, HIDDEN_TEXT)
 

@@ -52,8 +52,8 @@ def fields_of(names: Iterable[str]) -> dict[str, str]:
     return fields
 
 
-def _first(names: Iterable[str], there: Collection[str]) -> str | None:
-    return next((name for name in names if name in there), None)
+def _first(names: Iterable[str], columns: Collection[str]) -> str | None:
+    return next((name for name in names if name in columns), None)
 
 
 def lacks_of(fields: Collection[str]) -> frozenset[str]:
@@ -62,9 +62,9 @@ def lacks_of(fields: Collection[str]) -> frozenset[str]:
     return frozenset(word for word, names in needed.items() if not all(name in fields for name in names))
 
 
-def needed_type(field: str, given: pa.DataType) -> str | None:
-    """The type that the column of a field must have, for a sentence, where the given one is none that can be converted; else None."""
-    kind = given.value_type if pa.types.is_dictionary(given) else given
+def needed_type(field: str, kind: pa.DataType) -> str | None:
+    """The type that the column of a field must have, for a sentence; None where a column of this type can be converted."""
+    kind = kind.value_type if pa.types.is_dictionary(kind) else kind
     if pa.types.is_null(kind):
         return None
     is_text = pa.types.is_string(kind) or pa.types.is_large_string(kind)
@@ -99,7 +99,7 @@ def raw_rows(columns: Mapping[str, pa.Array], n: int) -> pa.RecordBatch:
 
 
 def _converted(field: pa.Field, column: pa.Array | None, n: int) -> pa.Array:
-    """The column as one of the field's type; NULL where a value is none of it."""
+    """The column in the field's type; NULL where a value does not fit the type."""
     if column is None:
         return pa.nulls(n, field.type)
     if field.name == TIMESTAMP and pa.types.is_timestamp(column.type):
@@ -113,7 +113,7 @@ def _converted(field: pa.Field, column: pa.Array | None, n: int) -> pa.Array:
 
 
 def as_type(column: pa.Array, kind: pa.DataType) -> pa.Array:
-    """The column as one of that type; NULL where a value is none of it."""
+    """The column in that type; NULL where a value does not fit the type."""
     try:
         return column.cast(kind)
     except pa.ArrowInvalid:  # not all values fit: look at each of them

@@ -143,16 +143,16 @@ def frame_of_delta(spark: SparkSession, inputs: Sequence[str]) -> DataFrame:
     try:
         frames = [
             spark.read.format("delta")
-            .load(given)
-            .withColumns({"source": F.lit(shown(given)), "position": F.lit(None).cast(types.LongType())})
-            for given in inputs
+            .load(uri)
+            .withColumns({"source": F.lit(shown(uri)), "position": F.lit(None).cast(types.LongType())})
+            for uri in inputs
         ]
     except (PySparkException, Py4JError) as error:
         raise InputError(
             f"{', '.join(map(shown, inputs))}: this Delta table has deleted rows or renamed columns, which only Spark's Delta reader knows,"
             f" and this session cannot read it: {first_line(error)} Give it Delta's package, as conf/spark-local.conf shows."
         ) from error
-    return reduce(lambda one, other: one.unionByName(other, allowMissingColumns=True), frames)
+    return reduce(lambda union, frame: union.unionByName(frame, allowMissingColumns=True), frames)
 
 
 def tells_transactions(frame: DataFrame) -> bool:
@@ -161,7 +161,7 @@ def tells_transactions(frame: DataFrame) -> bool:
 
 
 def _as_field(field: str, name: str, given: types.DataType, wanted: types.DataType) -> Column:
-    """The column as one of that type; NULL where a value is none of it, as ``raw_rows`` has it."""
+    """The column in the type ``wanted``; NULL where a value does not fit the type, as ``raw_rows`` has it."""
     column = F.col(name)
     if field == TIMESTAMP and isinstance(given, types.TimestampNTZType):  # UTC, whatever the zone of the session
         return F.unix_millis(F.to_utc_timestamp(column, F.current_timezone()))

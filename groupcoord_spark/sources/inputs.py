@@ -69,26 +69,26 @@ NAMES: Final = {
 
 
 def kind_of(inputs: Sequence[str]) -> InputKind:
-    """The kind of all given inputs. An input of no known kind counts as segments, and ``plan_logs`` says what is wrong with it.
+    """The kind of all these inputs. An input of no known kind counts as segments, and ``plan_logs`` says what is wrong with it.
 
     Raises InputError, one sentence, for inputs of several kinds, for the text of kafka-dump-log and for JSON that is not in lines.
     """
-    kinds = {given: _kind_of(given) for given in inputs}
-    inputs_by_kind = {kind: given for given, kind in reversed(kinds.items())}
+    kinds = {path: _kind_of(path) for path in inputs}
+    inputs_by_kind = {kind: path for path, kind in reversed(kinds.items())}
     if len(inputs_by_kind) > 1:
-        kinds_of_inputs = " and ".join(f"{shown(given)} is {NAMES[kind]}" for kind, given in reversed(inputs_by_kind.items()))
+        kinds_of_inputs = " and ".join(f"{shown(path)} is {NAMES[kind]}" for kind, path in reversed(inputs_by_kind.items()))
         raise InputError(f"{kinds_of_inputs}: one run reads one kind of input. Give those of one kind.")
     return next(iter(inputs_by_kind), InputKind.SEGMENTS)
 
 
-def _kind_of(given: str) -> InputKind:
-    if not given.strip():  # a variable of a script that holds nothing: the current directory would be read
+def _kind_of(path: str) -> InputKind:
+    if not path.strip():  # an empty variable of a script, which would read the current directory
         raise InputError("An INPUT is empty. Name a path or URI.")
-    if given.startswith(KAFKA_SCHEME):
+    if path.startswith(KAFKA_SCHEME):
         return InputKind.KAFKA
-    if given.startswith(ADMIN_SCHEME):
+    if path.startswith(ADMIN_SCHEME):
         return InputKind.ADMIN
-    location = Location.of(given)
+    location = Location.of(path)
     info = location.info()
     if info.type == pafs.FileType.File:
         return _kind_of_file(location) or _kind_by_name(location)

@@ -240,20 +240,20 @@ def _fill_bytes(row: dict[str, Any], fields: Mapping[str, Any], encoding: str) -
     row["value"] = _bytes_of("value", value, encoding, key_type)
 
 
-def _bytes_of(name: str, given: Any, encoding: str, key_type: int | None) -> bytes | None:
-    if isinstance(given, dict) and "payload" in given:
-        given = given["payload"]
-    if given is None:
+def _bytes_of(name: str, document: Any, encoding: str, key_type: int | None) -> bytes | None:
+    if isinstance(document, dict) and "payload" in document:
+        document = document["payload"]
+    if document is None:
         return None
     try:
-        if isinstance(given, dict):
-            return _encoded(name, given, key_type)
-        if isinstance(given, str):
-            return given.encode(encoding) if given.startswith(_ZERO) else binascii.a2b_base64(given, strict_mode=True)
+        if isinstance(document, dict):
+            return _encoded(name, document, key_type)
+        if isinstance(document, str):
+            return document.encode(encoding) if document.startswith(_ZERO) else binascii.a2b_base64(document, strict_mode=True)
     except (DecodeError, EncodeError, ValueError) as error:
-        what = "the JSON that is there cannot be encoded" if isinstance(given, dict) else "it is not base64"
-        raise _BadLineError("row_malformed", f"The {name} cannot be had: {what}: {first_line(error)}.") from error
-    raise _BadLineError("row_malformed", f"The {name} is a {type(given).__name__}, not base64.")
+        fault = "the JSON that is there cannot be encoded" if isinstance(document, dict) else "it is not base64"
+        raise _BadLineError("row_malformed", f"The {name} cannot be read: {fault}: {first_line(error)}.") from error
+    raise _BadLineError("row_malformed", f"The {name} is a {type(document).__name__}, not base64.")
 
 
 def _encoded(name: str, document: Mapping[str, Any], key_type: int | None) -> bytes:

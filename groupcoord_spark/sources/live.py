@@ -147,8 +147,8 @@ def _admin_client(spark: SparkSession, topic: LiveTopic) -> Iterator[tuple[Any, 
     try:
         admin = jvm.org.apache.kafka.clients.admin.AdminClient.create(properties)
     except Py4JJavaError as error:
-        said = without_values(_said(error), topic.options)
-        raise UsageError(f"{topic.uri}: Kafka's client takes these options not: {said}.") from None
+        message = without_values(_innermost_message(error), topic.options)
+        raise UsageError(f"{topic.uri}: Kafka's client does not take these options: {message}.") from None
     except (Py4JError, TypeError):
         raise GroupcoordError(
             f"This Spark session has no Kafka connector. Start it with --packages {KAFKA_CONNECTOR}:{spark.version}, or without a session"
@@ -157,20 +157,20 @@ def _admin_client(spark: SparkSession, topic: LiveTopic) -> Iterator[tuple[Any, 
     try:
         yield jvm, admin
     except Py4JJavaError as error:
-        said = _said(error)
-        if "UnknownTopicOrPartition" in said or "InvalidTopic" in said:
+        message = _innermost_message(error)
+        if "UnknownTopicOrPartition" in message or "InvalidTopic" in message:
             raise InputError(
                 f"{topic.uri}: the cluster has no topic {topic.topic!r}. Kafka makes it when the first group commits."
             ) from None
         raise GroupcoordError(
-            f"{topic.uri}: the brokers did not answer as they should: {without_values(said, topic.options)}. See address, listener and"
+            f"{topic.uri}: the brokers did not answer as they should: {without_values(message, topic.options)}. See address, listener and"
             " --command-config."
         ) from None
     finally:
         admin.close(jvm.java.time.Duration.ofMillis(0))
 
 
-def _said(error: Any) -> str:
+def _innermost_message(error: Any) -> str:
     """The message of the innermost cause, in one line."""
     cause = error.java_exception
     while cause.getCause() is not None:

@@ -29,7 +29,7 @@ _SIGNS: Final = frozenset({HIGH_WATERMARKS, LOG_STARTS, META_PROPERTIES})
 """Files that only a log directory has."""
 
 _BEYOND: Final = 2**63 - 1
-"""Bytes at the end of a file are damaged: nobody knows which offsets they had."""
+"""Marks damaged bytes at the end of a file, whose offsets nobody knows."""
 
 LOG_END_COLUMNS: Final = pa.schema(
     [

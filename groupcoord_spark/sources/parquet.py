@@ -48,16 +48,16 @@ def constants_of(directory: str) -> tuple[tuple[str, str | None], ...]:
 
 
 def is_told_by_its_files(inputs: Sequence[str]) -> bool:
-    """Whether the files of these Delta tables tell all of their rows. Raises InputError for a table that cannot be opened."""
+    """Whether the Parquet files of these Delta tables alone have all rows. Raises InputError for a table that cannot be opened."""
     return all(_not_in_its_files(_delta_table(Location.of(given))) is None for given in inputs)
 
 
 def readable_table(top: Location) -> DeltaTable:
-    """The newest version of a Delta table. Raises InputError where it cannot be opened, or its files alone do not tell its rows."""
+    """The newest version of a Delta table. Raises InputError where the table cannot be opened, or its files alone do not have all rows."""
     table = _delta_table(top)
     if what := _not_in_its_files(table):
         raise InputError(
-            f"{top.shown}: this Delta table {what}, and its files alone do not tell its rows. Write it to Parquet with Spark, or"
+            f"{top.shown}: this Delta table {what}, and its files alone do not have all rows. Write it to Parquet with Spark, or"
             " read it with `groupcoord nightly`."
         )
     return table
@@ -74,7 +74,7 @@ def _delta_table(top: Location) -> DeltaTable:
 
 
 def _not_in_its_files(table: DeltaTable) -> str | None:
-    """What the Delta log says of the rows and its Parquet files do not; None: they tell all."""
+    """What the Delta log alone says of the rows; None: the Parquet files have all of them."""
     if table.metadata().configuration.get("delta.columnMapping.mode", "none") != "none":
         return "renames columns (delta.columnMapping.mode)"
     if "deletionVectors" in (table.protocol().reader_features or []) and pa.table(table.deletion_vectors()).num_rows:

@@ -81,7 +81,7 @@ class TestALine:
             ({**PLACE, "offset": -1, "key": "AAA=", "value": None}, "row_without_place", "offset -1"),
             ({**PLACE, "partition": True, "key": "AAA=", "value": None}, "row_without_place", "partition True"),
             ({**PLACE, "partition": 2**31, "key": "AAA=", "value": None}, "row_without_place", "partition 2147483648"),
-            ({**PLACE, "key": "AAA=", "value": "a-b"}, "row_malformed", "The value cannot be had: it is not base64"),
+            ({**PLACE, "key": "AAA=", "value": "a-b"}, "row_malformed", "The value cannot be read: it is not base64"),
             ({**PLACE, "key": "AAA=", "value": 3}, "row_malformed", "The value is a int, not base64"),
             ({**PLACE, "key": "AAA="}, "row_malformed", "no key or no value"),
             ({**PLACE, "key": {"type": 1, "data": {}}, "value": None}, "row_malformed", "cannot be encoded"),

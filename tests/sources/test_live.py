@@ -53,7 +53,8 @@ def test_the_clients_own_sentence_about_a_setting_does_not_show_its_value(monkey
     kafka = SimpleNamespace(clients=SimpleNamespace(admin=SimpleNamespace(AdminClient=SimpleNamespace(create=refuse))))
     java = SimpleNamespace(util=SimpleNamespace(Properties=lambda: SimpleNamespace(put=lambda name, value: None)))
     jvm = SimpleNamespace(java=java, org=SimpleNamespace(apache=SimpleNamespace(kafka=kafka)))
-    monkeypatch.setattr(live, "_said", lambda error: "ConfigException: Invalid value S3CRET for configuration request.timeout.ms")
+    message = "ConfigException: Invalid value S3CRET for configuration request.timeout.ms"
+    monkeypatch.setattr(live, "_innermost_message", lambda error: message)
     spark = SimpleNamespace(sparkContext=SimpleNamespace(_jvm=jvm))
     topic = live_topic(["kafka://b:9092"], {"request.timeout.ms": "S3CRET"})
     with pytest.raises(UsageError, match="Invalid value … for configuration"), live._admin_client(spark, topic):

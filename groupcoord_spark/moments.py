@@ -95,5 +95,5 @@ def _since_epoch(moment: datetime) -> int:
     return ((moment if moment.tzinfo else moment.replace(tzinfo=UTC)) - _EPOCH) // _MILLISECOND
 
 
-def _no_time(given: object) -> UsageError:
-    return UsageError(f"{given!r} is not a time. Write for example 2026-11-20T03:00:00Z, a datetime, or a number of milliseconds.")
+def _no_time(value: object) -> UsageError:
+    return UsageError(f"{value!r} is not a time. Write for example 2026-11-20T03:00:00Z, a datetime, or a number of milliseconds.")

@@ -17,6 +17,6 @@ def first_of(texts: Sequence[str], most: int | None = 3, *, count: int | None = 
     most: so many texts are named; None: all. count: how many there are, where ``texts`` does not have them all. noun: of what.
     """
     named = texts[:most]
-    rest = (len(texts) if count is None else count) - len(named)
-    more = counted(rest, f"more {noun}") if noun else f"{rest:,} more"
-    return f"{', '.join(named)} and {more}" if rest > 0 and most is not None else ", ".join(named)
+    number_left = (len(texts) if count is None else count) - len(named)
+    more = counted(number_left, f"more {noun}") if noun else f"{number_left:,} more"
+    return f"{', '.join(named)} and {more}" if number_left > 0 and most is not None else ", ".join(named)

@@ -64,7 +64,7 @@ class PlaceHistory(NamedTuple):
         return timeline(self.pieces, self.rebalances, self.ends, retention_ms=retention_ms, **limits)
 
 
-def read_history(warehouse: Warehouse, question: Question, semantics: Semantics) -> list[PlaceHistory]:
+def group_history(warehouse: Warehouse, question: Question, semantics: Semantics) -> list[PlaceHistory]:
     """The history of a group as of the newest run, place by place; empty: the history tables have no record of the group.
 
     semantics: Of the broker that loads the records.

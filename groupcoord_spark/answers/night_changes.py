@@ -381,8 +381,8 @@ def _reasons_of_groups(
         of_its_offsets.setdefault(group_id, set()).add(reason)
     reasons = {}
     for group_id in gone:
-        reason, others = tombstones.get(group_id, (-1, NOT_KNOWN))[1], of_its_offsets.get(group_id, set())
-        reasons[group_id] = next(iter(others)) if reason == NOT_KNOWN and len(others) == 1 else reason
+        reason, offset_reasons = tombstones.get(group_id, (-1, NOT_KNOWN))[1], of_its_offsets.get(group_id, set())
+        reasons[group_id] = next(iter(offset_reasons)) if reason == NOT_KNOWN and len(offset_reasons) == 1 else reason
     return reasons
 
 

@@ -61,9 +61,9 @@ def removals_of(warehouse: Warehouse, cluster: str, group_ids: Sequence[str], co
     rows = _causes(warehouse, run, group_ids, group_ids, commits, markers)
     if topics := sorted({row["topic"] for row in rows if _depends_on_other_offsets(row, run)}):
         of_topics = warehouse.read("offset_commits", run=run, columns=COMMIT_COLUMNS, where=[("topic", "in", topics)])
-        others = of_topics.filter(pc.invert(pc.is_in(of_topics["group_id"], commits["group_id"].unique())))
-        bereft = others.filter(others["is_tombstone"])["group_id"].unique().to_pylist()
-        commits = pa.concat_tables([commits, others])
+        commits_of_others = of_topics.filter(pc.invert(pc.is_in(of_topics["group_id"], commits["group_id"].unique())))
+        bereft = commits_of_others.filter(commits_of_others["is_tombstone"])["group_id"].unique().to_pylist()
+        commits = pa.concat_tables([commits, commits_of_others])
         rows = _causes(warehouse, run, group_ids, [*group_ids, *bereft], commits, read_markers(warehouse, cluster, commits))
     offsets = [
         OffsetRemoval(Place.of(row), **{name: row[name] for name in OffsetRemoval._fields if name in row})

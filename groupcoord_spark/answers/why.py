@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Final, Literal, NamedTuple
 
-from groupcoord_spark.answers.group_history import PlaceHistory, Question, expiry_events, milliseconds, read_history, rows_of, share_events
+from groupcoord_spark.answers.group_history import PlaceHistory, Question, expiry_events, group_history, milliseconds, rows_of, share_events
 from groupcoord_spark.answers.night_changes import NOT_KNOWN, PARTITION_MISSING, REASONS, departure_of
 from groupcoord_spark.answers.removal_causes import OffsetRemoval
 from groupcoord_spark.answers.timeline import (
@@ -110,22 +110,22 @@ def why(warehouse: Warehouse, question: Question, semantics: Semantics) -> Story
     run = warehouse.run(question.cluster)
     steps: list[Step] = []
     finder: _Finder | None = None
-    for place_history in read_history(warehouse, question, semantics):
+    for place_history in group_history(warehouse, question, semantics):
         finder = _Finder(place_history, semantics, _tombstones_of_members(warehouse, question, place_history))
         steps += [finder.step(event) for event in place_history.events(question, run.retention_ms)]
         steps = [*steps, *_skipped(warehouse, question, place_history)]
     unreadable = list(_unreadable(warehouse, question))
-    now = list(_present(warehouse, question, run.as_of_ms))
-    if finder is not None and question.topic is None and not now and (end := finder.end_without_tombstone()) is not None:
+    present = list(_present(warehouse, question, run.as_of_ms))
+    if finder is not None and question.topic is None and not present and (end := finder.end_without_tombstone()) is not None:
         steps.append(end)
-    steps += _departure(warehouse, question, now)
+    steps += _departure(warehouse, question, present)
     steps += [_share_step(event) for event in share_events(warehouse, question)]
-    outcomes = [outcome for step in [*steps, *now] for outcome in step.outcomes]
+    outcomes = [outcome for step in [*steps, *present] for outcome in step.outcomes]
     has_commits = any(step.event == "commits" for step in steps)
     if not has_commits and not unreadable and not any(question.topic is None or outcome.topic is not None for outcome in outcomes):
         return None
     steps.sort(key=lambda step: (step.time_ms is None, step.time_ms or 0))
-    steps += [*unreadable, *now]
+    steps += [*unreadable, *present]
     future = [Step(event.time_ms, event.event, event.what, (), ()) for event in expiry_events(warehouse, question)]
     return Story([*steps, *future], _conclusion(question, steps) + _what_is_not_known(len(unreadable)))
 
@@ -141,21 +141,21 @@ _CAUSE_OF_DEPARTURE: Final[Mapping[str, Cause]] = {
 """Why something is gone that no tombstone explains -> cause."""
 
 
-def _departure(warehouse: Warehouse, question: Question, now: Sequence[Step]) -> Iterator[Step]:
+def _departure(warehouse: Warehouse, question: Question, present: Sequence[Step]) -> Iterator[Step]:
     """The step for a group or offsets that a night had and a later one has not, where no night read a record of the removal."""
-    if any(question.topic is None or outcome.topic is not None for step in now for outcome in step.outcomes):
+    if any(question.topic is None or outcome.topic is not None for step in present for outcome in step.outcomes):
         return
-    last, first_without, changes = departure_of(
+    last_night, next_night, changes = departure_of(
         warehouse, warehouse.run(question.cluster), question.group_id, question.topic, question.partition
     )
     for change in changes:
         if (cause := _CAUSE_OF_DEPARTURE.get(change.why or NOT_KNOWN)) is not None:
-            sentence = f"was there in the night of {iso(last.as_of_ms)} and gone by that of {iso(first_without.as_of_ms)}: "
+            sentence = f"was there in the night of {iso(last_night.as_of_ms)} and gone by that of {iso(next_night.as_of_ms)}: "
             reason = REASONS[change.why or NOT_KNOWN].removesuffix(".")
             sentence += reason[0].lower() + reason[1:]
             subject = "The group" if change.topic is None else f"{change.topic} {change.partition}"
             outcome = Outcome(change.topic, change.partition, cause, None, None, [], sentence)
-            yield Step(first_without.as_of_ms, "gone", f"{subject} {sentence}.", [], [outcome])
+            yield Step(next_night.as_of_ms, "gone", f"{subject} {sentence}.", [], [outcome])
 
 
 _REMOVED_GROUPS: Final[Mapping[str, tuple[Cause, str]]] = {
@@ -380,7 +380,7 @@ def _is_before(record_offset: int, border: int | None) -> bool:
 def _removal_sentence(removal: OffsetRemoval, cause: Cause, other_cause: Cause | None) -> str:
     gone = "" if removal.gone_ms is None else f" at {iso(removal.gone_ms)}"
     age = "" if removal.age_ms is None else duration(removal.age_ms)
-    groups, kept = removal.groups_at_once, removal.offsets_kept
+    groups, offsets_kept = removal.groups_at_once, removal.offsets_kept
     for_topic = (
         "no other offset of the topic was left" if groups in (None, 1) else f"{groups} groups lost their offsets of the topic at once"
     )
@@ -428,7 +428,7 @@ def _removal_sentence(removal: OffsetRemoval, cause: Cause, other_cause: Cause |
             f" the topic was committed to soon afterwards, for the deleted topic that {for_topic}"
         )
     if cause == "offset_delete":
-        number = "another offset" if kept == 1 else f"{kept} other offsets"
+        number = "another offset" if offsets_kept == 1 else f"{offsets_kept} other offsets"
         return f"was deleted{gone} by a request (OffsetDelete): {number} of the topic stayed, so the topic was not deleted"
     if removal.value_offset is None:
         which = "by DeleteGroups or by a cleanup" if removal.group_removed else "by a cleanup, by OffsetDelete or with its topic"

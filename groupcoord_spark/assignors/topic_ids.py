@@ -17,8 +17,8 @@ class TopicId(NamedTuple):
 
     def java_hash(self) -> int:
         """Uuid.hashCode of Kafka's clients, as an unsigned 32-bit number."""
-        both = (self.high ^ self.low) & 0xFFFFFFFFFFFFFFFF
-        return (both >> 32) ^ (both & 0xFFFFFFFF)
+        folded = (self.high ^ self.low) & 0xFFFFFFFFFFFFFFFF
+        return (folded >> 32) ^ (folded & 0xFFFFFFFF)
 
 
 def topic_id_of(topic: str, topics: Topics) -> TopicId:

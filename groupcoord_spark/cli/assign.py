@@ -11,7 +11,7 @@ import click
 from groupcoord_spark.cli import made_up_groups
 from groupcoord_spark.cli.names import named_groups
 from groupcoord_spark.cli.options import Common, ShownRun, command, common_options, shown_run_options
-from groupcoord_spark.cli.render import lines, write_lines, write_records
+from groupcoord_spark.cli.render import lines, print_lines, write_records
 from groupcoord_spark.errors import GroupcoordError, UsageError
 
 if TYPE_CHECKING:
@@ -119,7 +119,7 @@ def assign(
     if common.output != "table":
         write_records(common.output, _NAMES, _rows(group_id, group, made))
         return
-    write_lines(_table(current, group, made, protocol))
+    print_lines(_table(current, group, made, protocol))
     for sentence in advice(made):
         common.say(sentence)
 
@@ -153,15 +153,15 @@ def _summary_cells(proposal: Proposal) -> tuple[int, ...]:
 def _table(current: Assignment, group: AssignableGroup, made: Sequence[Proposal], protocol: str | None) -> list[str]:
     from groupcoord_spark.assignors import balance_of
 
-    now = balance_of(current)
+    balance = balance_of(current)
     titles = ["ASSIGNOR", "PARTITIONS", "MIN", "MAX", "SPREAD", "MOVED", "ASSIGNED", "RELEASED", "KEPT", "REBALANCES"]
-    total = sum(now.partitions_by_member.values())
-    first = (f"{NOW} {protocol or ''}".rstrip(), total, now.least, now.most, now.spread, "", "", "", "", "")
+    total = sum(balance.partitions_by_member.values())
+    row_of_today = (f"{NOW} {protocol or ''}".rstrip(), total, balance.least, balance.most, balance.spread, "", "", "", "", "")
     proposed = [(proposal.assignor, *_summary_cells(proposal)) for proposal in made]
-    summary = lines(titles, [first, *proposed], [18, 10, 4, 4, 6, 5, 8, 8, 4, None])
+    summary = lines(titles, [row_of_today, *proposed], [18, 10, 4, 4, 6, 5, 8, 8, 4, None])
     everybody = sorted({*current, *(member.member_id for member in group.members)})
     cells = [
-        (name, now.partitions_by_member.get(name), *(proposal.change.after.partitions_by_member.get(name) for proposal in made))
+        (name, balance.partitions_by_member.get(name), *(proposal.change.after.partitions_by_member.get(name) for proposal in made))
         for name in everybody
     ]
     assignors = [proposal.assignor for proposal in made]

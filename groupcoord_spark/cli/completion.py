@@ -6,7 +6,7 @@ import click
 from click.shell_completion import get_completion_class
 
 from groupcoord_spark.cli.options import command
-from groupcoord_spark.cli.render import write_lines
+from groupcoord_spark.cli.render import print_lines
 
 _PROGRAM = "groupcoord"
 _VARIABLE = "_GROUPCOORD_COMPLETE"
@@ -25,4 +25,4 @@ def completion(shell: str) -> None:
     root = click.get_current_context().find_root().command
     script = kind(root, {}, _PROGRAM, _VARIABLE)
     # click's own source() asks for the version of an installed bash; the script is the same without the question.
-    write_lines([(script.source_template % script.source_vars()).strip("\n")])
+    print_lines([(script.source_template % script.source_vars()).strip("\n")])

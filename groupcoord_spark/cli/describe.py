@@ -18,7 +18,7 @@ import pyarrow as pa
 from groupcoord_spark.cli.end_offsets import newest_end_offsets, remark_on_checkpoint
 from groupcoord_spark.cli.names import named_groups
 from groupcoord_spark.cli.options import Common, ShownRun, command, common_options, groups_option, semantics_of, shown_run_options
-from groupcoord_spark.cli.render import lines, printable, say, write_lines, write_records
+from groupcoord_spark.cli.render import lines, print_lines, printable, say, write_records
 from groupcoord_spark.sources.end_offsets import EndOffsets, read_end_offsets
 from groupcoord_spark.wording import counted
 
@@ -196,7 +196,7 @@ def _print_lines(groups: Sequence[ShownGroup], view: View, verbose: bool, end_of
         of_group = view.lines(group, verbose, end_offsets)
         remark = _remark(group, is_shown=bool(of_group)) if with_remarks else None
         if remark and in_one_place:  # printed between the lines of this group and of the group before
-            write_lines(waiting)
+            print_lines(waiting)
             waiting.clear()
             sys.stdout.flush()
             say(f"\n{remark}")
@@ -204,11 +204,11 @@ def _print_lines(groups: Sequence[ShownGroup], view: View, verbose: bool, end_of
             remarks += ["", remark]
         waiting += of_group
         if len(waiting) >= LINES_AT_ONCE:
-            write_lines(waiting)
+            print_lines(waiting)
             waiting.clear()
     if remarks:
         say("\n".join(remarks))
-    write_lines(waiting)
+    print_lines(waiting)
 
 
 def _remark_on_owners(groups: Sequence[ShownGroup]) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from groupcoord_spark.cli.options import Common
-from groupcoord_spark.cli.render import lines, moment, printable, say, write_lines, write_records
+from groupcoord_spark.cli.render import lines, moment, print_lines, printable, say, write_records
 from groupcoord_spark.errors import InputError
 from groupcoord_spark.wording import counted
 
@@ -40,7 +40,7 @@ def report_upgrade(common: Common, inputs: tuple[str, ...], in_use: Semantics, t
     if common.output != "table":
         write_records(common.output, LOAD_COLUMNS, _rows((of_target, of_use) for of_use, of_target in outcomes))
     else:
-        write_lines(_upgrade_lines(outcomes, in_use, target))
+        print_lines(_upgrade_lines(outcomes, in_use, target))
     return any(not of_target.loads for _, of_target in outcomes)
 
 
@@ -57,7 +57,7 @@ def report_cleaning(common: Common, inputs: tuple[str, ...], releases: Sequence[
     else:
         for semantics in releases:
             release = semantics.broker_version
-            write_lines(_cleaning_lines(release, [outcome for outcome in outcomes if outcome.now.release == release]))
+            print_lines(_cleaning_lines(release, [outcome for outcome in outcomes if outcome.now.release == release]))
     exposures = [exposure for outcome in outcomes for exposure in outcome.exposures]
     is_refused = any(not outcome.now.loads for outcome in outcomes) or any(exposure.refusal for exposure in exposures)
     return {FINDING_OF_ANSWER[exposure.answer] for exposure in exposures} | ({"refused"} if is_refused else set())
@@ -136,7 +136,7 @@ def report_matrix(common: Common, inputs: tuple[str, ...], in_use: Semantics) ->
         f" {in_use.broker_version}, as if refused records were not there."
     )
     titles = ["RELEASES", "FAILING", "REFUSED", "SKIPPED", "GROUPS-DIFFER", "OFFSETS-DIFFER"]
-    write_lines([*lines(titles, rows), *textwrap.wrap(explanation, WIDTH)])
+    print_lines([*lines(titles, rows), *textwrap.wrap(explanation, WIDTH)])
 
 
 def _outcomes(inputs: tuple[str, ...], releases: Sequence[Semantics]) -> list[list[LoadOutcome]]:

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from groupcoord_spark.cli.options import Common
-from groupcoord_spark.cli.render import lines, moment, printable, write_lines, write_records
+from groupcoord_spark.cli.render import lines, moment, print_lines, printable, write_records
 
 if TYPE_CHECKING:
     from groupcoord_spark.answers.health_history import HealthHistory
@@ -31,12 +31,12 @@ def write_diagnosis(common: Common, diagnosis: Diagnosis, copies: int, history: 
     if common.output != "table":
         _write_rows(common, diagnosis, history)
         return
-    write_lines(_findings(diagnosis, copies, history))
-    write_lines(_partitions(diagnosis.verdicts, copies, history))
+    print_lines(_findings(diagnosis, copies, history))
+    print_lines(_partitions(diagnosis.verdicts, copies, history))
     if diagnosis.dump_ms >= 0:
-        write_lines([f"Ages are measured from {moment(diagnosis.dump_ms)}."])
+        print_lines([f"Ages are measured from {moment(diagnosis.dump_ms)}."])
     if history is not None:
-        write_lines(["", *_nights(history)])
+        print_lines(["", *_nights(history)])
 
 
 def write_night(common: Common, history: HealthHistory) -> Sequence[Finding]:
@@ -46,12 +46,12 @@ def write_night(common: Common, history: HealthHistory) -> Sequence[Finding]:
         _write_rows(common, diagnosis, history)
         return diagnosis.findings
     copies = len({verdict.copy for verdict in diagnosis.verdicts})
-    write_lines(_findings(diagnosis, copies, history))
+    print_lines(_findings(diagnosis, copies, history))
     rows = []
     for verdict in diagnosis.verdicts:
         size, growth = verdict.figures["log_bytes"], history.bytes_per_night(verdict.offsets_partition)
         rows.append([verdict.offsets_partition, _number(size), _signed(growth), verdict.verdict])
-    write_lines([*lines(["PARTITION", "BYTES", "PER-NIGHT", "VERDICT"], rows), "", *_nights(history)])
+    print_lines([*lines(["PARTITION", "BYTES", "PER-NIGHT", "VERDICT"], rows), "", *_nights(history)])
     return diagnosis.findings
 
 

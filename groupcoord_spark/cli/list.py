@@ -9,7 +9,7 @@ import click
 from groupcoord_spark.answers.timeline import duration
 from groupcoord_spark.cli.end_offsets import remark_on_checkpoint
 from groupcoord_spark.cli.options import Common, ShownRun, Words, command, common_options, shown_run_options
-from groupcoord_spark.cli.render import shown, write_lines
+from groupcoord_spark.cli.render import cell_text, print_lines
 
 if TYPE_CHECKING:
     from groupcoord_spark.warehouse.read import Run, Warehouse
@@ -100,9 +100,9 @@ def list_groups(common: Common, states: frozenset[str] | None, types: frozenset[
         cells |= zip(names, map(list, zip(*shown_lags, strict=True)) if of_groups else [[]] * len(names), strict=True)
         titles += ["LAG", "MAX-LAG", "BEHIND", "LOSS-IN"]
     if common.output == "table" and len(columns) == 1:
-        write_lines(shown(group) for group in cells["group"])
+        print_lines(cell_text(group) for group in cells["group"])
     else:
-        width = max([15, *(len(shown(group)) for group in cells["group"])]) + 10
+        width = max([15, *(len(cell_text(group)) for group in cells["group"])]) + 10
         least_widths = [width, *[20] * (len(columns) - 1)]
         common.show(list(columns), zip(*cells.values(), strict=True), titles=titles, least_widths=least_widths)
 

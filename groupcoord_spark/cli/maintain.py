@@ -44,10 +44,10 @@ def maintain(common: Common, keep_nights: int, keep_history_ms: int, dry_run: bo
     rows = [row for row in ([getattr(table, name) for name in NAMES] for table in done.tables) if any(row[1:])]
     if rows or common.output != "table":
         common.show(NAMES, rows, least_widths=[20, *map(len, NAMES[1:-1]), None])
-    common.say(summary_text(done, dry_run=dry_run))
+    common.say(upkeep_text(done, dry_run=dry_run))
 
 
-def summary_text(done: Upkeep, *, dry_run: bool) -> str:
+def upkeep_text(done: Upkeep, *, dry_run: bool) -> str:
     """What upkeep did, or would do, in a sentence."""
     joined, made, rows, files, size = (sum(getattr(table, name) for table in done.tables) for name in NAMES[1:])
     nights = counted(done.nights_dropped, "night")

@@ -14,7 +14,7 @@ from prometheus_client.metrics_core import GaugeMetricFamily
 from prometheus_client.openmetrics.exposition import generate_latest
 
 from groupcoord_spark.cli.options import Common, command, common_options_of_a_writer
-from groupcoord_spark.cli.render import write_lines
+from groupcoord_spark.cli.render import print_lines
 from groupcoord_spark.errors import GroupcoordError, UsageError
 from groupcoord_spark.moments import now_ms
 from groupcoord_spark.wording import counted
@@ -141,7 +141,7 @@ def metrics(common: Common, file: Path | None, of_groups: Any, top: int) -> None
         raise GroupcoordError(f"{warehouse.location.uri} holds no night yet. Make one with `groupcoord nightly`.")
     families = _families(warehouse, runs, of_groups, top)
     if file is None:
-        write_lines([_text(families).rstrip("\n")])
+        print_lines([_text(families).rstrip("\n")])
         return
     _write(file, families)
     common.say(f"{counted(len(runs), 'cluster')} in {file}.")

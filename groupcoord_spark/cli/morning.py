@@ -11,7 +11,7 @@ import click
 from groupcoord_spark.answers.findings import LEVELS, NEWS
 from groupcoord_spark.cli.diff import nights_without_change
 from groupcoord_spark.cli.options import Common, Duration, ShownRun, Words, alert, command, common_options_of_a_writer, shown_run_options
-from groupcoord_spark.cli.render import lines, moment, say, terminal_json, write_lines, write_records
+from groupcoord_spark.cli.render import lines, moment, print_lines, say, terminal_json, write_records
 from groupcoord_spark.wording import counted
 
 if TYPE_CHECKING:
@@ -69,13 +69,13 @@ def morning(common: Common, horizon_ms: int, most_lines: int, fail_on: frozenset
     if form == "json":
         write_records("json", NAMES, rows)
     elif form == "slack":
-        write_lines([terminal_json(json.dumps(_message(title, rows, most_lines), ensure_ascii=False))])
+        print_lines([terminal_json(json.dumps(_message(title, rows, most_lines), ensure_ascii=False))])
     else:
         # The command has a line of its own, to be copied.
         cells = [cells for level, *_, sentence, command in rows[:most_lines] for cells in ((level, f"{sentence}."), ("", command))]
         if cells:
             colours = [colour for row in rows[:most_lines] for colour in (_COLOURS[row[0]], None)]
-            write_lines(lines(["LEVEL", "NEWS, AND THE COMMAND THAT SHOWS MORE"], cells, [7, None], colours))
+            print_lines(lines(["LEVEL", "NEWS, AND THE COMMAND THAT SHOWS MORE"], cells, [7, None], colours))
     if not common.quiet and form != "slack":
         more = f" --lines {len(rows)} shows {counted(len(rows) - most_lines, 'more kind')}." * (form == "table" and len(rows) > most_lines)
         say(f"{title}{more}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from groupcoord_spark.cli.maintain import summary_text as upkeep_text
+from groupcoord_spark.cli.maintain import upkeep_text
 from groupcoord_spark.cli.options import duration_text
 from groupcoord_spark.cli.render import moment, second
 from groupcoord_spark.wording import counted

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 import click
 
-from groupcoord_spark.cli.render import lines, moment, say, show_all_columns_whole, write_lines, write_records
+from groupcoord_spark.cli.render import lines, moment, print_lines, say, show_all_columns_whole, write_records
 from groupcoord_spark.errors import GroupcoordError, UsageError
 from groupcoord_spark.moments import NightsAgo, NightTime, is_number, now_ms, read_duration, written_time
 from groupcoord_spark.wording import counted
@@ -85,7 +85,7 @@ class Common:
         """
         if self.output == "table":
             titles = [name.upper().replace("_", "-") for name in names] if titles is None else titles
-            write_lines(lines(titles, rows if cells is None else cells, least_widths, colours))
+            print_lines(lines(titles, rows if cells is None else cells, least_widths, colours))
         else:
             write_records(self.output, names, rows)
 

@@ -135,6 +135,6 @@ def _parts(job_progress: JobProgress, seconds_left: float | None) -> list[str]:
 
 def _clock(seconds: float) -> str:
     """``0:07``, ``12:30``, ``1:02:03``."""
-    minutes, rest = divmod(round(seconds), 60)
+    minutes, seconds_left = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
+    return f"{hours}:{minutes:02}:{seconds_left:02}" if hours else f"{minutes}:{seconds_left:02}"

@@ -66,7 +66,7 @@ def say(sentence: str) -> None:
         print("\n".join(map(printable, sentence.split("\n"))), file=sys.stderr, flush=True)
 
 
-def shown(value: object) -> str:
+def cell_text(value: object) -> str:
     """A value as a cell for people, in letters that stdout can take: so a column stays aligned in every encoding."""
     if value is None:
         return NOTHING
@@ -129,7 +129,7 @@ def lines(
             as wide as the title, and the last one not padded.
         colours: A colour for each row that is to stand out on a terminal, None for the others; None: no row stands out.
     """
-    cells = [tuple(map(shown, row)) for row in rows]
+    cells = [tuple(map(cell_text, row)) for row in rows]
     limit = _terminal_width()
     if limit is not None:
         from groupcoord_spark.cli.terminal import fitted_table
@@ -152,7 +152,7 @@ def lines(
 
 def lines_or_blocks(titles: Sequence[str], rows: Iterable[Sequence[object]]) -> list[str]:
     """As ``lines``; where so many columns cannot fit the terminal, a block of lines for each row, with a line for each column."""
-    limit, cells = _terminal_width(), [tuple(map(shown, row)) for row in rows]
+    limit, cells = _terminal_width(), [tuple(map(cell_text, row)) for row in rows]
     if limit is None:
         return lines(titles, cells)
     from groupcoord_spark.cli.terminal import LEAST_SENTENCE_WIDTH, fitted_table, wrapped_text
@@ -164,8 +164,8 @@ def lines_or_blocks(titles: Sequence[str], rows: Iterable[Sequence[object]]) -> 
     blocks: list[str] = []
     for row in cells:
         for title, cell in zip(titles, row, strict=True):
-            first, *others = wrapped_text(cell, max(limit - margin, LEAST_SENTENCE_WIDTH))
-            blocks += [f"{title.ljust(margin)}{first}".rstrip(), *(f"{' ' * margin}{part}" for part in others)]
+            line, *more_lines = wrapped_text(cell, max(limit - margin, LEAST_SENTENCE_WIDTH))
+            blocks += [f"{title.ljust(margin)}{line}".rstrip(), *(f"{' ' * margin}{part}" for part in more_lines)]
         blocks.append("")
     return blocks[:-1]
 
@@ -213,7 +213,7 @@ def _form(widths: tuple[int | None, ...]) -> str:
 def write_records(output: Literal["json", "csv"], names: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
     """Rows for programs: JSON objects, one a line, or CSV with a line of names. What is not there is null, or empty."""
     if output == "json":
-        write_lines(_json_text(dict(zip(names, row, strict=True))) for row in rows)
+        print_lines(_json_text(dict(zip(names, row, strict=True))) for row in rows)
         return
     text = io.StringIO(newline="")
     writer = csv.writer(text, lineterminator="\n")
@@ -242,7 +242,7 @@ def _csv_cell(value: Any) -> Any:
     return f"'{printable(text)}" if is_formula else printable(text)
 
 
-def write_lines(texts: Iterable[str]) -> None:
+def print_lines(texts: Iterable[str]) -> None:
     """Lines on stdout."""
     whole = "\n".join(texts)
     if whole:

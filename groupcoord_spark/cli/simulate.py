@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import click
 
 from groupcoord_spark.cli.options import DirectoryToWrite, command
-from groupcoord_spark.cli.render import lines, printable, say, shown, write_lines, write_records
+from groupcoord_spark.cli.render import cell_text, lines, print_lines, printable, say, write_records
 from groupcoord_spark.errors import GroupcoordError, UsageError
 from groupcoord_spark.wording import counted
 
@@ -69,14 +69,14 @@ def simulate(
     if schema:
         if scenario is not None or lists or explain or segments is not None:
             raise click.UsageError("--schema prints the schema and plays nothing: leave the rest out.")
-        write_lines([json.dumps(json_schema(), indent=2)])
+        print_lines([json.dumps(json_schema(), indent=2)])
         return
     if lists:
         if scenario is not None or explain or segments is not None:
             raise click.UsageError("--list names the scenarios and plays none: leave the rest out.")
         titles = [(name, read_scenario(text, name).title) for name, text in shipped_scenarios().items()]
         if output == "table":
-            write_lines(f"{name:<26} {shown(title)}" for name, title in titles)
+            print_lines(f"{name:<26} {cell_text(title)}" for name, title in titles)
         else:
             write_records(output, ("scenario", "title"), titles)
         return
@@ -87,8 +87,8 @@ def simulate(
     release = broker_version if broker_version is not None or semantics is not None else chosen_scenario.broker_version
     if explain:
         settings = explained_settings(chosen_scenario, release_for(semantics, release))
-        write_lines([*map(printable, text.rstrip().split("\n")), ""])
-        write_lines(line.rstrip() for line in lines(["WHO", "SETTING", "VALUE", "MEANING"], settings, [8, 20, 8, None]))
+        print_lines([*map(printable, text.rstrip().split("\n")), ""])
+        print_lines(line.rstrip() for line in lines(["WHO", "SETTING", "VALUE", "MEANING"], settings, [8, 20, 8, None]))
         return
     if compared is not None:
         if semantics is not None or broker_version is not None or segments is not None or heartbeats:
@@ -99,9 +99,9 @@ def simulate(
     written = _write_segments(segments, outcome.records) if segments is not None else 0
     rows = [row for row in outcome.rows if heartbeats or not row.is_routine]
     if output == "table":
-        write_lines(_table(rows))
+        print_lines(_table(rows))
     elif output == "json":
-        write_lines(json.dumps(row_json(row), ensure_ascii=False) for row in rows)
+        print_lines(json.dumps(row_json(row), ensure_ascii=False) for row in rows)
     else:
         write_records(output, _NAMES, map(_values, rows))
     if segments is not None and not quiet:
@@ -125,7 +125,7 @@ def _compare(scenario: Scenario, releases: list[str], output: Output, quiet: boo
                     happens = (f"{outcome.at_ms / 1000:.3f}", *map(_shown, outcome[1:]))
                 cells.append((happens[0], row.id, ", ".join(same), *happens[1:]))
         titles = ["TIME", "EVENT", "RELEASE", "ANSWER", "STATE", "GENERATION", "RECORDS"]
-        write_lines(line.rstrip() for line in lines(titles, cells, [8, 20, 7, 10, 10, 10, None]))
+        print_lines(line.rstrip() for line in lines(titles, cells, [8, 20, 7, 10, 10, 10, None]))
         if not quiet:
             say(f"{len(rows) - len(different)} of {counted(len(rows), 'event')} are the same in {', '.join(releases)}.")
         return

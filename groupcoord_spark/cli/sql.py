@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from groupcoord_spark.cli.options import Common, at_option, command, common_options
-from groupcoord_spark.cli.render import lines_or_blocks, moment, say, terminal_json, write_lines, write_records
+from groupcoord_spark.cli.render import lines_or_blocks, moment, print_lines, say, terminal_json, write_records
 from groupcoord_spark.errors import GroupcoordError, UsageError
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ def sql(
     if engine is not None:
         if statements is not None:
             raise UsageError("--print-views prints statements and runs none. Leave the SQL or the option out.")
-        write_lines(f"{statement};\n" for statement in view_statements(engine, warehouse, cluster=common.cluster, at_ms=at_ms))
+        print_lines(f"{statement};\n" for statement in view_statements(engine, warehouse, cluster=common.cluster, at_ms=at_ms))
         return
     night = NightInDuckDB(warehouse, cluster=common.cluster, at_ms=at_ms)
     if sandbox:
@@ -103,7 +103,7 @@ def _run(night: NightInDuckDB, statements: str, common: Common, most_rows: int |
         names = rows.column_names
         cells = zip(*(_values(column) for column in rows.columns), strict=True)
         if common.output == "table":
-            write_lines(lines_or_blocks([name.upper() for name in names], [[_text(value) for value in row] for row in cells]))
+            print_lines(lines_or_blocks([name.upper() for name in names], [[_text(value) for value in row] for row in cells]))
         else:
             write_records(common.output, names, cells)
 

@@ -45,18 +45,18 @@ def fitted_table(titles: Sequence[str], cells: Sequence[Sequence[str]], limit: i
     """
     first = next((at for at, title in enumerate(titles) if title.upper() not in IDENTIFYING), None)
     columns = [_Column.of(title, [row[at] for row in cells], is_first=at == first) for at, title in enumerate(titles)]
-    kept = list(range(len(columns)))
+    places = list(range(len(columns)))
     while True:
-        widths = _widths([columns[at] for at in kept], limit)
-        last = next((at for at in reversed(kept) if not columns[at].stays), None)
-        if sum(widths) + len(widths) - 1 <= limit or last is None:
+        widths = _widths([columns[at] for at in places], limit)
+        dropped = next((at for at in reversed(places) if not columns[at].stays), None)
+        if sum(widths) + len(widths) - 1 <= limit or dropped is None:
             break
-        kept.remove(last)
+        places.remove(dropped)
     shown = [
-        _fitted_row([_title_lines(titles[at], width) for at, width in zip(kept, widths, strict=True)], widths),
-        *(_fitted_row([columns[at].fitted(row[at], width) for at, width in zip(kept, widths, strict=True)], widths) for row in cells),
+        _fitted_row([_title_lines(titles[at], width) for at, width in zip(places, widths, strict=True)], widths),
+        *(_fitted_row([columns[at].fitted(row[at], width) for at, width in zip(places, widths, strict=True)], widths) for row in cells),
     ]
-    return FittedTable(shown, [title for at, title in enumerate(titles) if at not in kept])
+    return FittedTable(shown, [title for at, title in enumerate(titles) if at not in places])
 
 
 class _Column(NamedTuple):

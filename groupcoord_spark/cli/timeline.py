@@ -59,11 +59,11 @@ def timeline(common: Common, group_id: str, topic: str | None, from_ms: int | No
 
 def _events(warehouse: Warehouse, question: Question) -> list[tuple[int | None, Event]]:
     """Events with their offsets partition, in order. Raises GroupcoordError for a group that no table knows."""
-    from groupcoord_spark.answers.group_history import expiry_events, read_history, share_events
+    from groupcoord_spark.answers.group_history import expiry_events, group_history, share_events
     from groupcoord_spark.answers.timeline import is_within
 
     run = warehouse.run(question.cluster)
-    histories = read_history(warehouse, question, semantics_of(run))
+    histories = group_history(warehouse, question, semantics_of(run))
     of_share = [event for event in share_events(warehouse, question) if is_within(event.time_ms, question.from_ms, question.to_ms)]
     if question.topic is not None and not of_share and not any(history.commits.num_rows for history in histories):
         refuse_place(warehouse, question)

@@ -8,7 +8,7 @@ import click
 
 from groupcoord_spark.cli.names import is_pattern, matching
 from groupcoord_spark.cli.options import Common, command, common_options, complete_topics, groups_option, semantics_of
-from groupcoord_spark.cli.render import lines, moment, wrapped, write_lines, write_records
+from groupcoord_spark.cli.render import lines, moment, print_lines, wrapped, write_records
 from groupcoord_spark.cli.timeline import WRONG_EVENTS, explain_missing_history, refuse_place, with_short_ids
 from groupcoord_spark.errors import GroupcoordError, UsageError
 
@@ -50,7 +50,7 @@ def why(common: Common, groups: tuple[str, ...], topic: str | None, partition: i
                 refuse_place(warehouse, question)
             explain_missing_history(warehouse, cluster, group_id)
         if common.output == "table":
-            write_lines([*([""] if position else []), *_lines(story)])
+            print_lines([*([""] if position else []), *_lines(story)])
         else:
             rows += _rows(question, story)
     if common.output != "table":

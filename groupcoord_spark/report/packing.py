@@ -65,7 +65,7 @@ def packed(text: str) -> str:
     return base64.b64encode(gzip.compress(text.encode("utf-8"), mtime=0)).decode("ascii")
 
 
-def kind_of(name: str, column_type: pa.DataType) -> Kind:
+def kind_of_column(name: str, column_type: pa.DataType) -> Kind:
     """How a column is shown, from its type and name."""
     if pa.types.is_timestamp(column_type):
         return "time"
@@ -85,7 +85,7 @@ def _columns(rows: pa.Table) -> Sequence[tuple[str, pa.ChunkedArray]]:
 
 
 def _packed(name: str, column: pa.ChunkedArray, texts: Texts) -> dict[str, Any]:
-    kind = kind_of(name, column.type)
+    kind = kind_of_column(name, column.type)
     if kind == "time":
         cells = [None if value is None else value // 1000 for value in column.cast(pa.timestamp("us", "UTC")).cast(pa.int64()).to_pylist()]
     elif kind == "day":

@@ -49,7 +49,7 @@ def constants_of(directory: str) -> tuple[tuple[str, str | None], ...]:
 
 def is_told_by_its_files(inputs: Sequence[str]) -> bool:
     """Whether the Parquet files of these Delta tables alone have all rows. Raises InputError for a table that cannot be opened."""
-    return all(_not_in_its_files(_delta_table(Location.of(given))) is None for given in inputs)
+    return all(_not_in_its_files(_delta_table(Location.of(uri))) is None for uri in inputs)
 
 
 def readable_table(top: Location) -> DeltaTable:
@@ -172,8 +172,8 @@ def read_parquet(piece: FilePiece, wanted: Wanted = EVERY_ROW, *, with_bytes: bo
         if TOPIC in chosen:
             topic = expression(TOPIC, pa.string())
             groups, of_all_topics = groups.subset((topic == OFFSETS_TOPIC) | topic.is_null(), schema), groups
-            if others := _row_count(of_all_topics) - _row_count(groups):
-                yield RowBatch(pa.RecordBatch.from_pylist([], ROW_SCHEMA), others)
+            if other_rows := _row_count(of_all_topics) - _row_count(groups):
+                yield RowBatch(pa.RecordBatch.from_pylist([], ROW_SCHEMA), other_rows)
         is_wanted = None
         if wanted and is_number(PARTITION) and is_number(OFFSET):
             is_wanted = wanted_records(wanted, expression(PARTITION, pa.int64()), expression(OFFSET, pa.int64()), methodcaller("is_null"))
@@ -200,11 +200,11 @@ def _row_count(fragment: ds.ParquetFileFragment) -> int:
 
 def _rows(columns: Mapping[str, Any], source: str, first_row: int, n: int) -> RowBatch:
     """The raw rows of one batch of a table. columns: by field."""
-    others = 0
+    other_rows = 0
     columns = {**columns, "source": pa.repeat(source, n), "position": pa.array(np.arange(first_row, first_row + n))}
     if TOPIC in columns:
-        is_ours = pc.fill_null(pc.equal(as_type(columns[TOPIC], pa.string()), OFFSETS_TOPIC), True)
-        others = n - int(pc.sum(is_ours).as_py() or 0)
-        if others:
-            columns = {name: column.filter(is_ours) for name, column in columns.items()}
-    return RowBatch(raw_rows(columns, n - others), others, lacks_of(columns) if n > others else frozenset())
+        is_of_topic = pc.fill_null(pc.equal(as_type(columns[TOPIC], pa.string()), OFFSETS_TOPIC), True)
+        other_rows = n - int(pc.sum(is_of_topic).as_py() or 0)
+        if other_rows:
+            columns = {name: column.filter(is_of_topic) for name, column in columns.items()}
+    return RowBatch(raw_rows(columns, n - other_rows), other_rows, lacks_of(columns) if n > other_rows else frozenset())

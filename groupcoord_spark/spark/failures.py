@@ -46,11 +46,11 @@ def own_errors(stage: Callable[[], str | None]) -> Iterator[None]:
         raise
     except Exception as failure:
         text = _text_of(failure)
-        own = _own_error(failure, text, stage())
-        if own is None:
+        error = _own_error(failure, text, stage())
+        if error is None:
             raise
         # The exception itself asks Java for its text each time it is printed, and by then Java is gone.
-        raise own from RuntimeError(text).with_traceback(failure.__traceback__)
+        raise error from RuntimeError(text).with_traceback(failure.__traceback__)
 
 
 def why_not_started(directory: RunDirectory, failure: Exception) -> str:

@@ -179,17 +179,17 @@ class Table:
                 has no ``timestamps_out_of_range``.
         """
         count = data.num_rows if rows is None else rows
-        given = dict(zip(data.column_names, data.columns, strict=True))
+        columns_left = dict(zip(data.column_names, data.columns, strict=True))
         converted: dict[str, pa.ChunkedArray] = {}
         out_of_range: list[tuple[str, pa.ChunkedArray]] = []
         for column in self.columns:
-            values = given.pop(f"{column.name}_ms", None) if column.is_time else None
+            values = columns_left.pop(f"{column.name}_ms", None) if column.is_time else None
             if values is not None:
                 values, milliseconds_out_of_range = _timestamps(values, column.absent)
                 if milliseconds_out_of_range is not None:
                     out_of_range.append((column.name, milliseconds_out_of_range))
             else:
-                values = given.pop(column.name, None)
+                values = columns_left.pop(column.name, None)
                 if values is not None:
                     values = _without_absent(_typed(values, column.arrow_type), column.absent)
             if values is not None:
@@ -198,8 +198,8 @@ class Table:
                 if not column.nullable and count:
                     raise ValueError(f"table {self.name}: column {column.name} is NOT NULL and missing")
                 converted[column.name] = pa.chunked_array([pa.nulls(count, column.arrow_type)])
-        if given:
-            raise ValueError(f"table {self.name} has no column {sorted(given)!r}")
+        if columns_left:
+            raise ValueError(f"table {self.name} has no column {sorted(columns_left)!r}")
         if out_of_range:
             if TIMESTAMPS_OUT_OF_RANGE.name not in converted:
                 raise ValueError(f"table {self.name}: {out_of_range[0][0]} holds a time outside of the years 1 to 9999")

@@ -202,7 +202,7 @@ def _bins(files: Sequence[_TableFile]) -> Iterator[list[_TableFile]]:
     """Consecutive files that together make one file of FILE_BYTES at most and can be sorted in memory."""
     together: list[_TableFile] = []
     for file in files:
-        size, rows = (sum(getattr(other, name) for other in (*together, file)) for name in ("size", "rows"))
+        size, rows = (sum(getattr(part, name) for part in (*together, file)) for name in ("size", "rows"))
         if together and (size > FILE_BYTES or rows > _MOST_ROWS):
             yield together
             together = []

@@ -114,7 +114,7 @@ class PartWriter(AbstractContextManager["PartWriter"]):
         name, size, metadata = self._open.close()
         self._open = None
         path = f"{directory_of(self._cluster)}/{name}"
-        self.files.append(describe(self._table, self._cluster, path, size, metadata))
+        self.files.append(added_file_of(self._table, self._cluster, path, size, metadata))
 
 
 def write_part(warehouse: str, table: Table, data: pa.Table | Iterable[pa.RecordBatch], cluster: str, run_id: str) -> list[AddedFile]:
@@ -131,7 +131,7 @@ def run_of(file_name: str) -> str | None:
     return match[1] if match else None
 
 
-def describe(table: Table, cluster: str, path: str, size: int, metadata: pq.FileMetaData) -> AddedFile:
+def added_file_of(table: Table, cluster: str, path: str, size: int, metadata: pq.FileMetaData) -> AddedFile:
     """The AddedFile of a file, from its Parquet footer."""
     # Plain UTF-8: delta-rs reads a pair of \\u escapes as another character than the one they stand for.
     stats = json.dumps(_statistics(table, metadata), ensure_ascii=False, separators=(",", ":"))

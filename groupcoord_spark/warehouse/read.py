@@ -175,10 +175,10 @@ class Warehouse:
         kind, name = (LOOK_BACK, "look-back") if look_back else (NIGHT, "night")
         runs = [run for run in finished if run.kind == kind]
         if not runs:
-            other = finished[-1]
+            newest = finished[-1]
             raise WarehouseError(
                 f"{self.location.uri} holds no {name} of cluster {cluster!r}, only a {'night' if look_back else 'look-back'}:"
-                f" {'leave out --look-back' if look_back else f'show it with --run {other.run_id}'}."
+                f" {'leave out --look-back' if look_back else f'show it with --run {newest.run_id}'}."
             )
         if at_ms is None:
             return runs[-1]
@@ -639,7 +639,7 @@ def rows_of_file(file: pq.ParquetFile, cluster: str, schema: pa.Schema, where: S
     if any(name not in in_file for name, _, _ in where):
         return no_rows(schema)
     stored = [name for name in schema.names if name in in_file]
-    kept: list[pa.Table] = []
+    parts: list[pa.Table] = []
     for group in range(file.num_row_groups):
         mask = None
         if where:
@@ -653,8 +653,8 @@ def rows_of_file(file: pq.ParquetFile, cluster: str, schema: pa.Schema, where: S
             rows[field.name] if rows is not None and field.name in in_file else _column_of(field, cluster, count) for field in schema
         ]
         part = pa.table(columns, names=schema.names).cast(schema)
-        kept.append(part if mask is None else part.filter(mask))
-    return pa.concat_tables([no_rows(schema), *kept])
+        parts.append(part if mask is None else part.filter(mask))
+    return pa.concat_tables([no_rows(schema), *parts])
 
 
 def _column_of(field: pa.Field, cluster: str, count: int) -> pa.Array:

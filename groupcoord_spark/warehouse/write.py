@@ -43,7 +43,7 @@ from groupcoord_spark.log.files.storage import side_by_side
 from groupcoord_spark.warehouse import read
 from groupcoord_spark.warehouse.declaration import Table, WriteMode, no_rows
 from groupcoord_spark.warehouse.location import WarehouseLocation, directory_of, first_line, locate
-from groupcoord_spark.warehouse.parts import AddedFile, describe, run_of, write_part
+from groupcoord_spark.warehouse.parts import AddedFile, added_file_of, run_of, write_part
 from groupcoord_spark.warehouse.read import Warehouse
 from groupcoord_spark.warehouse.tables import GROUPS, HISTORY, LOOK_BACK, NIGHT, OFFSET_COMMITS, RUNS, SCHEMA_VERSION, TABLES, WARNINGS
 
@@ -302,12 +302,12 @@ def commit_run(
         for table in tables:
             if files.get(table.name) or table.write is not WriteMode.APPENDED:
                 _commit(start, table, committed[table.name], _actions_to_last_night, expected=start.transaction + 1)
-    last = start.finished[-1] if start.finished else None
+    last_run = start.finished[-1] if start.finished else None
     row |= {
         "cluster": start.cluster,
         "run_id": start.run_id,
         "started_at_ms": start.started_at_ms,
-        "finished_at_ms": max(time.time_ns() // 1_000_000, last.finished_at_ms + 1 if last else 0),
+        "finished_at_ms": max(time.time_ns() // 1_000_000, last_run.finished_at_ms + 1 if last_run else 0),
         "version": __version__,
         "schema_version": SCHEMA_VERSION,
         "table_versions": versions,
@@ -331,9 +331,9 @@ def _prepared(warehouse: Warehouse) -> Warehouse:
         return opened
 
     # `runs` first: it marks the directory as a warehouse, also when the process ends right after.
-    others = [table for table in TABLES.values() if table is not RUNS]
+    other_tables = [table for table in TABLES.values() if table is not RUNS]
     tables = {RUNS.name: prepared(RUNS)}
-    tables |= zip((table.name for table in others), side_by_side(prepared, others, _tables_at_once(location)), strict=True)
+    tables |= zip((table.name for table in other_tables), side_by_side(prepared, other_tables, _tables_at_once(location)), strict=True)
     # The older release, which reads the version from `runs`, goes on until all is done, and so does an upgrade that died half-way.
     for table in (*(t for t in TABLES.values() if t is not RUNS), RUNS):
         opened = tables[table.name]
@@ -469,8 +469,8 @@ def _strays(start: RunStart, opened: DeltaTable) -> dict[str, int]:
     The same are the files of a look-back of an older release, which did not put the tables back to the last night.
     """
     files = read.files_of(opened, start.cluster)
-    last = start.last_run
-    finished_ids = {run.run_id for run in start.finished if last is not None and run.finished_at_ms <= last.finished_at_ms}
+    last_night = start.last_run
+    finished_ids = {run.run_id for run in start.finished if last_night is not None and run.finished_at_ms <= last_night.finished_at_ms}
     runs = {path: run for path in files if (run := run_of(path.rsplit("/", 1)[1])) is not None and run not in finished_ids}
     if runs and not read.transaction_of(opened, start.cluster):  # releases that wrote no transaction dropped no rows from `runs`
         return {path: files[path].size for path in runs}
@@ -515,7 +515,7 @@ def _actions_to_last_night(start: RunStart, table: Table, opened: DeltaTable) ->
 
 def _described(start: RunStart, table: Table, path: str, size: int) -> AddedFile:
     with read.checked(start.location, table, start.location.path_in(table.name, path)) as file:
-        return describe(table, start.cluster, path, size, file.metadata)
+        return added_file_of(table, start.cluster, path, size, file.metadata)
 
 
 def _commit_table(start: RunStart, table: Table, files: Sequence[AddedFile], transactions: Sequence[Transaction] = ()) -> DeltaTable:

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from groupcoord_spark.cli.commands import COMMANDS as COMMAND_NAMES
-from groupcoord_spark.cli.render import printable, shown, terminal_json, write_records
+from groupcoord_spark.cli.render import cell_text, printable, terminal_json, write_records
 from groupcoord_spark.protocol.consumer_protocol import Subscription, encode_subscription
 from tests.cli.test_dump import commit as commit_record
 from tests.cli.warehouse import groupcoord
@@ -161,8 +161,8 @@ def test_reset_csv_keeps_every_name_exactly_for_kafkas_tool(tmp_path: Path) -> N
 
 
 def test_a_cell_shows_the_escape_of_what_a_terminal_acts_on() -> None:
-    assert shown(HOSTILE) == r"=a\x1b[31m\x07\r\n\x7f\x9b2J\u202eb\u2028\ufeff"
-    assert shown("группа-組-🎉") == "группа-組-🎉"
+    assert cell_text(HOSTILE) == r"=a\x1b[31m\x07\r\n\x7f\x9b2J\u202eb\u2028\ufeff"
+    assert cell_text("группа-組-🎉") == "группа-組-🎉"
 
 
 def test_json_escapes_are_those_of_json() -> None:

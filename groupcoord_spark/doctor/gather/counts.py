@@ -78,9 +78,9 @@ class RecordCounts:
 
     def _add(self, columns: tuple[Any, ...], longest: Ints) -> None:
         """Run the loop. columns: its arguments in their order, but the tables."""
-        value, code, *others = columns
+        value, code, *more_columns = columns
         tables = self.groups.rows, self.keys.rows, longest, self.totals
-        loop_for(len(code))(value.data, value.start, value.end, value.is_null, code, *others, *tables)
+        loop_for(len(code))(value.data, value.start, value.end, value.is_null, code, *more_columns, *tables)
 
     def _measure_metadata(self, group: int, key_type: int, value: bytes | None) -> None:
         """Note the bytes of the metadata in the value of a commit."""

@@ -204,8 +204,8 @@ def _tombstones(fates: dict[str, list[int]]) -> int:
 
 def _common_prefix(names: Sequence[str]) -> str:
     """What all names begin with; empty for no names."""
-    first, last = min(names, default=""), max(names, default="")
-    return first[: next((place for place, letter in enumerate(first) if last[place : place + 1] != letter), len(first))]
+    lowest, highest = min(names, default=""), max(names, default="")
+    return lowest[: next((place for place, letter in enumerate(lowest) if highest[place : place + 1] != letter), len(lowest))]
 
 
 NONE: Final = -1
@@ -241,14 +241,14 @@ class GroupTable:
         """Note the bytes of the metadata of one commit."""
         self.metadata_bytes[group] = max(self.metadata_bytes.get(group, 0), metadata_bytes)
 
-    def absorb(self, other: GroupTable) -> Ints:
-        """Add the facts of other groups, and return the numbers that these groups have here, by their number there."""
-        numbers = self.numbers([*other._number_of])
-        added, present = other.rows[: len(numbers)], self.rows[numbers]
+    def absorb(self, later: GroupTable) -> Ints:
+        """Add the facts of a later part of the log, and return the numbers that its groups have here, by their number there."""
+        numbers = self.numbers([*later._number_of])
+        added, present = later.rows[: len(numbers)], self.rows[numbers]
         self.rows[numbers] = present + added
         self.rows[numbers, loop.MOST_RECORDS :] = np.maximum(present, added)[:, loop.MOST_RECORDS :]
         self.rows[numbers, loop.FIRST_MS] = np.minimum(present, added)[:, loop.FIRST_MS]
-        for number, metadata_bytes in other.metadata_bytes.items():
+        for number, metadata_bytes in later.metadata_bytes.items():
             self.note_metadata(int(numbers[number]), metadata_bytes)
         return numbers
 

@@ -112,24 +112,24 @@ def open_transactions(
     begin = np.flatnonzero(np.r_[True, producer[1:] != producer[:-1]])
     transactions = []
     for row, end in pairwise([*begin.tolist(), len(records)]):
-        own = records.slice(row, end - row)
-        first, times = own.slice(0, 1).to_pylist()[0], pc.min_max(own["timestamp_ms"]).as_py()
-        batches_of_own = own.group_by("batch").aggregate([("batch_bytes", "min")])
-        pending = dict.fromkeys(offset_of[number] for number in own["key"].unique().to_pylist())
+        of_transaction = records.slice(row, end - row)
+        first_record, times = of_transaction.slice(0, 1).to_pylist()[0], pc.min_max(of_transaction["timestamp_ms"]).as_py()
+        batches_of_transaction = of_transaction.group_by("batch").aggregate([("batch_bytes", "min")])
+        pending = dict.fromkeys(offset_of[number] for number in of_transaction["key"].unique().to_pylist())
         transactions.append(
             OpenTransaction(
-                first["producer_id"],
-                first["producer_epoch"],
-                first["record_offset"],
-                own["record_offset"][-1].as_py(),
+                first_record["producer_id"],
+                first_record["producer_epoch"],
+                first_record["record_offset"],
+                of_transaction["record_offset"][-1].as_py(),
                 times["min"],
                 times["max"],
-                len(own),
-                len(batches_of_own),
-                pc.sum(batches_of_own["batch_bytes_min"]).as_py(),
-                marker_epochs.get(first["producer_id"], NO_PRODUCER_EPOCH),
-                batches - 1 - first["batch"],
-                log_bytes - first["bytes_through"],
+                len(of_transaction),
+                len(batches_of_transaction),
+                pc.sum(batches_of_transaction["batch_bytes_min"]).as_py(),
+                marker_epochs.get(first_record["producer_id"], NO_PRODUCER_EPOCH),
+                batches - 1 - first_record["batch"],
+                log_bytes - first_record["bytes_through"],
                 tuple(offset for offset in pending if offset is not None),
             )
         )

@@ -52,10 +52,10 @@ class ProducerTable:
         if self._rows > 2 * self._merged_rows + _ROWS_BEFORE_MERGE:
             self.by_segment()
 
-    def absorb(self, other: ProducerTable) -> None:
+    def absorb(self, later: ProducerTable) -> None:
         """Add the rows of another table."""
-        self._parts += other._parts
-        self._rows += other._rows
+        self._parts += later._parts
+        self._rows += later._rows
         if len(self._parts) > 1:
             self.by_segment()
 

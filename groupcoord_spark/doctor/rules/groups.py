@@ -34,7 +34,7 @@ MANY_THROWAWAY_GROUPS: Final = 1_000
 """So many groups fill each list of groups and the coordinator's memory, however few of the bytes they have."""
 
 
-def of_groups(patient: Patient) -> Iterator[Finding]:
+def of_habits(patient: Patient) -> Iterator[Finding]:
     """Findings about groups with a habit that fills the log, alone or together."""
     facts = patient.facts
     for habit, (kind, sentence, remedy) in _OF_HABIT.items():
@@ -129,4 +129,4 @@ def _figures_of_group(group: GroupInLog) -> dict[str, Any]:
 
 
 FINDINGS: Final = {70: HOT_GROUP, 140: LARGE_METADATA, 150: WIDE, 160: THROWAWAY}
-RULES: Final = (of_groups,)
+RULES: Final = (of_habits,)

@@ -1,6 +1,6 @@
 -- What the records of each group say of each day (UTC) with a record: the state that the last of them left, rebalances and commits.
--- A day with commits alone has no state: the group keeps that of the day before, and without one it has offsets alone. So it has after
--- the tombstone of the group. A group that the night does not have is gone on the day of the night, whatever its last record said.
+-- A day with commits alone has no state: the group keeps the state of the day before; without one, and after the tombstone of the group, the
+-- group has offsets alone. A group that the night does not have is gone on the day of the night, whatever its last record said.
 WITH changes AS (
   SELECT group_id, record_timestamp, incarnation, record_offset, CASE WHEN member_count > 0 THEN 'members' ELSE 'empty' END AS state,
     CASE WHEN kind = 'assignment' THEN 0 ELSE 1 END AS rebalances

@@ -1,7 +1,7 @@
 -- What clients wrote into the metadata of the committed offsets, where there is any. kind is a guess from the form of the text:
 -- kafka_streams (the stream time of the task in stream_time_ms, epoch milliseconds; NULL: no record had a time yet), parallel_consumer
--- (encoding names how the offsets beyond the committed one are written that are done already; done_beyond is how many they are, NULL where
--- their list is compressed), text (anything else).
+-- (offsets beyond the committed one that are done already: encoding names their format, done_beyond is their number, NULL where the list is
+-- compressed), text (anything else).
 -- Both clients write bytes in base64. The functions for base64 differ between engines, so the numbers are computed from the characters:
 -- the first byte is the version or the encoding, and for Kafka Streams the next eight bytes are the time.
 WITH noted AS (

@@ -1,5 +1,5 @@
--- Commits and bytes of each group, topic and hour. completeness: share of the records of the offsets partition, between the first and
--- the last record of that hour that the history has, that the history has; below 1 the counts are lower bounds. window_is_complete:
+-- Commits and bytes of each group, topic and hour. completeness: of the records of the offsets partition between
+-- the first and the last known record of that hour, the share that the history has; below 1 the counts are lower bounds. window_is_complete:
 -- the log goes on after the hour.
 WITH hours AS (
   SELECT cluster, offsets_partition, incarnation, date_trunc('hour', record_timestamp) AS bucket_start,

@@ -1,6 +1,6 @@
--- Who may read as each group, by which rule of the authorizer: rules about the group that grant or deny READ (which to join and to commit
--- needs) or ALL. A DENY wins over every ALLOW: is_overruled says that a DENY covers all that the rule allows. Who is denied on some host or
--- as one of the principals of a wider rule has a row of his own with DENY. To read a topic one also needs READ of the topic. Superusers and
+-- Who may read as each group, by which rule of the authorizer: rules about the group that grant or deny READ (needed to join and to
+-- commit) or ALL. A DENY wins over every ALLOW: is_overruled says that a DENY covers all that the rule allows. Whoever is denied on some host,
+-- or as one of the principals of a wider rule, has a row with DENY. To read a topic one also needs READ of the topic. Superusers and
 -- allow.everyone.if.no.acl.found are settings of the brokers, which no log tells.
 WITH rules AS (
   SELECT g.cluster, g.group_id, a.principal, a.host, a.permission, a.operation, a.resource_name, a.pattern_type

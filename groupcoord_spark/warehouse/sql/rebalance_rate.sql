@@ -1,5 +1,5 @@
 -- Rebalances of each group and day (of the session's time zone): how many, who came and went, by which causes, the least time between.
--- A new target assignment answers a group epoch that is counted already; only what moved is told by it alone.
+-- A new target assignment answers a group epoch that is counted already, so only its moves are counted.
 SELECT cluster, group_id, CAST(record_timestamp AS DATE) AS day,
   SUM(CASE WHEN kind = 'assignment' THEN 0 ELSE 1 END) AS rebalances,
   SUM(CASE WHEN kind = 'assignment' THEN 0 ELSE COALESCE(joined_count, 0) END) AS members_joined,

@@ -1,6 +1,6 @@
--- Where each share group stands in each partition, and how many records it has still to be given: high watermark less start_offset less
--- delivery_complete_count, as kafka-share-groups --describe prints it. It counts what lies between: also markers, and records that are in
--- flight, which no log tells. lag is NULL where nothing can be said, with the reason in remark: nothing_read (the group has no start offset
+-- Where each share group stands in each partition, and how many records the group has not been given yet: high watermark less start_offset less
+-- delivery_complete_count, as kafka-share-groups --describe prints it. Markers count too, and so do records
+-- in flight, which no log names. lag is NULL where nothing can be said, with the reason in remark: nothing_read (the group has no start offset
 -- yet), no_count (the leader was older than Kafka 4.2 and kept no count), topic_gone (the topic with this id was deleted), no_sample (no
 -- log end is known). acknowledged, archived and available_again count offsets of share_batches; untouched_or_in_flight are the others up to
 -- the log end.

@@ -1,5 +1,5 @@
 -- Partitions that a member has and that do not advance, while the other partitions of the group do: in the hour before the group's
--- newest commit the committed offset rose by nothing, and the median of the group's partitions rose. advance counts from the last commit
+-- newest commit the committed offset did not rise, and the median of the group's partitions rose. advance counts from the last commit
 -- before the hour, else from the first one in it, to the newest. Without the ends of the topic's log, a partition to which nobody writes
 -- looks the same. Partitions without a committed offset are in assigned_never_committed.
 -- completeness: share of the records of the offsets partition that the history has. Below 1, advance and commits are lower bounds.

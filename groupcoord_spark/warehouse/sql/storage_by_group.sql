@@ -1,6 +1,6 @@
 -- What each group costs in __consumer_offsets: records and bytes of keys and values in the history, and what stays when the log cleaner
--- is done: the newest record of each key, tombstones and aborted commits apart, and nothing of a log of before __consumer_offsets was
--- begun anew. completeness: share of the records of the offsets partition that the history has. Below 1, records and bytes are lower
+-- is done: the newest record of each key, without tombstones and aborted commits, and without earlier
+-- incarnations of __consumer_offsets. completeness: share of the records of the offsets partition that the history has. Below 1, records and bytes are lower
 -- bounds; what stays is complete.
 WITH written AS (
   SELECT cluster, offsets_partition, incarnation, group_id, record_offset, is_tombstone, key_size, value_size, is_aborted,

@@ -127,7 +127,8 @@ def dump(
         raise UsageError("--redact hides what the bytes hold, and --bytes shows them. Leave one of them out.")
     if first is not None and end is not None and first[0] == end[0] and end[1] <= first[1]:
         raise UsageError("--to is not after --from: no record lies between them.")
-    bounds = {f"{name}_{'offset' if border[0] == 'offset' else 'ms'}": border[1] for name, border in _borders(first, end)}
+    borders = (("first", first), ("end", end))
+    bounds = {f"{name}_{'offset' if border[0] == 'offset' else 'ms'}": border[1] for name, border in borders if border}
     selection = Selection(frozenset(groups), frozenset(key_types), **bounds)
     counts, redaction = Counts(), Redaction() if redact else None
     remarks = _Remarks(quiet=common.quiet)
@@ -179,10 +180,6 @@ def _partitions(inputs: tuple[str, ...], remarks: _Remarks) -> Iterator[tuple[in
         )
     for piece, chunks in chunks_by_partition(table.to_batches(max_chunksize=CHUNK_ROWS), ", ".join(map(without_secrets, inputs))):
         yield piece.offsets_partition, chunks
-
-
-def _borders(first: tuple[str, int] | None, end: tuple[str, int] | None) -> Iterable[tuple[str, tuple[str, int]]]:
-    return ((name, border) for name, border in (("first", first), ("end", end)) if border is not None)
 
 
 def _plain(name: str) -> str:

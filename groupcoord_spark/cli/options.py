@@ -210,9 +210,7 @@ def _is_not_of_py4j(record: logging.LogRecord) -> bool:
 
 def cluster_to_read(warehouse: Warehouse, named: str | None) -> str:
     """The cluster named by the user, else the warehouse's only one. Raises GroupcoordError where it has several or none."""
-    if named is not None:
-        return named
-    clusters = warehouse.clusters()
+    clusters = warehouse.clusters() if named is None else [named]
     if len(clusters) > 1:
         raise UsageError(f"{warehouse.location.uri} holds the clusters {', '.join(map(repr, clusters))}. Name one with --cluster.")
     if not clusters:

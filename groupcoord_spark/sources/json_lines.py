@@ -227,8 +227,7 @@ def _milliseconds(time: Any) -> int:
         return ((moment if moment.tzinfo else moment.replace(tzinfo=UTC)) - _EPOCH) // timedelta(milliseconds=1)
     if not _is_whole(time, -(2**63), 2**63 - 1):
         raise _BadLineError("row_malformed", f"The time {time!r} is neither epoch milliseconds nor ISO 8601.")
-    number: int = time
-    return number
+    return int(time)
 
 
 def _fill_bytes(row: dict[str, Any], fields: Mapping[str, Any], encoding: str) -> None:

@@ -200,9 +200,15 @@ class Warehouse:
         return [run for run in not_later if run.as_of_ms == newest_as_of_ms][-1]
 
     def night(self, cluster: str, *, at: Moment | None = None, run: str | None = None) -> Night:
-        """The tables and views of the newest night of a cluster, of the night at that moment, or of the run with that id.
+        """The tables and views of one night of a cluster, without ``at`` and ``run`` of the newest one.
 
-        Raises WarehouseError as ``run`` does, UsageError where ``at`` is no time.
+        Args:
+            at: the newest night as of that moment or earlier.
+            run: the run, night or look-back, whose id begins so.
+
+        Raises:
+            WarehouseError: as for ``run``.
+            UsageError: ``at`` is no time.
         """
         from groupcoord_spark.warehouse.sql import Night
 

@@ -57,7 +57,7 @@ class HealthHistory:
 
     @property
     def total_per_night(self) -> int | None:
-        """The same of the whole topic."""
+        """By how many bytes the whole topic grew from night to night, on average; None where one night alone knows it."""
         return _mean_growth([night.total for night in self.nights])
 
 

@@ -225,7 +225,7 @@ class _Members:
         return cls(rebalance["member_count"], None if joined is None or kept is None else [*joined, *kept])
 
     def sentence(self, owner: str | None) -> str:
-        """A sentence that says who committed an offset outside of transactions.
+        """A sentence about who committed an offset outside of transactions.
 
         While a group has members, a broker accepts commits of members only.
         """

@@ -372,7 +372,7 @@ class _NightReader:
 
 
 def _values(column: pa.ChunkedArray) -> list[Any]:
-    """The column's values; a text that occurs again is the same object again, which halves the time and memory of large tables."""
+    """The column's values. Equal texts are one object, which halves the time and memory of large tables."""
     if column.num_chunks == 0 or not pa.types.is_string(column.type):
         return list(column.to_pylist())
     encoded = column.combine_chunks().dictionary_encode()

@@ -204,7 +204,7 @@ common_options_with_output: Final = partial(_with_common, options=(*_OUTPUT, *_R
 
 
 def _is_not_of_py4j(record: logging.LogRecord) -> bool:
-    """Whether a log record is not of py4j, which logs each call of Java with its arguments, passwords of Kafka's clients among them."""
+    """Whether a log record is not from py4j, which logs each call of Java with its arguments, passwords of Kafka's clients among them."""
     return "py4j" not in Path(record.pathname).parts
 
 

@@ -60,7 +60,7 @@ def fitted_table(titles: Sequence[str], cells: Sequence[Sequence[str]], limit: i
 
 
 class _Column(NamedTuple):
-    """What is known of a column of a table that must fit. Widths in cells."""
+    """A column of a table that must fit the terminal. Widths in cells."""
 
     title: int
     longest_title_part: int

@@ -1,4 +1,4 @@
-"""Whether the files beside the segments fit the segments. What does not fit is said and not used."""
+"""Whether the files beside the segments fit the segments. A file that does not fit is named and not used."""
 
 from __future__ import annotations
 

@@ -246,7 +246,7 @@ class JsonLines:
         wanted = self._selection
         if not wanted.groups and not wanted.key_types:
             return records
-        # to import these takes longer than to print a thousand records
+        # importing these modules takes longer than printing a thousand records
         import pyarrow as pa
         import pyarrow.compute as pc
 

@@ -72,7 +72,7 @@ def ownership(night: NightInDuckDB, group_ids: Sequence[str]) -> pa.Table:
 
 
 def ended(owners: Sequence[Ownership], members: Set[tuple[str, str]]) -> Iterator[Ownership]:
-    """The stretches, where those of members that the night does not have are not current: no night read the record that ended them.
+    """The stretches. A stretch of a member that the night does not have is not current: no night read the record that ended it.
 
     Such a stretch ends when the next member gets the partition. members: (group id, member id).
     """

@@ -178,7 +178,7 @@ def _trend(values: Sequence[float | None]) -> str:
 
 
 def _nothing(findings: Sequence[CountedFinding], lacks: Mapping[str, str]) -> str:
-    """What was looked for and not found, and what could not be looked for."""
+    """The findings that the night does not have, and those that nothing in the night can show."""
     clean = dict.fromkeys(finding.kind.clause(0) for finding in findings if not finding.number and finding.kind.table not in lacks)
     blind = dict.fromkeys(BY_NAME[finding.kind.table].title for finding in findings if finding.kind.table in lacks)
     lists = {"Looked for and not found": clean, "Could not be looked for": blind}

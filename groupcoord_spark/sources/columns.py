@@ -3,7 +3,7 @@
 A table may have the columns of Spark's Kafka source (``key``, ``value``, ``topic``, ``partition``, ``offset``, ``timestamp``) or those of
 the source ``consumer_offsets`` (``offsets_partition``, ``record_offset``, ``record_timestamp_ms``, ``producer_id`` and so on). Where a
 table has both, a name of the second kind counts, because in decoded records ``topic`` and ``partition`` are those of the consumed topic.
-No Spark here: the workers convert rows of files and of DataFrames alike.
+No Spark here: workers convert the rows of files and of DataFrames in the same way.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def _first(names: Iterable[str], columns: Collection[str]) -> str | None:
 
 
 def lacks_of(fields: Collection[str]) -> frozenset[str]:
-    """What rows with these fields do not tell, of LACKING."""
+    """The words of LACKING for what rows with these fields do not have."""
     needed = {TRANSACTIONS: ("producer_id", "is_transactional", "control_type"), TIMESTAMPS: (TIMESTAMP,), LEADER_EPOCHS: ("leader_epoch",)}
     return frozenset(word for word, names in needed.items() if not all(name in fields for name in names))
 

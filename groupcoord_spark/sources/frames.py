@@ -156,7 +156,7 @@ def frame_of_delta(spark: SparkSession, inputs: Sequence[str]) -> DataFrame:
 
 
 def tells_transactions(frame: DataFrame) -> bool:
-    """Whether the frame has the columns that tell which records are of transactions, and how those ended."""
+    """Whether the frame has the columns that say which records are of transactions, and how the transactions ended."""
     return TRANSACTIONS not in lacks_of(fields_of(frame.columns))
 
 

@@ -198,9 +198,9 @@ class Row(NamedTuple):
 def read_rows(chunks: Iterable[Chunk], is_wanted: Callable[[Records], Mask] | None = None) -> Iterator[Row | int]:
     """The records of a log that is never compacted.
 
-    An integer stands where records are missing, because bytes are damaged or a file was not copied: they were below this offset.
+    An integer stands for missing records below this offset: bytes are damaged, or a file was not copied.
 
-    is_wanted: which records of a chunk are of interest; None: all.
+    is_wanted: the mask of the records of a chunk to return; None: all of them.
     """
     next_offset: int | None = None
     for chunk in chunks:

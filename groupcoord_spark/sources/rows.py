@@ -83,7 +83,7 @@ ROW_CODES: dict[str, Code] = {
 
 
 TRANSACTIONS, TIMESTAMPS, LEADER_EPOCHS = LACKING = ("transactions", "timestamps", "leader_epochs")
-"""What rows may not contain, in the words of ``input.lacks`` in ``runs``."""
+"""What rows may lack, in the words of ``input.lacks`` in ``runs``."""
 
 LOG: Final = "log"
 """The word for an input that has no record of the log at all."""
@@ -117,7 +117,7 @@ def cut(uri: str, size: int, piece_bytes: int, constants: tuple[tuple[str, str |
 class RowBatch:
     """A batch of rows of the offsets topic, and what the input does not contain.
 
-    rows: of ROW_SCHEMA. other_topics: rows left out because they are of other topics. lacks: what some of the rows do not tell, of LACKING.
+    rows: of ROW_SCHEMA. other_topics: rows left out because they are of other topics. lacks: words of LACKING, for some of the rows.
     """
 
     rows: pa.RecordBatch
@@ -130,7 +130,7 @@ class RowBatch:
         if not of_batch:
             return self
         is_wanted = wanted_records(of_batch, pc.field("offsets_partition"), pc.field("record_offset"), methodcaller("is_null"))
-        # Rows that are no records are read every night: nothing tells whether an earlier night has seen them.
+        # Rows that are no records are read every night: nothing in such a row says whether an earlier night has seen it.
         return replace(self, rows=self.rows.filter(is_wanted | pc.field("fault").is_valid()))
 
 

@@ -142,7 +142,7 @@ class RunningCluster:
         listed = self._answer("its groups", self._admin.list_consumer_groups(request_timeout=TIMEOUT_SECONDS))
         if listed.errors:
             raise GroupcoordError(f"{self._uri} did not tell all of its groups: {_error_text(listed.errors[0])}.")
-        # The older requests know groups of every protocol type, and the subscriptions of classic members. The client calls them deprecated
+        # The older requests know groups of every protocol type, and the subscriptions of classic members. The client deprecates them
         # and has nothing in their place.
         with warnings.catch_warnings(action="ignore", category=DeprecationWarning):
             answer: Any = self._called("its groups", lambda: self._admin.list_groups(timeout=TIMEOUT_SECONDS))

@@ -71,7 +71,7 @@ class RecordCounts:
         self._add((*waited, False, *_OF_NO_RECORDS, numbers, is_active, _NOTHING), _NOTHING)
 
     def absorb(self, later: RecordCounts) -> Ints:
-        """Add the counts of records that follow, and return the numbers that their keys have here, by their number there."""
+        """Add the counts of records that follow, and return the number here of each of their keys, by the key's number there."""
         group_numbers = self.groups.absorb(later.groups)
         self.totals += later.totals
         return self.keys.absorb(later.keys, group_numbers, self.groups)

@@ -98,7 +98,7 @@ class ThrowawayGroups:
 
 @dataclass(frozen=True, slots=True)
 class HabitOfGroups:
-    """The groups with a habit that fills the log. size: bytes that they wrote so. largest: of them, by these bytes."""
+    """The groups with a habit that fills the log. size: bytes that they wrote so. largest: the group that wrote most of them."""
 
     groups: int
     size: int
@@ -242,7 +242,7 @@ class GroupTable:
         self.metadata_bytes[group] = max(self.metadata_bytes.get(group, 0), metadata_bytes)
 
     def absorb(self, later: GroupTable) -> Ints:
-        """Add the facts of a later part of the log, and return the numbers that its groups have here, by their number there."""
+        """Add a later part of the log, and return the number here of each of its groups, by the group's number there."""
         numbers = self.numbers([*later._number_of])
         added, present = later.rows[: len(numbers)], self.rows[numbers]
         self.rows[numbers] = present + added

@@ -28,7 +28,7 @@ class KeyTable:
         self.rows = np.tile(_NO_RECORD, (1, 1))
 
     def numbers(self, distinct: pa.BinaryArray, columns: KeyColumns, groups: GroupTable) -> Ints:
-        """The number of each key, and behind them 0. columns: the same keys, decoded. groups: where their groups have their numbers."""
+        """The number of each key, and a 0 at the end. columns: the same keys, decoded. groups: has the numbers of their groups."""
         encoded = columns.group_id.dictionary_encode()
         group = np.append(groups.numbers(encoded.dictionary.to_pylist()), NONE)[codes_of(encoded)]
         keys_before = len(self._number_of)
@@ -49,7 +49,7 @@ class KeyTable:
         return np.asarray(rows[rows[:, loop.LAST_OFFSET] != loop.NO_COMMIT])
 
     def absorb(self, later: KeyTable, group_numbers: Ints, groups: GroupTable) -> Ints:
-        """Add what a later part of the log has, and return the numbers that its keys have here, by their number there.
+        """Add a later part of the log, and return the number here of each of its keys, by the key's number there.
 
         group_numbers: of the later part's groups here. groups: counts the commits that repeat the offset of the last commit before.
         """

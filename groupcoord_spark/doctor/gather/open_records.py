@@ -80,7 +80,7 @@ def open_records(chunk: Chunk, rows: Ints, key: Ints, batches_before: int, bytes
 
 
 def open_after(records: pa.Table, batches: int, log_bytes: int, key_numbers: Ints) -> pa.Table:
-    """The same records behind a part of the log with so many batches and bytes, whose numbers of keys are ``key_numbers``."""
+    """The records behind an earlier part of the log with so many batches and bytes, where ``key_numbers`` are the numbers of their keys."""
     moved = {"key": key_numbers[records["key"].to_numpy()], "batch": pc.add(records["batch"], batches)}
     moved["bytes_through"] = pc.add(records["bytes_through"], log_bytes)
     return pa.table(dict(zip(records.column_names, records.columns, strict=True)) | moved)

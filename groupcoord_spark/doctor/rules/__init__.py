@@ -16,4 +16,4 @@ FINDINGS: Mapping[str, FindingKind] = {kind.name: kind for _, kind in sorted(pla
 """Name -> kind, the worst first."""
 
 RULES: tuple[Callable[[Patient], Iterator[Finding]], ...] = tuple(rule for file in _FILES for rule in file.RULES)
-"""Each gives the findings of its kind about a partition of a copy."""
+"""The rules: each gives the findings of its kinds about a partition of a copy."""

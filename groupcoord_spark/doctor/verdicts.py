@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Sequence, Set
 from dataclasses import dataclass
 from typing import Any
 
 from groupcoord_spark.doctor.facts import CopyFacts
 from groupcoord_spark.doctor.findings import Finding, Severity
 from groupcoord_spark.doctor.patient import Patient
-from groupcoord_spark.doctor.rules import FINDINGS, RULES
+from groupcoord_spark.doctor.rules import FINDINGS, RULES, transactions
 from groupcoord_spark.doctor.rules.groups import throwaway_groups
 from groupcoord_spark.doctor.settings import HealthSettings
 from groupcoord_spark.doctor.transaction_state import KnownTransactions
@@ -45,12 +45,19 @@ class Diagnosis:
 
 
 def diagnose(
-    copies: Sequence[CopyFacts], settings: HealthSettings, transaction_states: KnownTransactions, *, as_of_ms: int | None = None
+    copies: Sequence[CopyFacts],
+    settings: HealthSettings,
+    transaction_states: KnownTransactions,
+    *,
+    as_of_ms: int | None = None,
+    read_in_part: Set[int] = frozenset(),
 ) -> Diagnosis:
     """The findings and verdicts.
 
     transaction_states: what the coordinator's own log says of transactions; empty where the copies do not have it.
     as_of_ms: the moment of the dump; None: the newest timestamp of each copy.
+    read_in_part: offsets partitions whose facts are those of the newest records alone. Only open transactions are judged by them: what a
+    share of the whole log is, these records do not say.
     """
     # brokers are copied one after the other: a transaction that was seconds old in one copy is not older by the moment of another copy
     newest_ms = [max((partition.newest_timestamp_ms for partition in copy.partitions), default=0) for copy in copies]
@@ -60,11 +67,12 @@ def diagnose(
     for copy, moment_ms in zip(copies, moments_ms, strict=True):
         for partition in copy.partitions:
             patient = Patient(copy, partition, copies, settings, transaction_states, moment_ms)
-            of_partition = [finding for rule in RULES for finding in rule(patient)]
+            rules = transactions.RULES if partition.offsets_partition in read_in_part else RULES
+            of_partition = [finding for rule in rules for finding in rule(patient)]
             findings += of_partition
             place = partition.offsets_partition, copy.log_dir
             verdicts.append(verdict_of(*place, of_partition, patient.figures, patient.healthy_verdict()))
-        findings += throwaway_groups(copy)
+        findings += throwaway_groups(copy) if not read_in_part else ()
     remarks = [
         damage
         for copy in copies

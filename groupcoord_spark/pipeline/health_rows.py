@@ -88,7 +88,7 @@ def health_rows(
         of_partition = replace(of_partition, newest_timestamp_ms=newest_timestamps_ms.get(number, of_partition.newest_timestamp_ms))
         facts[number] = _with_carried(of_partition, rows_of_last_night, report.open_producers) if number in reads_from else of_partition
     cleaned = _after_cleaning([log for number, log in logs.items() if request.full or number not in reads_from], request)
-    rows = _rows(_diagnosis(facts, logs), cleaned, as_of_ms) if facts else []
+    rows = _rows(_diagnosis(facts, logs, reads_from.keys()), cleaned, as_of_ms) if facts else []
     sizes = {number: of_partition.log_bytes for number, of_partition in facts.items()}
     together: list[Row] = []
     for number in sorted({*logs, *reads_from}):
@@ -99,7 +99,7 @@ def health_rows(
             merged = _merged(of_night, of_last_night) if number in reads_from else of_night
         together += [{**row, "log_bytes": sizes.get(number, row["log_bytes"])} for row in merged]
     of_topic, of_topic_last_night = ([row for row in part if row["offsets_partition"] is None] for part in (rows, rows_of_last_night))
-    together += (of_topic_last_night or of_topic) if reads_from else of_topic
+    together += of_topic_last_night if reads_from else of_topic
     since = {_name(row): row["since_ms"] for row in rows_of_last_night}
     for row in together:
         row["since_ms"] = since.get(_name(row), as_of_ms)
@@ -140,7 +140,7 @@ def _merged(of_night: Sequence[Row], of_last_night: Sequence[Row]) -> list[Row]:
     """The rows of a partition of which the night has read the new records only."""
     certain = {row["subject"]: row for row in of_last_night if row["certainty"] == Certainty.CERTAIN}
     # What proved it certain may lie in records that this night has not read.
-    transactions = [certain.get(row["subject"], row) if row["certainty"] else row for row in of_night if _is_about_transaction(row)]
+    transactions = [certain.get(row["subject"], row) if row["certainty"] else row for row in of_night if row["finding"] in FINDINGS]
     stay = [row for row in of_last_night if not _is_about_transaction(row) and row["finding"] in FINDINGS]
     healthy = [row for row in (*of_last_night, *of_night) if row["finding"] not in FINDINGS]
     return [*transactions, *stay] or healthy[:1]
@@ -166,7 +166,7 @@ def _transaction_of(evidence: Mapping[str, Any]) -> OpenTransaction:
     return OpenTransaction(**values | {"pending": tuple(map(tuple, values["pending"]))})
 
 
-def _diagnosis(facts: Mapping[int, PartitionFacts], logs: Mapping[int, PartitionLog]) -> Diagnosis:
+def _diagnosis(facts: Mapping[int, PartitionFacts], logs: Mapping[int, PartitionLog], read_in_part: AbstractSet[int]) -> Diagnosis:
     log_dirs: dict[str, Location] = {}
     partitions: dict[str, list[PartitionFacts]] = {}
     for number, of_partition in facts.items():
@@ -177,7 +177,7 @@ def _diagnosis(facts: Mapping[int, PartitionFacts], logs: Mapping[int, Partition
     # the log of the transaction coordinator can be long, and says something of open transactions only
     has_open = any(of_partition.open_transactions for of_partition in facts.values())
     transaction_states = read_transaction_states(log_dirs.values()) if has_open else KnownTransactions()
-    return diagnose(copies, HealthSettings(), transaction_states)
+    return diagnose(copies, HealthSettings(), transaction_states, read_in_part=read_in_part)
 
 
 def _after_cleaning(logs: Sequence[PartitionLog], request: RunRequest) -> list[Finding]:

@@ -15,6 +15,8 @@ from groupcoord_spark.pipeline import health_rows
 from tests.cli.warehouse import groupcoord
 from tests.conftest import DAY_MS
 from tests.doctor.copies import GOLDEN, SICK
+from tests.doctor.test_rules_of_groups import commit
+from tests.log.log_writer import T0, batch, marker, write_segment
 from tests.running import AS_OF_MS, rows_of, run
 
 if TYPE_CHECKING:
@@ -103,3 +105,19 @@ def test_night_that_reads_a_log_from_its_beginning_keeps_what_the_log_cleaner_wi
         assert (finding["offsets_partition"], finding["subject"], finding["severity"]) == (3, "mig-back-and-forth", "watch")
         assert "KAFKA-21117" in finding["summary"]
         assert finding["since"] == AS_OF_MS
+
+
+def test_what_a_night_finds_rests_on_whole_logs(local: LocalSession, tmp_path: Path) -> None:
+    """The new records alone are of one hot group, of throwaway groups, and the end of the one open transaction."""
+    logs, warehouse = tmp_path / "logs", tmp_path / "warehouse"
+    plain = [batch(place, [commit(f"app-{place % 300}", offset=place)], base_timestamp=T0 + place * 5_000) for place in range(3_000)]
+    opened = batch(3_000, [commit("app")], attributes=0x10, producer_id=4000, producer_epoch=3, base_timestamp=T0 + 15_000_000)
+    write_segment(logs, [*plain, opened])
+    run(local, warehouse, logs)
+    assert [row["finding"] for row in rows_of(warehouse, "topic_health")] == ["open_transaction_young"]
+    new = [commit("stuck")] * 100 + [commit(f"console-consumer-{number}") for number in range(10_000, 10_060)]
+    batches = [batch(3_002 + place, [record], base_timestamp=T0 + 16_000_000 + place) for place, record in enumerate(new)]
+    write_segment(logs, [*plain, opened, marker(3_001, 0), *batches])
+    run(local, warehouse, logs, as_of_ms=AS_OF_MS + DAY_MS)
+    (row,) = rows_of(warehouse, "topic_health")
+    assert (row["offsets_partition"], row["finding"], row["severity"], of_doctor(logs)) == (0, "not_due", "normal", [])

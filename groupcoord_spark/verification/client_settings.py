@@ -8,7 +8,10 @@ from typing import Final
 
 from groupcoord_spark.errors import UsageError
 
-_ONLY_JAVA: Final = ("key.", "value.", "interceptor.classes", "metric.reporters", "auto.include.jmx.reporter", "request.timeout.ms")
+_ONLY_JAVA: Final = (
+    *("key.", "value.", "interceptor.classes", "metric.reporters", "auto.include.jmx.reporter"),
+    *("request.timeout.ms", "default.api.timeout.ms"),
+)
 """Beginnings of the names of settings for Java clients only, or for producers and consumers only."""
 
 _JAAS: Final = "sasl.jaas.config"

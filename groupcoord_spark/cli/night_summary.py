@@ -6,8 +6,9 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from groupcoord_spark.cli.maintain import upkeep_text
-from groupcoord_spark.cli.options import duration_text
+from groupcoord_spark.cli.options import duration_text, minute_and_age
 from groupcoord_spark.cli.render import moment, second
+from groupcoord_spark.moments import now_ms
 from groupcoord_spark.wording import counted
 
 if TYPE_CHECKING:
@@ -46,6 +47,9 @@ def summary_text(summary: Summary) -> str:
         share = f"{_share(summary.surviving_share)} of the record offsets that this run read have a record"
         lines.insert(3, f"  surviving {share}{_below(summary)}")
     lines += _lines_about_reading(summary)
+    if summary.point_in_time is None and summary.as_of_ms > now_ms():
+        blocks = "a night as of an earlier moment is refused, but for --accept earlier"
+        lines.append(f"  future    this night is as of {minute_and_age(summary.as_of_ms)}: until then {blocks}")
     if summary.beyond_high_watermark:
         parts = ", ".join(f"{count:,} of partition {number}" for number, count in sorted(summary.beyond_high_watermark.items()))
         lines.append(f"  beyond    the high watermark, not read: offsets {parts}")

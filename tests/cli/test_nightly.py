@@ -70,6 +70,12 @@ class TestARun:
         )
         assert tables_of(tmp_path / "w") == tables_of(sample_warehouse.path)
 
+    def test_of_a_moment_that_has_not_come_yet_says_that_later_nights_are_refused_until_then(self, tmp_path: Path) -> None:
+        done = nightly(tmp_path / "w", SAMPLE_LOGS, "--as-of", "2099-01-01")
+        assert "\n  future    this night is as of 2099-01-01T00:00Z, in " in done.stderr
+        assert "until then a night as of an earlier moment is refused, but for --accept earlier" in done.stderr
+        assert nightly(tmp_path / "w", SAMPLE_LOGS, "--as-of", "2099-01-01", "--until", "now").exit_code == 0
+
     def test_with_quiet_prints_nothing(self, tmp_path: Path) -> None:
         result = nightly(tmp_path / "w", SAMPLE_LOGS, "--quiet", "--no-history")
         assert (result.exit_code, result.output) == (0, "")

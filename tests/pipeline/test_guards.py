@@ -373,6 +373,9 @@ class TestAnEarlierMoment:
             " or go on with --accept earlier."
         )
 
+    def test_names_a_last_night_whose_moment_has_not_come_yet(self) -> None:
+        assert " as of 2100-01-01T00:00:00Z, which has not come yet: `diff`" in refused(a_night(last_as_of_ms=4_102_444_800_000))
+
     def test_is_taken_where_that_is_accepted(self) -> None:
         verdict = judge(a_night(last_as_of_ms=self.A_DAY_LATER, accept=["earlier"]))
         assert verdict.accepted == ("earlier",)

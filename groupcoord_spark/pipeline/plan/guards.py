@@ -23,6 +23,7 @@ from groupcoord_spark.log import LogPlan, PartitionLog, PlacedDoubt
 from groupcoord_spark.log.files.broker_files import CLEANER_CHECKPOINT, first_epoch_offset
 from groupcoord_spark.log.files.storage import Location, shown
 from groupcoord_spark.log.partition_count import certain_partition_count
+from groupcoord_spark.moments import now_ms
 from groupcoord_spark.pipeline.accepted import ACCEPTED_WORDS, EARLIER, EMPTY, HOLE, MALFORMED, MISPLACED, MISSING, OLDER, RECREATED
 from groupcoord_spark.pipeline.exchange.state_rows import PartitionReport
 from groupcoord_spark.pipeline.plan.earlier_runs import PartitionHistory
@@ -386,9 +387,11 @@ def refusal_of_moment(request: RunRequest, last_as_of_ms: int | None, ways_out: 
     """Why a night must not follow a night of a later moment. ways_out: what to do instead, as a clause."""
     if last_as_of_ms is None or request.as_of_ms >= last_as_of_ms:
         return None
+    not_yet = ", which has not come yet" if last_as_of_ms > now_ms() else ""
     return RunRefusal(
         f"This night is as of {_moment(request.as_of_ms)}, and the last night of cluster {request.cluster!r} as of"
-        f" {_moment(last_as_of_ms)}: `diff` and the views over nights would run backwards. {ways_out}, or go on with --accept earlier.",
+        f" {_moment(last_as_of_ms)}{not_yet}: `diff` and the views over nights would run backwards. {ways_out}, or go on with --accept"
+        " earlier.",
         EARLIER,
     )
 

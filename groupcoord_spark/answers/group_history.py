@@ -18,7 +18,7 @@ from groupcoord_spark.answers.removal_causes import GroupRemoval, OffsetRemoval,
 from groupcoord_spark.answers.removals import removals_of
 from groupcoord_spark.answers.timeline import Event, EventKind, Expiry, LowerCommit, Piece, Transaction, expiries, iso, timeline
 from groupcoord_spark.coordinator.semantics import Semantics
-from groupcoord_spark.warehouse.read import Condition, Warehouse
+from groupcoord_spark.warehouse import Condition, Warehouse
 
 _OF_SHARE: Final[Mapping[str, EventKind]] = {"share_reset": "share_reset", "share_gone": "share_removed"}
 """Change -> event."""

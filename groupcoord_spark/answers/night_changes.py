@@ -13,7 +13,7 @@ from groupcoord_spark.answers.offset_history import COMMIT_COLUMNS, read_markers
 from groupcoord_spark.answers.removal_causes import Cause, GroupRemoval, OffsetRemoval, Place
 from groupcoord_spark.answers.removals import Removals, removals_of
 from groupcoord_spark.sources.inputs import InputKind
-from groupcoord_spark.warehouse.read import Condition, Run, Warehouse
+from groupcoord_spark.warehouse import Condition, Run, Warehouse
 
 CHANGES: Final[Mapping[str, str]] = {
     "group_gone": "The group was there and is no longer.",

@@ -16,7 +16,7 @@ from groupcoord_spark.answers.removal_causes import OffsetRemoval, Place
 from groupcoord_spark.answers.replaced_commits import Marker, OffsetRecord, replaced_commits
 from groupcoord_spark.answers.timeline import LowerCommit, PartitionStretch, RemovedOffsets, Stretch, Transaction
 from groupcoord_spark.coordinator.semantics import Semantics
-from groupcoord_spark.warehouse.read import Condition, Warehouse
+from groupcoord_spark.warehouse import Condition, Warehouse
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection

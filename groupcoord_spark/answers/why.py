@@ -27,7 +27,7 @@ from groupcoord_spark.coordinator.semantics import Semantics
 from groupcoord_spark.protocol.definition import decode_key
 from groupcoord_spark.protocol.errors import DecodeError
 from groupcoord_spark.protocol.record_types import KEY_TYPES_OF
-from groupcoord_spark.warehouse.read import Condition, Warehouse
+from groupcoord_spark.warehouse import Condition, Warehouse
 from groupcoord_spark.warehouse.reasons import GROUP_STAYS_BECAUSE, OFFSET_STAYS_BECAUSE
 from groupcoord_spark.wording import counted
 

@@ -17,7 +17,7 @@ from groupcoord_spark.errors import GroupcoordError, UsageError
 if TYPE_CHECKING:
     from groupcoord_spark.assignors.group import AssignableGroup, Proposal
     from groupcoord_spark.assignors.membership import Assignment, Member, TopicPartition
-    from groupcoord_spark.warehouse.read import Condition, Run, Warehouse
+    from groupcoord_spark.warehouse import Condition, Run, Warehouse
 
 ASSIGNORS: Final = ("range", "roundrobin", "sticky", "cooperative-sticky", "uniform", "server-range")
 """The assignors of clients, then the broker's own: uniform and range, here ``server-range``."""

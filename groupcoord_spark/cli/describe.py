@@ -23,7 +23,7 @@ from groupcoord_spark.sources.end_offsets import EndOffsets, read_end_offsets
 from groupcoord_spark.wording import counted
 
 if TYPE_CHECKING:
-    from groupcoord_spark.warehouse.read import Condition, Run, Warehouse
+    from groupcoord_spark.warehouse import Condition, Run, Warehouse
 
 KIND_OF_GROUP: Final = {"share": "Share group", "streams": "Streams group"}
 REBALANCING: Final = frozenset({"PreparingRebalance", "CompletingRebalance", "Assigning", "Reconciling"})

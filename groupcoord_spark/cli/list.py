@@ -65,7 +65,7 @@ def list_groups(common: Common, states: frozenset[str] | None, types: frozenset[
     """
     import pyarrow.compute as pc
 
-    from groupcoord_spark.warehouse.read import Condition
+    from groupcoord_spark.warehouse import Condition
 
     where: list[Condition] = []
     if states:

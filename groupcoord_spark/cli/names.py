@@ -11,7 +11,7 @@ from groupcoord_spark.cli.render import second
 from groupcoord_spark.errors import GroupcoordError
 
 if TYPE_CHECKING:
-    from groupcoord_spark.warehouse.read import Condition, Run, Warehouse
+    from groupcoord_spark.warehouse import Condition, Run, Warehouse
 
 _PATTERN_CHARACTERS = frozenset("*?[")
 

@@ -15,7 +15,7 @@ from groupcoord_spark.errors import GroupcoordError, UsageError
 if TYPE_CHECKING:
     from groupcoord_spark.answers.group_history import Question
     from groupcoord_spark.answers.timeline import Event
-    from groupcoord_spark.warehouse.read import Condition, Warehouse
+    from groupcoord_spark.warehouse import Condition, Warehouse
 
 _UUID: Final = re.compile(r"\b([0-9a-f]{8})-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b")
 

@@ -14,7 +14,7 @@ from groupcoord_spark.wording import counted
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from groupcoord_spark.warehouse.read import Condition, Run, Warehouse
+    from groupcoord_spark.warehouse import Condition, Run, Warehouse
 
 PLACE: Final = ("offsets_partition", "record_offset", "source", "position")
 BY_CODE: Final = ("code", "table", "count", "records", "meaning", *PLACE, "group", "detail")

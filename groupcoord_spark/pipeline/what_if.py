@@ -16,8 +16,7 @@ from groupcoord_spark.log.writing import Batch, RecordToLog
 from groupcoord_spark.pipeline.expiration import GROUP_COLUMNS, OFFSET_COLUMNS, PENDING_COLUMNS, CleanedGroup, ExpirationJob
 from groupcoord_spark.protocol.record_types import NO_TIMESTAMP
 from groupcoord_spark.sources.inputs import InputKind
-from groupcoord_spark.warehouse import TABLES
-from groupcoord_spark.warehouse.read import Condition, Run, Warehouse
+from groupcoord_spark.warehouse import TABLES, Condition, Run, Warehouse
 
 _DAY_MS = 86_400_000
 

@@ -18,18 +18,19 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
-from deltalake import CommitProperties, DeltaTable
 from deltalake.exceptions import DeltaError
-from deltalake.transaction import AddAction, RemoveAction, Transaction
+from deltalake.transaction import AddAction, RemoveAction
 from pyarrow import fs
 
 from groupcoord_spark.errors import WarehouseError
 from groupcoord_spark.warehouse import read
 from groupcoord_spark.warehouse.declaration import Table, WriteMode
 from groupcoord_spark.warehouse.location import WarehouseLocation, first_line
+from groupcoord_spark.warehouse.open_table import OpenTable, open_table
 from groupcoord_spark.warehouse.parts import FILE_BYTES, AddedFile, PartWriter, run_of, write_part
+from groupcoord_spark.warehouse.stored_file import rows_of_file
 from groupcoord_spark.warehouse.tables import OFFSETS_PARTITIONS, RUNS, SURVIVING_RECORDS, TABLES
-from groupcoord_spark.warehouse.write import begin_run, transactions_of_rows
+from groupcoord_spark.warehouse.write import begin_run
 
 KEEP_NIGHTS: Final = 30
 """Nights whose tables stay readable, if the user does not say otherwise."""
@@ -126,7 +127,7 @@ def maintain(
         files, size = _delete_unneeded(target, table, runs)
         done[table.name] = replace(done[table.name], files_deleted=files, bytes_deleted=size)
         if not dry_run:
-            read.open_table(target.location, table).create_checkpoint()
+            open_table(target.location, table).delta.create_checkpoint()
     nights = sum(run.kind == "night" for run in dropped)
     return Upkeep(nights, len(dropped) - nights, tuple(done.values()))
 
@@ -159,10 +160,10 @@ class _TableFile:
     """The finished run in its name."""
 
 
-def _files(target: _Target, opened: DeltaTable) -> list[_TableFile]:
+def _files(target: _Target, opened: OpenTable) -> list[_TableFile]:
     """The files of the cluster's finished runs, oldest run first. Files of runs that are at work are left out."""
     finished = {run.run_id: run for run in target.own_runs}
-    named = ((path, file, run_of(path.rsplit("/", 1)[-1]) or "") for path, file in read.files_of(opened, target.cluster).items())
+    named = ((path, file, run_of(path.rsplit("/", 1)[-1]) or "") for path, file in opened.files(target.cluster).items())
     files = [
         _TableFile(path, file.size, file.rows or 0, None if file.oldest_us is None else file.oldest_us // 1000, finished[run_id])
         for path, file, run_id in named
@@ -173,7 +174,7 @@ def _files(target: _Target, opened: DeltaTable) -> list[_TableFile]:
 
 def _join(target: _Target, table: Table, most_bytes: int | None) -> tuple[int, int]:
     """The number of files before and after those of each past month are joined."""
-    opened = read.open_table(target.location, table)
+    opened = open_table(target.location, table)
     newest_run = target.own_runs[-1].run_id
     months: dict[tuple[int, int], list[_TableFile]] = {}
     for file in _files(target, opened):
@@ -185,11 +186,11 @@ def _join(target: _Target, table: Table, most_bytes: int | None) -> tuple[int, i
             size = sum(file.size for file in together)
             if most_bytes is not None and bytes_read + size > most_bytes:
                 continue
-            if len(together) == 1 and (most_bytes is not None or _is_in_order(target, table, together[0])):
+            if len(together) == 1 and (most_bytes is not None or _is_in_order(opened, together[0])):
                 continue
             bytes_read += size
             joined += len(together)
-            made += 1 if target.dry_run else len(_rewrite(target, table, opened, together, None))
+            made += 1 if target.dry_run else len(_rewrite(target, opened, together, None))
     return joined, made
 
 
@@ -211,32 +212,33 @@ def _bins(files: Sequence[_TableFile]) -> Iterator[list[_TableFile]]:
         yield together
 
 
-def _is_in_order(target: _Target, table: Table, file: _TableFile) -> bool:
+def _is_in_order(opened: OpenTable, file: _TableFile) -> bool:
     """Whether no two row groups of the file share values of the first column of the order, except at their border."""
     # Not by the statistics in the footer: to ask a damaged one for them can end the process.
-    with read.checked(target.location, table, target.location.path_in(table.name, file.path)) as opened:
-        columns = [opened.read_row_group(group, columns=[_ORDER[table.name][0]])[0] for group in range(opened.num_row_groups)]
+    with opened.checked(opened.path_of(file.path)) as parquet:
+        columns = [parquet.read_row_group(group, columns=[_ORDER[opened.table.name][0]])[0] for group in range(parquet.num_row_groups)]
     bounds = [pc.min_max(column).as_py() for column in columns if column.null_count < len(column)]
     return all(first["max"] <= second["min"] for first, second in pairwise(bounds))
 
 
-def _rewrite(target: _Target, table: Table, opened: DeltaTable, files: Sequence[_TableFile], kept: _KeptRows | None) -> list[AddedFile]:
+def _rewrite(target: _Target, opened: OpenTable, files: Sequence[_TableFile], kept: _KeptRows | None) -> list[AddedFile]:
     """Writes the rows of the files in order, without those that are not kept, and commits the new files in place of the old ones."""
-    of_files = ((_rows(target, table, file), file.run) for file in files)
+    table = opened.table
+    of_files = ((_rows(opened, target.cluster, file), file.run) for file in files)
     rows = pa.concat_tables(of_file if kept is None else kept.of(of_file, run) for of_file, run in of_files)
     rows = rows.take(pc.sort_indices(rows, sort_keys=[(name, "ascending") for name in _ORDER[table.name]]))
     # The name of a finished run: a run that repairs the table knows by it that the rows belong there.
     with PartWriter(target.location.uri, table, target.cluster, files[-1].run.run_id) as writer:
         for begin in range(0, rows.num_rows, table.group_rows):
             writer.write(rows.slice(begin, table.group_rows))
-    _commit(target, table, opened, files, writer.files, is_data_change=kept is not None)
+    _commit(target, opened, files, writer.files, is_data_change=kept is not None)
     return writer.files
 
 
-def _rows(target: _Target, table: Table, file: _TableFile) -> pa.Table:
+def _rows(opened: OpenTable, cluster: str, file: _TableFile) -> pa.Table:
     """All rows of the file in the columns of the table, except for the cluster."""
-    with read.checked(target.location, table, target.location.path_in(table.name, file.path)) as opened:
-        return read.rows_of_file(opened, target.cluster, table.file_schema, ())
+    with opened.checked(opened.path_of(file.path)) as parquet:
+        return rows_of_file(parquet, cluster, opened.table.file_schema, ())
 
 
 @dataclass(frozen=True, slots=True)
@@ -274,7 +276,7 @@ class _KeptRows:
 
 def _drop_rows(target: _Target, table: Table, border_ms: int) -> int:
     """The number of rows of history that were dropped: those older than the border that no later moment needs."""
-    opened = read.open_table(target.location, table)
+    opened = open_table(target.location, table)
     finished_at_ms = {run.run_id: run.finished_at_ms for run in target.own_runs}
     # The rows of the newest run stay, whatever their age: they describe the log as it is.
     finished_at_ms[target.own_runs[-1].run_id] = target.now_ms
@@ -285,23 +287,23 @@ def _drop_rows(target: _Target, table: Table, border_ms: int) -> int:
         oldest_ms = file.oldest_ms if file.oldest_ms is not None else min(finished_at_ms.values())
         if oldest_ms >= border_ms:
             continue
-        rows_kept = kept.of(_rows(target, table, file), file.run).num_rows
+        rows_kept = kept.of(_rows(opened, target.cluster, file), file.run).num_rows
         if rows_kept < file.rows:
             dropped += file.rows - rows_kept
             if not target.dry_run:
-                _rewrite(target, table, opened, [file], kept)
+                _rewrite(target, opened, [file], kept)
     return dropped
 
 
 def _survivors(target: _Target, border_ms: int) -> dict[tuple[int, int], read.SurvivingRanges]:
     """The ranges that the first run after the border found in the log, or else the newest run that has any; empty where no run has."""
-    version = read.open_table(target.location, SURVIVING_RECORDS).version()
-    run_ids = read.rows_at(target.location, SURVIVING_RECORDS, version, target.cluster, ["run_id"])["run_id"].unique().to_pylist()
+    opened = open_table(target.location, SURVIVING_RECORDS)
+    run_ids = opened.rows(target.cluster, ["run_id"])["run_id"].unique().to_pylist()
     runs = [run for run in target.own_runs if run.run_id in run_ids]
     if not runs:
         return {}
     at_border = next((run for run in runs if run.finished_at_ms >= border_ms), runs[-1])
-    return read.surviving_ranges(target.location, version, target.cluster, at_border.run_id)
+    return read.surviving_ranges(target.location, opened.version, target.cluster, at_border.run_id)
 
 
 def _drop_nights(target: _Target, keep_nights: int, border_ms: int | None) -> tuple[list[read.Run], list[read.Run]]:
@@ -324,8 +326,8 @@ def _drop_nights(target: _Target, keep_nights: int, border_ms: int | None) -> tu
 
 
 def _write_versions(target: _Target, changed: Mapping[str, Mapping[str, int]]) -> None:
-    opened = read.open_table(target.location, RUNS)
-    rows = read.rows_at(target.location, RUNS, opened.version(), target.cluster, list(RUNS.by_name))
+    opened = open_table(target.location, RUNS)
+    rows = opened.rows(target.cluster, list(RUNS.by_name))
     versions: list[Any] = [
         list(changed[run_id].items()) if run_id in changed else stored
         for run_id, stored in zip(rows["run_id"].to_pylist(), rows["table_versions"].to_pylist(), strict=True)
@@ -334,8 +336,8 @@ def _write_versions(target: _Target, changed: Mapping[str, Mapping[str, int]]) -
     rows = rows.set_column(rows.column_names.index(name), RUNS.arrow_schema.field(name), pa.array(versions, RUNS.by_name[name].arrow_type))
     # The run in the name of a file of `runs` does not matter: all rows are of finished runs.
     newest = target.own_runs[-1]
-    files = [_TableFile(path, file.size, 0, None, newest) for path, file in read.files_of(opened, target.cluster).items()]
-    _commit(target, RUNS, opened, files, write_part(target.location.uri, RUNS, rows, target.cluster, _NAME), is_data_change=True)
+    files = [_TableFile(path, file.size, 0, None, newest) for path, file in opened.files(target.cluster).items()]
+    _commit(target, opened, files, write_part(target.location.uri, RUNS, rows, target.cluster, _NAME), is_data_change=True)
 
 
 def _delete_unneeded(target: _Target, table: Table, runs: Sequence[read.Run]) -> tuple[int, int]:
@@ -348,7 +350,7 @@ def _delete_unneeded(target: _Target, table: Table, runs: Sequence[read.Run]) ->
     filesystem = target.location.filesystem
     count = size = 0
     try:
-        unneeded = read.open_table(target.location, table).vacuum(
+        unneeded = open_table(target.location, table).delta.vacuum(
             retention_hours=0, dry_run=True, enforce_retention_duration=False, full=True, keep_versions=versions
         )
         # A file that was removed, added and removed again is listed twice.
@@ -376,27 +378,16 @@ def _may_be_committed(table: Table, file: fs.FileInfo, finished_at_ms: Mapping[s
     return finished_ms is None or (table is not RUNS and written_ms > finished_ms)
 
 
-def _commit(
-    target: _Target, table: Table, opened: DeltaTable, old: Sequence[_TableFile], new: Sequence[AddedFile], *, is_data_change: bool
-) -> None:
+def _commit(target: _Target, opened: OpenTable, old: Sequence[_TableFile], new: Sequence[AddedFile], *, is_data_change: bool) -> None:
     now_ms = time.time_ns() // 1_000_000
     partition: dict[str, str | None] = {"cluster": target.cluster}
     removed = [RemoveAction(file.path, is_data_change, now_ms, file.size, partition) for file in old]
     added = [AddAction(file.path, file.size, partition, file.modification_time_ms, is_data_change, file.stats) for file in new]
-    rows: list[Transaction] = []
-    if is_data_change and table is not RUNS:  # `runs` keeps its number of rows here, and a run may add one now
-        run, present = read.transaction_of(opened, target.cluster), read.files_of(opened, target.cluster)
-        rows = transactions_of_rows(target.cluster, run, present, [*removed, *added])
+    # `runs` keeps its number of rows here, and a run may add one now.
+    run = opened.last_run(target.cluster) if is_data_change and opened.table is not RUNS else None
     try:
-        opened.create_write_transaction(
-            [*removed, *added],
-            "append",
-            table.delta_schema,
-            partition_by=list(table.partition_columns),
-            commit_properties=CommitProperties(custom_metadata={"userMetadata": _NAME}, app_transactions=rows),
-        )
-        opened.update_incremental()
+        opened.commit(target.cluster, [*removed, *added], {"userMetadata": _NAME}, run=run)
     except (DeltaError, OSError) as e:
         raise WarehouseError(
-            f"Table {table.name} of {target.location.uri} cannot be changed: {first_line(e)}. Run `groupcoord maintain` again."
+            f"Table {opened.table.name} of {target.location.uri} cannot be changed: {first_line(e)}. Run `groupcoord maintain` again."
         ) from e

@@ -7,34 +7,27 @@ cluster, not the newest version of each table. A look-back (``nightly --until``)
 from __future__ import annotations
 
 import os
-from array import array
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from itertools import accumulate
 from os import PathLike, fspath
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
-from urllib.parse import unquote
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
-from deltalake import DeltaTable
-from deltalake.exceptions import DeltaError, TableNotFoundError
-from deltalake.transaction import Transaction
 from pyarrow import fs
 
 from groupcoord_spark.errors import WarehouseError
 from groupcoord_spark.log.files.object_store import missing_bucket, no_such_bucket
-from groupcoord_spark.log.files.storage import side_by_side
 from groupcoord_spark.moments import Moment, NightsAgo, NightTime, milliseconds_of
 from groupcoord_spark.warehouse.declaration import Table, no_rows
 from groupcoord_spark.warehouse.location import WarehouseLocation, first_line, locate
-from groupcoord_spark.warehouse.tables import GROUPS, HISTORY, LOOK_BACK, NIGHT, RUNS, SCHEMA_VERSION, SURVIVING_RECORDS, TABLES
+from groupcoord_spark.warehouse.open_table import OpenTable, open_table, table_exists, way_out
+from groupcoord_spark.warehouse.stored_file import Condition, rows_that_meet, text_array
+from groupcoord_spark.warehouse.tables import GROUPS, LOOK_BACK, NIGHT, RUNS, SCHEMA_VERSION, SURVIVING_RECORDS, TABLES
 from groupcoord_spark.wording import counted
 
 if TYPE_CHECKING:
@@ -50,18 +43,6 @@ RETENTION_SETTING: Final = "offsets.retention.ms"
 
 UNTIL_SETTING: Final = "until"
 """Key of ``runs.settings`` that holds the moment of --until; nights do not have it."""
-
-Condition = tuple[str, str, Any]
-"""A condition on rows: a column, one of = in < <= > >=, and a value (for ``in`` a list). NULL meets no condition."""
-
-# The version of a transaction ``groupcoord.rows:<cluster>``: a number of rows and, above it, bits of the number of the run that wrote it.
-_MOST_ROWS: Final = 1 << 40
-_MOST_RUNS: Final = 1 << 22
-
-# Opening many small files is waiting for the file system, reading one large file uses pyarrow's own threads.
-_FILES_AT_ONCE: Final = 8
-
-_COMPARISONS: Final = {"=": pc.equal, "<": pc.less, "<=": pc.less_equal, ">": pc.greater, ">=": pc.greater_equal}
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,20 +90,20 @@ class Run:
 class Warehouse:
     """A warehouse as it was when ``open_warehouse`` opened it, or ``write.open_to_write``, which opens every table."""
 
-    def __init__(self, location: WarehouseLocation, tables: Mapping[str, DeltaTable], earlier: Warehouse | None = None) -> None:
+    def __init__(self, location: WarehouseLocation, tables: Mapping[str, OpenTable], earlier: Warehouse | None = None) -> None:
         """tables: those that are open at their newest version; without ``runs`` nothing was ever written.
 
         earlier: the warehouse as it was opened before, whose runs are not read again where none has finished since.
         """
         self.location = location
         self.tables = tables
-        self._read_last: dict[str, DeltaTable] = {}
-        self._runs_version = tables[RUNS.name].version() if RUNS.name in tables else None
+        self._read_last: dict[str, OpenTable] = {}
+        self._runs_version = tables[RUNS.name].version if RUNS.name in tables else None
         if earlier is not None and earlier._runs_version == self._runs_version:
             self._runs: pa.Table = earlier._runs
             self._finished: list[Run] = earlier._finished
         else:
-            self._runs = RUNS.empty() if self._runs_version is None else _rows_of_runs(location, tables[RUNS.name])
+            self._runs = RUNS.empty() if self._runs_version is None else _rows_of_runs(tables[RUNS.name])
             self._finished = runs_of(self._runs)
 
     @cached_property
@@ -266,26 +247,27 @@ class Warehouse:
                 " nights that are kept."
             )
         # A night of a release that did not have the table yet has no rows of it.
-        parts = [
-            _rows(self.location, self.opened(declared, run), declared, run.cluster, wanted, where)
-            for run in runs
-            if table in run.table_versions
-        ]
+        parts = [self.opened(declared, run).rows(run.cluster, wanted, where) for run in runs if table in run.table_versions]
         return pa.concat_tables([no_rows(pa.schema([declared.arrow_schema.field(name) for name in wanted])), *parts])
 
     def check_files(self, table: str, run: Run) -> None:
         """Raises WarehouseError where the version of a table that the run names, or a file of its cluster's rows in it, is gone."""
         declared = TABLES[table]
-        for path in paths_of_files(self.location, declared, self.opened(declared, run), run.cluster):
+        for path in self.opened(declared, run).paths(run.cluster):
             if self.location.filesystem.get_file_info(path).type != fs.FileType.File:
                 way = way_out(self.location, declared)
                 raise WarehouseError(f"A file of table {table} of {self.location.uri} is gone: {path}. {way}")
 
-    def opened(self, table: Table, run: Run) -> DeltaTable:
-        """The table at the version that the run names. A table stays open at the version read last: an answer reads some tables again."""
+    def opened(self, table: Table, run: Run) -> OpenTable:
+        """The table at the version that the run names; ``runs``, which names none of itself, as it was opened first.
+
+        A table stays open at the version read last: an answer reads some tables again.
+        """
+        if table is RUNS:
+            return self.tables[RUNS.name]
         version = run.table_versions[table.name]
         for already_open in (self.tables.get(table.name), self._read_last.get(table.name)):
-            if already_open is not None and already_open.version() == version:
+            if already_open is not None and already_open.version == version:
                 return already_open
         self._read_last[table.name] = open_table(self.location, table, version)
         return self._read_last[table.name]
@@ -293,7 +275,7 @@ class Warehouse:
     def _runs_until(self, runs: Sequence[Run], where: Sequence[Condition]) -> pa.Table:
         last = {run.cluster: run.finished_at_ms for run in runs}
         rows = self._runs.filter(pa.array([run.finished_at_ms <= last.get(run.cluster, -1) for run in self._finished], pa.bool_()))
-        return rows.filter(_meets(rows, where)) if where else rows
+        return rows.filter(rows_that_meet(rows, where)) if where else rows
 
 
 def open_warehouse(uri: str | PathLike[str]) -> Warehouse:
@@ -328,7 +310,7 @@ def find_warehouse(start: Path | None = None) -> str:
     )
 
 
-def open_runs(location: WarehouseLocation) -> DeltaTable | None:
+def open_runs(location: WarehouseLocation) -> OpenTable | None:
     """The table ``runs`` of the warehouse of ours that is there; None where the place is empty or does not exist.
 
     Raises WarehouseError for anything else: a file, a directory with other files, one that cannot be read, a warehouse of a newer release.
@@ -355,7 +337,7 @@ def open_runs(location: WarehouseLocation) -> DeltaTable | None:
             f" {way_out(location, RUNS)}"
         )
     runs = open_table(location, RUNS) if has_runs else None
-    schema_version = None if runs is None else runs.metadata().configuration.get(SCHEMA_VERSION_PROPERTY)
+    schema_version = None if runs is None else runs.delta.metadata().configuration.get(SCHEMA_VERSION_PROPERTY)
     if schema_version is None:
         raise WarehouseError(
             f"{location.uri} holds other things and no table 'runs' of ours: it is no warehouse, and nothing was touched."
@@ -377,65 +359,10 @@ def _is_being_made(location: WarehouseLocation, names: Sequence[str]) -> bool:
     return all(f.base_name == "_delta_log" for f in begun)
 
 
-def table_exists(location: WarehouseLocation, table: Table) -> bool:
-    """Whether there is a Delta table, at whatever version. Raises WarehouseError where that cannot be found out."""
-    try:
-        return DeltaTable.is_deltatable(location.table_uri(table.name))
-    except (DeltaError, OSError) as e:
-        raise unreadable(location, table, first_line(e)) from e
-
-
-def open_table(location: WarehouseLocation, table: Table, version: int | None = None) -> DeltaTable:
-    """A table at a version, or at its newest one. Raises WarehouseError where it does not exist or cannot be read."""
-    try:
-        return DeltaTable(location.table_uri(table.name), version=version)
-    except (DeltaError, OSError, ValueError) as e:
-        if version is not None and begins_after(location, table, version):
-            raise WarehouseError(
-                f"Table {table.name} of {location.uri} was deleted and made anew after this night, whose rows of it are gone: version"
-                f" {version} does not exist any more. Newer nights can be read."
-            ) from e
-        if isinstance(e, TableNotFoundError):
-            raise WarehouseError(
-                f"{location.uri} has no table {table.name}: it was removed, or the warehouse is damaged. {way_out(location, table)}"
-            ) from e
-        raise unreadable(location, table, first_line(e), "" if version is None else f" at version {version}") from e
-    except BaseException as e:
-        # The Rust below delta-rs panics at some damages of a checkpoint. Its error is no Exception, and has no name to import.
-        if type(e).__name__ != "PanicException":
-            raise
-        raise unreadable(location, table, f"a checkpoint in {location.path_in(table.name, '_delta_log')} is damaged") from e
-
-
-def begins_after(location: WarehouseLocation, table: Table, version: int) -> bool:
-    """True where the log of a table begins above a version, because the table was deleted and a later run made it anew."""
-    try:
-        log = location.filesystem.get_file_info(fs.FileSelector(location.path_in(table.name, "_delta_log"), allow_not_found=True))
-    except OSError:
-        return False
-    numbers = [int(number) for file in log if (number := file.base_name.split(".")[0]).isdecimal()]
-    return bool(numbers) and min(numbers) > version
-
-
-def unreadable(location: WarehouseLocation, table: Table, why: str, at_version: str = "") -> WarehouseError:
-    """The error of a table that cannot be read. at_version: words that name a version of the table."""
-    return WarehouseError(f"Table {table.name} of {location.uri} cannot be read{at_version}: {why}. {way_out(location, table)}")
-
-
-def way_out(location: WarehouseLocation, table: Table) -> str:
-    """How to go on where a table is gone or damaged, in a sentence."""
-    if table in HISTORY or table is RUNS:
-        return "Restore it from a copy, or run the nightly into another directory."
-    return (
-        f"Restore it from a copy, or delete the directory {location.table_uri(table.name)}: the next nightly then writes the table anew,"
-        " and its earlier nights are lost."
-    )
-
-
-def _rows_of_runs(location: WarehouseLocation, opened: DeltaTable) -> pa.Table:
+def _rows_of_runs(opened: OpenTable) -> pa.Table:
     """All rows of ``runs``, oldest first; ``kind`` is never NULL."""
-    clusters = {values["cluster"] for values in opened.partitions()}
-    rows = pa.concat_tables([RUNS.empty(), *(_rows(location, opened, RUNS, name, list(RUNS.by_name), ()) for name in sorted(clusters))])
+    clusters = {values["cluster"] for values in opened.delta.partitions()}
+    rows = pa.concat_tables([RUNS.empty(), *(opened.rows(name, list(RUNS.by_name)) for name in sorted(clusters))])
     rows = rows.take(pc.sort_indices(rows, sort_keys=[("finished_at", "ascending"), ("run_id", "ascending")]))
     if not rows["kind"].null_count:
         return rows
@@ -444,7 +371,7 @@ def _rows_of_runs(location: WarehouseLocation, opened: DeltaTable) -> pa.Table:
         kind or (LOOK_BACK if UNTIL_SETTING in dict(settings) else NIGHT)
         for kind, settings in zip(rows["kind"].to_pylist(), rows["settings"].to_pylist(), strict=True)
     ]
-    return rows.set_column(rows.schema.get_field_index("kind"), rows.schema.field("kind"), pa.chunked_array([_texts(kinds)]))
+    return rows.set_column(rows.schema.get_field_index("kind"), rows.schema.field("kind"), pa.chunked_array([text_array(kinds)]))
 
 
 def runs_of(rows: pa.Table) -> list[Run]:
@@ -463,11 +390,11 @@ def rows_at(
 
     A worker asks for one offsets partition after another, and to open a table fifty times would take longer than to read it.
     """
-    return _rows(location, _opened_once(location.uri, table.name, version), table, cluster, columns, where)
+    return _opened_once(location.uri, table.name, version).rows(cluster, columns, where)
 
 
 @lru_cache(maxsize=8)
-def _opened_once(warehouse_uri: str, table: str, version: int) -> DeltaTable:
+def _opened_once(warehouse_uri: str, table: str, version: int) -> OpenTable:
     return open_table(locate(warehouse_uri), TABLES[table], version)
 
 
@@ -495,197 +422,3 @@ def surviving_ranges(
     places = {*zip(numbers.tolist(), incarnations.tolist(), strict=True)}
     chosen = {(number, incarnation): (numbers == number) & (incarnations == incarnation) for number, incarnation in places}
     return {place: SurvivingRanges(first[is_here], end[is_here]) for place, is_here in chosen.items()}
-
-
-def _rows(
-    location: WarehouseLocation, opened: DeltaTable, table: Table, cluster: str, columns: Sequence[str], where: Sequence[Condition]
-) -> pa.Table:
-    schema = pa.schema([table.arrow_schema.field(name) for name in columns])
-
-    def of_file(path: str) -> pa.Table:
-        with checked(location, table, path) as file:
-            return rows_of_file(file, cluster, schema, where)
-
-    parts = side_by_side(of_file, paths_of_files(location, table, opened, cluster, where), _FILES_AT_ONCE)
-    return pa.concat_tables([no_rows(schema), *parts])
-
-
-@contextmanager
-def checked(location: WarehouseLocation, table: Table, path: str) -> Iterator[pq.ParquetFile]:
-    """The open file of a table, as ``checked_file`` does. Raises WarehouseError where it cannot be opened, or read within the block."""
-    try:
-        # delta-rs's own file system would bring its threads along, which at times outlive the interpreter
-        with location.filesystem.open_input_file(path) as source:
-            yield checked_file(source, path, table)
-    except FileNotFoundError as e:
-        raise WarehouseError(
-            f"A file of table {table.name} of {location.uri} is gone: {first_line(e)}."
-            " After a vacuum, nights older than the retention of deleted files cannot be read. Where a file was removed by hand:"
-            f" {way_out(location, table)}"
-        ) from e
-    except KeyError as e:
-        raise WarehouseError(
-            f"Table {table.name} of {location.uri} lacks a column that this release reads: {first_line(e)}. It was written by a"
-            " pre-release: run the nightly into another directory."
-        ) from e
-    except (OSError, pa.ArrowException) as e:
-        raise unreadable(location, table, first_line(e)) from e
-
-
-class StoredFile(NamedTuple):
-    """What Delta's log says of a file; None: the log does not say that.
-
-    oldest_us: the smallest record timestamp, in microseconds.
-    """
-
-    size: int
-    rows: int | None
-    oldest_us: int | None
-
-
-def files_of(opened: DeltaTable, cluster: str) -> dict[str, StoredFile]:
-    """The files of a cluster, by their path within the table."""
-    # Not ``pa.table``, which imports pandas.
-    files = pa.RecordBatchReader.from_stream(opened.get_add_actions(flatten=True)).read_all()
-    oldest = files["min.record_timestamp"].cast(pa.int64()) if "min.record_timestamp" in files.column_names else pa.nulls(len(files))
-    columns = [*(files[name] for name in ("partition.cluster", "path", "size_bytes", "num_records")), oldest]
-    listed = zip(*(column.to_pylist() for column in columns), strict=True)
-    return {unquote(path): StoredFile(*says) for named_cluster, path, *says in listed if named_cluster == cluster}
-
-
-def transaction_of(opened: DeltaTable, cluster: str) -> int:
-    """The number of the cluster's last run in a table; 0: no run has written one."""
-    return opened.transaction_version(f"groupcoord:{cluster}") or 0
-
-
-def transaction_of_rows(cluster: str, run: int, rows: int) -> Transaction:
-    """The number of the cluster's rows that a commit leaves in a table. run: the number of the run (``transaction_of``)."""
-    return Transaction(f"groupcoord.rows:{cluster}", run % _MOST_RUNS * _MOST_ROWS + rows)
-
-
-def check_number_of_rows(location: WarehouseLocation, table: Table, opened: DeltaTable, cluster: str) -> None:
-    """Raises WarehouseError where a table has another number of rows of a cluster than its last commit left there.
-
-    Delta ignores an action of its log that it does not know: one flipped bit hides a file that was added, or brings a removed file back.
-    """
-    written = opened.transaction_version(f"groupcoord.rows:{cluster}")
-    files = files_of(opened, cluster).values()
-    if written is None or any(file.rows is None for file in files):
-        return
-    run, rows = divmod(written, _MOST_ROWS)
-    named_rows = sum(file.rows or 0 for file in files)
-    # A run of an older release says nothing of its rows, also where one of this release came before it.
-    if named_rows != rows and run == transaction_of(opened, cluster) % _MOST_RUNS:
-        why = f"its log names files with {counted(named_rows, 'row')} of cluster {cluster!r}, and {rows:,} were written"
-        raise unreadable(location, table, f"{why}: a file of {location.path_in(table.name, '_delta_log')} is damaged")
-
-
-def paths_of_files(
-    location: WarehouseLocation, table: Table, opened: DeltaTable, cluster: str, where: Sequence[Condition] = ()
-) -> list[str]:
-    """The paths of a cluster's files that may have rows of the conditions, in the warehouse's file system. Files lie one directory deep.
-
-    Raises:
-        WarehouseError: the table's log names a file that lies elsewhere, as one with ``../`` in its path does; or has other files than were
-            written (``check_number_of_rows``).
-    """
-    try:
-        check_number_of_rows(location, table, opened, cluster)
-        stored = {field.name for field in opened.schema().fields}
-        # To delta-rs an empty text in a condition means NULL; Kafka has groups of that name.
-        for_files = [(name, how, value) for name, how, value in where if name in stored and "" not in (value if how == "in" else [value])]
-        uris = opened.file_uris(file_pruning_predicate=[("cluster", "=", cluster), *for_files])
-    except (DeltaError, OSError) as e:
-        raise unreadable(location, table, first_line(e)) from e
-    paths = []
-    for uri in uris:
-        root, partition, name = uri.rsplit("/", 2)
-        if not opened.table_uri.rstrip("/").endswith(root):
-            sentence = f"The log of table {table.name} of {location.uri} names a file outside of it: {uri}."
-            raise WarehouseError(f"{sentence} {way_out(location, table)}")
-        paths.append(location.path_in(table.name, f"{partition}/{name}"))
-    return paths
-
-
-def checked_file(source: pa.NativeFile, path: str, table: Table) -> pq.ParquetFile:
-    """The open file as Parquet, whose columns are all of the table. A later read of a page that does not fit its checksum raises OSError.
-
-    Only pages have checksums, and those of older releases have none. A footer has none either: with one flipped bit in the name of a column
-    the file would have another column, and NULL in its place; with a flipped bit in the type, microseconds would be nanoseconds.
-
-    path: of the file, for the sentence. Raises OSError where the file has a column that the table does not have, one of another type, or
-    one whose name is no text, and where the rows of its row groups are not as many as those of the file.
-    """
-    try:
-        file = pq.ParquetFile(source, coerce_int96_timestamp_unit="us", page_checksum_verification=True)
-        columns = file.schema_arrow
-    except UnicodeDecodeError:
-        raise OSError(f"{path} is damaged: the name of one of its columns is no text") from None
-    types = dict(zip(table.arrow_schema.names, table.arrow_schema.types, strict=True))
-    for column in columns:
-        if column.name not in types:
-            raise OSError(f"{path} is damaged: it has a column {column.name!r}, which the table does not have")
-        # Spark's OPTIMIZE writes times without a zone: of times only the unit counts. delta-rs writes texts as string_view.
-        stored, declared = (getattr(kind, "unit", kind) for kind in (column.type, types[column.name]))
-        if stored != declared and str(stored).replace("_view", "") != str(declared):
-            raise OSError(f"{path} is damaged: its column {column.name!r} is of another type than in the table")
-    if file.metadata.num_rows != sum(file.metadata.row_group(group).num_rows for group in range(file.num_row_groups)):
-        raise OSError(f"{path} is damaged: the rows of its groups are not as many as the rows of the file")
-    return file
-
-
-def rows_of_file(file: pq.ParquetFile, cluster: str, schema: pa.Schema, where: Sequence[Condition]) -> pa.Table:
-    """The rows of a file that meet the conditions. Columns without a condition are read only for row groups where a row is left.
-
-    A column that the file lacks, since a later release added it, is NULL. Raises KeyError where it must not be NULL.
-    """
-    in_file = set(file.schema_arrow.names)
-    if missing := [field.name for field in schema if field.name not in in_file and not field.nullable and field.name != "cluster"]:
-        raise KeyError(missing[0])
-    if any(name not in in_file for name, _, _ in where):
-        return no_rows(schema)
-    stored = [name for name in schema.names if name in in_file]
-    parts: list[pa.Table] = []
-    for group in range(file.num_row_groups):
-        mask = None
-        if where:
-            tested = file.read_row_group(group, columns=list({name for name, _, _ in where}))
-            mask = _meets(tested, where)
-            if not pc.any(mask).as_py():
-                continue
-        rows = file.read_row_group(group, columns=stored) if stored else None
-        count = file.metadata.row_group(group).num_rows
-        columns = [
-            rows[field.name] if rows is not None and field.name in in_file else _column_of(field, cluster, count) for field in schema
-        ]
-        part = pa.table(columns, names=schema.names).cast(schema)
-        parts.append(part if mask is None else part.filter(mask))
-    return pa.concat_tables([no_rows(schema), *parts])
-
-
-def _column_of(field: pa.Field, cluster: str, count: int) -> pa.Array:
-    """A column that a file does not have: the cluster's name, or NULL."""
-    if field.name != "cluster":
-        return pa.nulls(count, field.type)
-    return _texts([cluster]).take(pa.Array.from_buffers(pa.int32(), count, [None, pa.py_buffer(bytes(4 * count))]))
-
-
-def _meets(rows: pa.Table, where: Sequence[Condition]) -> pa.ChunkedArray:
-    all_met: pa.ChunkedArray | None = None
-    for name, comparison, value in where:
-        column = rows[name]
-        if pa.types.is_string(column.type) and comparison in ("=", "in"):
-            mask = pc.is_in(column, _texts([value] if comparison == "=" else value))
-        elif comparison == "in":
-            mask = pc.is_in(column, pa.array(list(value), column.type))
-        else:
-            mask = pc.fill_null(_COMPARISONS[comparison](column, pa.scalar(value, column.type)), False)
-        all_met = mask if all_met is None else pc.and_(all_met, mask)
-    return all_met
-
-
-def _texts(values: Sequence[str]) -> pa.StringArray:
-    """As ``pa.array(values)``, which imports pandas: a third of the time that a read command takes."""
-    encoded = [value.encode() for value in values]
-    ends = accumulate((len(text) for text in encoded), initial=0)
-    return pa.StringArray.from_buffers(len(encoded), pa.py_buffer(array("i", ends)), pa.py_buffer(b"".join(encoded)))

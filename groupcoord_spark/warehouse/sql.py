@@ -16,7 +16,8 @@ import pyarrow.dataset as ds
 from groupcoord_spark.errors import UsageError, WarehouseError
 from groupcoord_spark.warehouse.declaration import Column, Table, no_rows
 from groupcoord_spark.warehouse.location import WarehouseLocation
-from groupcoord_spark.warehouse.read import Run, Warehouse, checked, open_table, paths_of_files, unreadable
+from groupcoord_spark.warehouse.open_table import OpenTable, unreadable
+from groupcoord_spark.warehouse.read import Run, Warehouse
 from groupcoord_spark.warehouse.tables import RUNS, TABLES
 from groupcoord_spark.warehouse.views import VIEWS
 
@@ -146,7 +147,7 @@ class NightInDuckDB:
         elif name == RUNS.name:
             self.connection.register(name, self._warehouse.read(name, cluster=self._cluster, at_ms=self._at_ms, run=self._run))
         else:
-            self.connection.register(name, dataset_of(self._warehouse.location, TABLES[name], self._runs))
+            self.connection.register(name, dataset_of(self._warehouse, TABLES[name], self._runs))
 
 
 class Night:
@@ -190,25 +191,25 @@ def runs_of_night(warehouse: Warehouse, cluster: str | None, at_ms: NightTime | 
     return [warehouse.run(name, at_ms=at_ms) for name in ([cluster] if cluster is not None else warehouse.clusters_with_nights())]
 
 
-def dataset_of(location: WarehouseLocation, table: Table, runs: Sequence[Run]) -> ds.Dataset | pa.Table:
+def dataset_of(warehouse: Warehouse, table: Table, runs: Sequence[Run]) -> ds.Dataset | pa.Table:
     """The rows of these runs as a dataset of pyarrow; nothing of the files has been read. A night that lacks the table has no rows."""
-    files = [(path, ds.field("cluster") == run.cluster) for run in runs for path in _files(location, table, run)]
+    files = [(path, ds.field("cluster") == run.cluster) for run in runs for path in _files(warehouse, table, run)]
     if not files:
         return no_rows(table.arrow_schema)
     paths, partitions = zip(*files, strict=True)
     return ds.FileSystemDataset.from_paths(
-        paths, schema=table.arrow_schema, format=_CHECKED, filesystem=location.filesystem, partitions=partitions
+        paths, schema=table.arrow_schema, format=_CHECKED, filesystem=warehouse.location.filesystem, partitions=partitions
     )
 
 
-def _files(location: WarehouseLocation, table: Table, run: Run) -> list[str]:
+def _files(warehouse: Warehouse, table: Table, run: Run) -> list[str]:
     """The paths of a run's files within the file system of the warehouse."""
     if table is not RUNS and table.name not in run.table_versions:
         return []
-    opened = open_table(location, table, run.table_versions.get(table.name))
-    paths = paths_of_files(location, table, opened, run.cluster)
+    opened = warehouse.opened(table, run)
+    paths = opened.paths(run.cluster)
     for path in paths:
-        with checked(location, table, path):
+        with opened.checked(path):
             pass  # DuckDB would read NULL where a column has another name
     return paths
 
@@ -254,7 +255,7 @@ def view_queries(
     """Name and query of each view of ``view_statements``, in an order in which they can be made."""
     runs = [run] if run is not None else runs_of_night(warehouse, cluster, at_ms)
     for table in TABLES.values():
-        yield table.name, "\nUNION ALL\n".join(_selects(engine, warehouse.location, table, runs))
+        yield table.name, "\nUNION ALL\n".join(_selects(engine, warehouse, table, runs))
     yield from VIEWS.items()
 
 
@@ -287,7 +288,7 @@ def refuse_bad_database(database: str) -> None:
         )
 
 
-def _selects(engine: Engine, location: WarehouseLocation, table: Table, runs: Sequence[Run]) -> list[str]:
+def _selects(engine: Engine, warehouse: Warehouse, table: Table, runs: Sequence[Run]) -> list[str]:
     """A SELECT for each run, or one without rows."""
     selects = []
     for run in runs:
@@ -300,24 +301,23 @@ def _selects(engine: Engine, location: WarehouseLocation, table: Table, runs: Se
             kind = "TIMESTAMPTZ" if engine == "duckdb" else "TIMESTAMP"
             condition += f" AND finished_at <= {kind} '{_utc(run.finished_at_ms)}'"
         if engine == "spark":
-            path = location.table_uri(table.name).replace("`", "``")
-            selects.append(f"SELECT {_columns(engine, location, table, version)} FROM delta.`{path}`{pinned} WHERE {condition}")
+            path = warehouse.location.table_uri(table.name).replace("`", "``")
+            selects.append(f"SELECT {_columns(engine, warehouse.opened(table, run))} FROM delta.`{path}`{pinned} WHERE {condition}")
         elif engine == "trino":
             source = f"{TRINO_CATALOG}.{TRINO_TABLES}.{table.name}{' FOR' * bool(pinned)}{pinned}"
-            selects.append(f"SELECT {_columns(engine, location, table, version)} FROM {source} WHERE {condition}")
-        elif files := _files(location, table, run):
+            selects.append(f"SELECT {_columns(engine, warehouse.opened(table, run))} FROM {source} WHERE {condition}")
+        elif files := _files(warehouse, table, run):
             stored = ", ".join(f'"{name}"' for name in table.by_name if name != "cluster")
-            listed = ", ".join(_text(_with_scheme(location, file)) for file in files)
+            listed = ", ".join(_text(_with_scheme(warehouse.location, file)) for file in files)
             source = f"read_parquet([{listed}], union_by_name = true, hive_partitioning = false)"
             selects.append(f"SELECT * FROM (SELECT {_text(run.cluster)} AS cluster, {stored} FROM {source}) WHERE {condition}")
     return selects or [f"SELECT {', '.join(_null(engine, column) for column in table.columns)} WHERE 1 = 0"]
 
 
-def _columns(engine: Engine, location: WarehouseLocation, table: Table, version: int | None) -> str:
+def _columns(engine: Engine, opened: OpenTable) -> str:
     """The columns of the table, with NULL for those that a later release added to this version."""
-    stored = {field.name for field in open_table(location, table, version).schema().fields}
     quote = "`" if engine == "spark" else '"'
-    return ", ".join(f"{quote}{c.name}{quote}" if c.name in stored else _null(engine, c) for c in table.columns)
+    return ", ".join(f"{quote}{c.name}{quote}" if c.name in opened.stored_columns else _null(engine, c) for c in opened.table.columns)
 
 
 def _utc(milliseconds: int) -> str:

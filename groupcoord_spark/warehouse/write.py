@@ -16,7 +16,6 @@ look-back are in the versions that its row names, and nowhere else.
 
 from __future__ import annotations
 
-import json
 import os
 import time
 import uuid
@@ -30,7 +29,7 @@ from typing import Any, Final
 from urllib.parse import quote
 
 import pyarrow as pa
-from deltalake import CommitProperties, DeltaTable
+from deltalake import DeltaTable
 from deltalake.exceptions import CommitFailedError, DeltaError
 from deltalake.schema import Field
 from deltalake.transaction import AddAction, RemoveAction, Transaction
@@ -43,6 +42,7 @@ from groupcoord_spark.log.files.storage import side_by_side
 from groupcoord_spark.warehouse import read
 from groupcoord_spark.warehouse.declaration import Table, WriteMode, no_rows
 from groupcoord_spark.warehouse.location import WarehouseLocation, directory_of, first_line, locate
+from groupcoord_spark.warehouse.open_table import Action, OpenTable, StoredFile, begins_after, open_table, table_exists, unreadable, way_out
 from groupcoord_spark.warehouse.parts import AddedFile, added_file_of, run_of, write_part
 from groupcoord_spark.warehouse.read import Warehouse
 from groupcoord_spark.warehouse.tables import GROUPS, HISTORY, LOOK_BACK, NIGHT, OFFSET_COMMITS, RUNS, SCHEMA_VERSION, TABLES, WARNINGS
@@ -62,8 +62,6 @@ PROPERTIES: Final = {
 _CLUSTER_OF_COMMIT: Final = "groupcoord.cluster"
 _ATTEMPTS: Final = 5
 _RUN_FILES: Final = 16
-
-_Action = AddAction | RemoveAction
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +99,7 @@ class RunStart:
             try:
                 return self.warehouse.read(table, columns=columns, run=last_run)
             except WarehouseError:
-                if not read.begins_after(self.location, declared, last_run.table_versions[table]):
+                if not begins_after(self.location, declared, last_run.table_versions[table]):
                     raise
         return no_rows(pa.schema([declared.arrow_schema.field(name) for name in columns or declared.by_name]))
 
@@ -109,7 +107,7 @@ class RunStart:
         """The record offset below which the history tables have the records of a partition, as these tables say themselves; None: they do
         not say, because no night of this release has written history yet."""
         application = history_application(self.cluster, offsets_partition, incarnation)
-        return self.warehouse.tables[OFFSET_COMMITS.name].transaction_version(application)
+        return self.warehouse.tables[OFFSET_COMMITS.name].transaction(application)
 
 
 def history_application(cluster: str, offsets_partition: int, incarnation: int) -> str:
@@ -135,7 +133,7 @@ def begin_run(warehouse: str | Warehouse, cluster: str, *, spares_ms: int = 0) -
     run_id = _new_run_id(started_at_ms)
     for _ in range(_ATTEMPTS):
         warehouse = _prepared(open_to_write(warehouse))
-        transactions = {name: read.transaction_of(table, cluster) for name, table in warehouse.tables.items()}
+        transactions = {name: table.last_run(cluster) for name, table in warehouse.tables.items()}
         transaction = transactions[RUNS.name]
         start = RunStart(warehouse, cluster, run_id, started_at_ms, warehouse.finished_runs(cluster), transaction)
         _refuse_older_runs(start, max(transactions.values()))
@@ -177,7 +175,7 @@ def open_to_write(warehouse: str | Warehouse) -> Warehouse:
     opened = Warehouse(location, {RUNS.name: runs}, earlier)
     tables = {**({} if earlier is None else earlier.tables), RUNS.name: runs}
 
-    def to_write(table: Table) -> DeltaTable | None:
+    def to_write(table: Table) -> OpenTable | None:
         return _opened_to_write(location, table, tables.get(table.name), opened.newest_versions.get(table.name, 0))
 
     listed = zip(TABLES, side_by_side(to_write, TABLES.values(), _tables_at_once(location)), strict=True)
@@ -189,29 +187,29 @@ def _tables_at_once(location: WarehouseLocation) -> int:
     return len(TABLES) if is_object_store(location.filesystem) else 1
 
 
-def _opened_to_write(location: WarehouseLocation, table: Table, opened: DeltaTable | None, named_version: int) -> DeltaTable | None:
+def _opened_to_write(location: WarehouseLocation, table: Table, opened: OpenTable | None, named_version: int) -> OpenTable | None:
     """The table, which a run named at ``named_version``; None where the run that begins makes it.
 
     opened: the table as it was opened before; None: it was not.
     Raises WarehouseError where the table is gone and no run can write its rows anew, and where it is damaged or older than that.
     """
-    if not read.table_exists(location, table):
+    if not table_exists(location, table):
         if named_version and (table in HISTORY or table is RUNS):
-            read.open_table(location, table)  # says that it is gone
+            open_table(location, table)  # says that it is gone
         return None  # nothing was ever in it, this release is the first to have it, or it can do without its earlier rows
     if opened is None:
-        opened = read.open_table(location, table)
+        opened = open_table(location, table)
     elif table is not RUNS:
         try:
-            opened.update_incremental()
+            opened.refresh()
         except (DeltaError, OSError) as e:
-            raise read.unreadable(location, table, first_line(e)) from e
-    if opened.version() < named_version:
+            raise unreadable(location, table, first_line(e)) from e
+    if opened.version < named_version:
         raise WarehouseError(
-            f"Table {table.name} of {location.uri} is at version {opened.version()}, and a night was written at version {named_version}: it"
-            f" was put back or made anew. {read.way_out(location, table)}"
+            f"Table {table.name} of {location.uri} is at version {opened.version}, and a night was written at version {named_version}: it"
+            f" was put back or made anew. {way_out(location, table)}"
         )
-    _missing_columns(location, table, opened)
+    _missing_columns(opened)
     directory = f"{location.path}/{table.name}/_delta_log"
     if isinstance(location.filesystem, fs.LocalFileSystem) and not os.access(directory, os.W_OK | os.X_OK):
         raise WarehouseError(f"{location.uri} cannot be written: nothing may be written in {directory}. Name another with --warehouse.")
@@ -288,12 +286,12 @@ def commit_run(
         for (partition, incarnation), end in history_ends.items()
     ]
     tables = [table for table in TABLES.values() if table is not RUNS]
-    committed: dict[str, DeltaTable] = {}
+    committed: dict[str, OpenTable] = {}
     versions: dict[str, int] = {}
     try:
         for table in tables:
             committed[table.name] = _commit_table(start, table, files.get(table.name, ()), ends if table in HISTORY else ())
-            versions[table.name] = committed[table.name].version()
+            versions[table.name] = committed[table.name].version
     except _OvertakenError:
         if not versions:
             _delete_files(start)
@@ -301,7 +299,7 @@ def commit_run(
     if row["kind"] == LOOK_BACK:
         for table in tables:
             if files.get(table.name) or table.write is not WriteMode.APPENDED:
-                _commit(start, table, committed[table.name], _actions_to_last_night, expected=start.transaction + 1)
+                _commit(start, committed[table.name], _actions_to_last_night, expected=start.transaction + 1)
     last_run = start.finished[-1] if start.finished else None
     row |= {
         "cluster": start.cluster,
@@ -322,11 +320,11 @@ def _prepared(warehouse: Warehouse) -> Warehouse:
     """The warehouse with every table, after missing ones are created and those of an older release have the columns of this one."""
     location = warehouse.location
 
-    def prepared(table: Table) -> DeltaTable:
+    def prepared(table: Table) -> OpenTable:
         opened = warehouse.tables.get(table.name)
         if opened is None:
             opened = _in_attempts(location, table, lambda: _created(location, table, warehouse.newest_versions.get(table.name, 0)))
-        if _missing_columns(location, table, opened) or _missing_checks(table, opened) or _never_null(table, opened):
+        if _missing_columns(opened) or _missing_checks(opened) or _never_null(opened):
             opened = _in_attempts(location, table, lambda: _completed(location, table))
         return opened
 
@@ -337,12 +335,12 @@ def _prepared(warehouse: Warehouse) -> Warehouse:
     # The older release, which reads the version from `runs`, goes on until all is done, and so does an upgrade that died half-way.
     for table in (*(t for t in TABLES.values() if t is not RUNS), RUNS):
         opened = tables[table.name]
-        if opened.metadata().configuration.get(read.SCHEMA_VERSION_PROPERTY) != PROPERTIES[read.SCHEMA_VERSION_PROPERTY]:
+        if opened.delta.metadata().configuration.get(read.SCHEMA_VERSION_PROPERTY) != PROPERTIES[read.SCHEMA_VERSION_PROPERTY]:
             tables[table.name] = _in_attempts(location, table, lambda t=table: _with_schema_version(location, t))  # type: ignore[misc]
     return Warehouse(location, tables, warehouse)
 
 
-def _in_attempts(location: WarehouseLocation, table: Table, prepare: Callable[[], DeltaTable]) -> DeltaTable:
+def _in_attempts(location: WarehouseLocation, table: Table, prepare: Callable[[], OpenTable]) -> OpenTable:
     """What ``prepare`` returns, which is called again where another cluster's run changes the table at this moment."""
     for attempt in range(_ATTEMPTS):
         try:
@@ -353,8 +351,8 @@ def _in_attempts(location: WarehouseLocation, table: Table, prepare: Callable[[]
     raise AssertionError("unreachable")
 
 
-def _created(location: WarehouseLocation, table: Table, named_version: int) -> DeltaTable:
-    opened = DeltaTable.create(
+def _created(location: WarehouseLocation, table: Table, named_version: int) -> OpenTable:
+    created = DeltaTable.create(
         location.table_uri(table.name),
         table.delta_schema,
         # Another cluster's first run may make the same table at this moment.
@@ -366,29 +364,31 @@ def _created(location: WarehouseLocation, table: Table, named_version: int) -> D
         raise_if_key_not_exists=False,
     )
     if named_version:
-        _skip_versions(location, table, opened, named_version)
-        return read.open_table(location, table)  # the first one still refers to entries of the log that are deleted
-    return opened
+        _skip_versions(location, table, created, named_version)
+        return open_table(location, table)  # the first one still refers to entries of the log that are deleted
+    return OpenTable(location, table, created)
 
 
-def _completed(location: WarehouseLocation, table: Table) -> DeltaTable:
+def _completed(location: WarehouseLocation, table: Table) -> OpenTable:
     """The table, with the columns and checks that it lacked, and NULLs where this release writes them."""
-    opened = read.open_table(location, table)
+    opened = open_table(location, table)
     for name in table.former_checks:
         if _has_check(opened, name):
-            opened.alter.drop_constraint(name)
-    for column in _never_null(table, opened):
-        opened.alter.drop_column_not_null(column)
-    if missing_columns := _missing_columns(location, table, opened):
-        opened.alter.add_columns(missing_columns)
-    if missing_checks := _missing_checks(table, opened):
-        opened.alter.add_constraint(missing_checks)
+            opened.delta.alter.drop_constraint(name)
+    for column in _never_null(opened):
+        opened.delta.alter.drop_column_not_null(column)
+    if missing_columns := _missing_columns(opened):
+        opened.delta.alter.add_columns(missing_columns)
+    if missing_checks := _missing_checks(opened):
+        opened.delta.alter.add_constraint(missing_checks)
     return opened
 
 
-def _with_schema_version(location: WarehouseLocation, table: Table) -> DeltaTable:
-    opened = read.open_table(location, table)
-    opened.alter.set_table_properties({read.SCHEMA_VERSION_PROPERTY: PROPERTIES[read.SCHEMA_VERSION_PROPERTY]}, raise_if_not_exists=False)
+def _with_schema_version(location: WarehouseLocation, table: Table) -> OpenTable:
+    opened = open_table(location, table)
+    opened.delta.alter.set_table_properties(
+        {read.SCHEMA_VERSION_PROPERTY: PROPERTIES[read.SCHEMA_VERSION_PROPERTY]}, raise_if_not_exists=False
+    )
     return opened
 
 
@@ -407,37 +407,37 @@ def _skip_versions(location: WarehouseLocation, table: Table, opened: DeltaTable
             location.filesystem.delete_file(file.path)
 
 
-def _missing_columns(location: WarehouseLocation, table: Table, opened: DeltaTable) -> list[Field]:
+def _missing_columns(opened: OpenTable) -> list[Field]:
     """The declared columns that the table lacks, all of them after its last one. Raises WarehouseError for any other difference."""
-    fields = table.delta_schema.fields
-    stored, declared = ([(field.name, str(field.type)) for field in of] for of in (opened.schema().fields, fields))
+    fields = opened.table.delta_schema.fields
+    stored, declared = ([(field.name, str(field.type)) for field in of] for of in (opened.delta.schema().fields, fields))
     if stored != declared[: len(stored)]:
         different = {*stored} ^ {*declared}
         shown = ", ".join(sorted({name for name, _ in different})) or "their order"
         raise WarehouseError(
-            f"Table {table.name} of {location.uri} has other columns than this release writes ({shown}). It was changed by hand, or by a"
-            " pre-release: name another directory with --warehouse."
+            f"Table {opened.table.name} of {opened.location.uri} has other columns than this release writes ({shown}). It was changed by"
+            " hand, or by a pre-release: name another directory with --warehouse."
         )
     return fields[len(stored) :]
 
 
-def _missing_checks(table: Table, opened: DeltaTable) -> dict[str, str]:
-    return {name: claim for name, claim in table.checks.items() if not _has_check(opened, name)}
+def _missing_checks(opened: OpenTable) -> dict[str, str]:
+    return {name: claim for name, claim in opened.table.checks.items() if not _has_check(opened, name)}
 
 
-def _has_check(opened: DeltaTable, name: str) -> bool:
-    return f"delta.constraints.{name}" in opened.metadata().configuration
+def _has_check(opened: OpenTable, name: str) -> bool:
+    return f"delta.constraints.{name}" in opened.delta.metadata().configuration
 
 
-def _never_null(table: Table, opened: DeltaTable) -> list[str]:
+def _never_null(opened: OpenTable) -> list[str]:
     """The columns that an older release declared NOT NULL and this one does not."""
-    return [field.name for field in opened.schema().fields if not field.nullable and table.by_name[field.name].nullable]
+    return [field.name for field in opened.delta.schema().fields if not field.nullable and opened.table.by_name[field.name].nullable]
 
 
 def _last_commit_ms(start: RunStart) -> int:
     """When the unfinished run of the cluster committed last, by the clock of its machine; 0 where there is none."""
-    ahead = [table for table in start.warehouse.tables.values() if read.transaction_of(table, start.cluster) > start.transaction]
-    return max((commit["timestamp"] for table in ahead for commit in table.history(1)), default=0)
+    ahead = [table for table in start.warehouse.tables.values() if table.last_run(start.cluster) > start.transaction]
+    return max((commit["timestamp"] for table in ahead for commit in table.delta.history(1)), default=0)
 
 
 def _refuse_older_runs(start: RunStart, newest_transaction: int) -> None:
@@ -446,7 +446,7 @@ def _refuse_older_runs(start: RunStart, newest_transaction: int) -> None:
     if newest_transaction > start.transaction + 1:
         raise WarehouseError(
             f"Table runs of {start.location.uri} is older than the other tables: it was put back or made anew, and it lacks finished runs"
-            f" of cluster {start.cluster!r}. {read.way_out(start.location, RUNS)}"
+            f" of cluster {start.cluster!r}. {way_out(start.location, RUNS)}"
         )
 
 
@@ -455,24 +455,24 @@ def _refuse_damaged_history(start: RunStart) -> None:
     for table in TABLES.values():
         if table.write is WriteMode.APPENDED and table is not RUNS:
             try:
-                read.check_number_of_rows(start.location, table, start.warehouse.tables[table.name], start.cluster)
+                start.warehouse.tables[table.name].check_number_of_rows(start.cluster)
             except WarehouseError:
                 if start.last_run is None or table.name not in start.last_run.table_versions:
                     raise
                 # Somebody may have deleted rows since, with other tools.
-                read.check_number_of_rows(start.location, table, start.warehouse.opened(table, start.last_run), start.cluster)
+                start.warehouse.opened(table, start.last_run).check_number_of_rows(start.cluster)
 
 
-def _strays(start: RunStart, opened: DeltaTable) -> dict[str, int]:
+def _strays(start: RunStart, opened: OpenTable) -> dict[str, int]:
     """The size of each file, by its path, that does not belong in the newest version of a table: its run is not in ``runs``.
 
     The same are the files of a look-back of an older release, which did not put the tables back to the last night.
     """
-    files = read.files_of(opened, start.cluster)
+    files = opened.files(start.cluster)
     last_night = start.last_run
     finished_ids = {run.run_id for run in start.finished if last_night is not None and run.finished_at_ms <= last_night.finished_at_ms}
     runs = {path: run for path in files if (run := run_of(path.rsplit("/", 1)[1])) is not None and run not in finished_ids}
-    if runs and not read.transaction_of(opened, start.cluster):  # releases that wrote no transaction dropped no rows from `runs`
+    if runs and not opened.last_run(start.cluster):  # releases that wrote no transaction dropped no rows from `runs`
         return {path: files[path].size for path in runs}
     # The rows of old nights may have been dropped from `runs`, and their history stays.
     oldest = min(map(_start_of, finished_ids), default="")
@@ -493,49 +493,48 @@ def _healed(start: RunStart) -> RunStart:
     raised = start.transaction + 2
     # `runs` first, in the version that was read: afterwards no other run can finish, and the tables do not change any more.
     opened = start.warehouse.tables
-    tables = {RUNS.name: _commit(start, RUNS, opened[RUNS.name], lambda *_: [], expected=start.transaction, transaction=raised)}
+    tables = {RUNS.name: _commit(start, opened[RUNS.name], lambda *_: [], expected=start.transaction, transaction=raised)}
     for table in TABLES.values():
         if table is not RUNS:
-            tables[table.name] = _commit(start, table, opened[table.name], _actions_to_last_night, expected=None, transaction=raised)
+            tables[table.name] = _commit(start, opened[table.name], _actions_to_last_night, expected=None, transaction=raised)
     return replace(start, warehouse=Warehouse(start.location, tables, start.warehouse), transaction=raised)
 
 
-def _actions_to_last_night(start: RunStart, table: Table, opened: DeltaTable) -> list[_Action]:
+def _actions_to_last_night(start: RunStart, opened: OpenTable) -> list[Action]:
     """What makes the table's files of the cluster those of the last night again. The rows of other clusters stay as they are."""
-    if table.write is WriteMode.APPENDED:
+    if opened.table.write is WriteMode.APPENDED:
         return [_removed(start, path, size) for path, size in _strays(start, opened).items()]
-    present_files = read.files_of(opened, start.cluster)
-    version = start.last_run.table_versions.get(table.name) if start.last_run else None
-    files_of_last_night: Mapping[str, read.StoredFile] = {}
-    if version is not None and not read.begins_after(start.location, table, version):
-        files_of_last_night = read.files_of(read.open_table(start.location, table, version), start.cluster)
-    added = [_added(_described(start, table, path, file.size)) for path, file in files_of_last_night.items() if path not in present_files]
+    present_files = opened.files(start.cluster)
+    version = start.last_run.table_versions.get(opened.table.name) if start.last_run else None
+    files_of_last_night: Mapping[str, StoredFile] = {}
+    if version is not None and not begins_after(start.location, opened.table, version):
+        files_of_last_night = open_table(start.location, opened.table, version).files(start.cluster)
+    added = [_added(_described(start, opened, path, file.size)) for path, file in files_of_last_night.items() if path not in present_files]
     return [*(_removed(start, path, file.size) for path, file in present_files.items() if path not in files_of_last_night), *added]
 
 
-def _described(start: RunStart, table: Table, path: str, size: int) -> AddedFile:
-    with read.checked(start.location, table, start.location.path_in(table.name, path)) as file:
-        return added_file_of(table, start.cluster, path, size, file.metadata)
+def _described(start: RunStart, opened: OpenTable, path: str, size: int) -> AddedFile:
+    with opened.checked(opened.path_of(path)) as file:
+        return added_file_of(opened.table, start.cluster, path, size, file.metadata)
 
 
-def _commit_table(start: RunStart, table: Table, files: Sequence[AddedFile], transactions: Sequence[Transaction] = ()) -> DeltaTable:
+def _commit_table(start: RunStart, table: Table, files: Sequence[AddedFile], transactions: Sequence[Transaction] = ()) -> OpenTable:
     """Commits the files of a run to one table; the table afterwards. A table without files gets a commit too, with the transaction."""
     opened, replaces = start.warehouse.tables[table.name], table.write is WriteMode.REPLACED_BY_EACH_RUN
-    added: list[_Action] = [_added(file) for file in files]
-    return _commit(start, table, opened, lambda *_: added, expected=start.transaction, replaces=replaces, transactions=transactions)
+    added: list[Action] = [_added(file) for file in files]
+    return _commit(start, opened, lambda *_: added, expected=start.transaction, replaces=replaces, transactions=transactions)
 
 
 def _commit(
     start: RunStart,
-    table: Table,
-    opened: DeltaTable,
-    actions: Callable[[RunStart, Table, DeltaTable], list[_Action]],
+    opened: OpenTable,
+    actions: Callable[[RunStart, OpenTable], list[Action]],
     *,
     expected: int | None,
     transaction: int | None = None,
     replaces: bool = False,
     transactions: Sequence[Transaction] = (),
-) -> DeltaTable:
+) -> OpenTable:
     """Commits to one table; the table afterwards.
 
     actions: files to add and to remove, given the table that the commit is made on. expected: version of the cluster's transaction that the
@@ -546,49 +545,27 @@ def _commit(
     own_transaction = Transaction(application, start.transaction + 1 if transaction is None else transaction)
     for attempt in range(_ATTEMPTS):
         # Delta compares with later commits only: it would also take a version that the table has already, or a lower one.
-        if expected is not None and read.transaction_of(opened, start.cluster) != expected:
+        if expected is not None and opened.last_run(start.cluster) != expected:
             raise _overtaken(start)
         try:
-            present, made = read.files_of(opened, start.cluster), actions(start, table, opened)
-            overwrites = replaces and bool(present)
-            rows = transactions_of_rows(start.cluster, own_transaction.version, {} if overwrites else present, made)
-            opened.create_write_transaction(
-                made,
-                "overwrite" if overwrites else "append",
-                table.delta_schema,
-                partition_by=list(table.partition_columns),
-                partition_filters=[("cluster", "=", start.cluster)] if overwrites else None,
-                commit_properties=CommitProperties(
-                    custom_metadata={"userMetadata": start.run_id, _CLUSTER_OF_COMMIT: start.cluster},
-                    app_transactions=[own_transaction, *rows, *transactions],
-                ),
+            opened.commit(
+                start.cluster,
+                actions(start, opened),
+                {"userMetadata": start.run_id, _CLUSTER_OF_COMMIT: start.cluster},
+                run=own_transaction.version,
+                transactions=[own_transaction, *transactions],
+                replaces=replaces,
             )
-            opened.update_incremental()
             return opened
         except (DeltaError, OSError) as e:
             if attempt == _ATTEMPTS - 1 or not isinstance(e, CommitFailedError):
                 raise WarehouseError(
-                    f"Table {table.name} of {start.location.uri} cannot be committed: {first_line(e)}."
+                    f"Table {opened.table.name} of {start.location.uri} cannot be committed: {first_line(e)}."
                     " Readers stay on the night before; run it again."
                 ) from e
             # Another cluster committed in between. The two commits change different rows, so this one is tried again on top.
-            opened = read.open_table(start.location, table)
+            opened = open_table(start.location, opened.table)
     raise AssertionError("unreachable")
-
-
-def transactions_of_rows(cluster: str, run: int, present: Mapping[str, read.StoredFile], actions: Iterable[_Action]) -> list[Transaction]:
-    """What a commit says of the rows of the cluster in a table; nothing where one of the files does not say how many it has.
-
-    present: the files that the table has before the commit and that the commit does not replace all at once.
-    """
-    rows = {path: file.rows for path, file in present.items()}
-    for action in actions:
-        if isinstance(action, AddAction):
-            rows[action.path] = json.loads(action.stats)["numRecords"]
-        else:
-            rows.pop(action.path, None)
-    numbers = [number for number in rows.values() if number is not None]
-    return [read.transaction_of_rows(cluster, run, sum(numbers))] if len(numbers) == len(rows) else []
 
 
 def _added(file: AddedFile) -> AddAction:
@@ -610,10 +587,10 @@ def _overtaken(start: RunStart) -> _OvertakenError:
     )
 
 
-def _keep_few_files(start: RunStart, runs: DeltaTable) -> None:
+def _keep_few_files(start: RunStart, runs: OpenTable) -> None:
     """Merges the files of ``runs``: each run adds a file with one row, and every reader opens all of them."""
-    if len(read.files_of(runs, start.cluster)) <= _RUN_FILES:
+    if len(runs.files(start.cluster)) <= _RUN_FILES:
         return
     # Two runs at once, or a full disk: this run is committed all the same, and the next run tries again.
     with suppress(DeltaError):
-        runs.optimize.compact(partition_filters=[("cluster", "=", start.cluster)])
+        runs.delta.optimize.compact(partition_filters=[("cluster", "=", start.cluster)])

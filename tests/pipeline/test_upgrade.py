@@ -9,9 +9,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 from deltalake import DeltaTable
+from deltalake.transaction import AddAction
 
 from groupcoord_spark.warehouse import TABLES, begin_run, open_warehouse
 from groupcoord_spark.warehouse.declaration import WriteMode
+from groupcoord_spark.warehouse.location import locate
+from groupcoord_spark.warehouse.open_table import open_table
 from groupcoord_spark.warehouse.tables import SCHEMA_VERSION
 from tests.cli.warehouse import groupcoord
 from tests.conftest import GOLDEN
@@ -116,17 +119,13 @@ def test_what_a_refused_run_of_the_first_release_left_in_the_history_is_removed(
     """The first release guarded runs alone: another run's rows stayed in the tables below the versions that runs names."""
     import shutil
 
-    from groupcoord_spark.warehouse import write
-
-    commits = DeltaTable(str(old / "offset_commits"))
-    path, file = min(write.read.files_of(commits, "nights").items())
+    commits = open_table(locate(str(old)), TABLES["offset_commits"])
+    path, file = min(commits.files("nights").items())
     copy = f"{path.rsplit('/', 1)[0]}/20261122T061800Z-00000000-{'0' * 32}.parquet"
     shutil.copy(old / "offset_commits" / path, old / "offset_commits" / copy)
     rows = len(rows_of(old, "offset_commits"))
-    added = write.AddAction(copy, file.size, {"cluster": "nights"}, 1, True, '{"numRecords":1}')
-    schema = TABLES["offset_commits"].delta_schema
-    commits.create_write_transaction([added], "append", schema, partition_by=["cluster"])
+    commits.commit("nights", [AddAction(copy, file.size, {"cluster": "nights"}, 1, True, '{"numRecords":1}')], {}, run=None)
     begin_run(str(old), "nights")
-    newest = DeltaTable(str(old / "offset_commits"))
-    names = [name for name in write.read.files_of(newest, "nights") if "-00000000-" in name]
+    commits.refresh()
+    names = [name for name in commits.files("nights") if "-00000000-" in name]
     assert names == [] and len(rows_of(old, "offset_commits")) == rows

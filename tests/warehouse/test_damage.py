@@ -12,8 +12,9 @@ import pytest
 from deltalake import DeltaTable
 
 from groupcoord_spark.errors import WarehouseError
-from groupcoord_spark.warehouse import open_warehouse, write
+from groupcoord_spark.warehouse import open_warehouse
 from groupcoord_spark.warehouse.location import first_line
+from groupcoord_spark.warehouse.open_table import OpenTable
 from groupcoord_spark.warehouse.sql import Night
 from tests.warehouse.nights import AS_OF_MS, DAY_MS, night
 from tests.warehouse.test_two_runs import rows_of_night
@@ -194,7 +195,7 @@ def test_a_table_whose_rows_somebody_deleted_or_joined_since_the_last_night_can_
 def test_a_night_of_an_older_release_in_between_says_nothing_of_the_rows(tmp_path: Path, whole: Path) -> None:
     place = tmp_path / "w"
     shutil.copytree(whole, place)
-    with patch.object(write, "transactions_of_rows", lambda *_: []):
+    with patch.object(OpenTable, "_transaction_of_rows", lambda *_: []):
         night(place, "prod", rows_of_night(3))
     night(place, "prod", rows_of_night(4))
     assert open_warehouse(str(place)).read("offset_commits").num_rows == 4

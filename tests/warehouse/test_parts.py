@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from groupcoord_spark.errors import WarehouseError
 from groupcoord_spark.warehouse import TABLES, PartWriter, write_part
 from groupcoord_spark.warehouse.parts import run_of
-from groupcoord_spark.warehouse.read import checked_file
+from groupcoord_spark.warehouse.stored_file import checked_file
 from tests.examples import examples
 from tests.warehouse.nights import AS_OF_MS, commit
 

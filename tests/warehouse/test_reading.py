@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from groupcoord_spark.errors import WarehouseError
 from groupcoord_spark.warehouse import TABLES, begin_run, open_warehouse
-from groupcoord_spark.warehouse.read import rows_of_file
+from groupcoord_spark.warehouse.stored_file import rows_of_file
 from tests.examples import examples
 from tests.warehouse.nights import AS_OF_MS, DAY_MS, commit, group, night, offset
 
@@ -46,7 +46,7 @@ def read_files(monkeypatch):
         opened.append(file)
         return rows_of_file(file, *given)
 
-    monkeypatch.setattr("groupcoord_spark.warehouse.read.rows_of_file", counting)
+    monkeypatch.setattr("groupcoord_spark.warehouse.open_table.rows_of_file", counting)
     return opened
 
 

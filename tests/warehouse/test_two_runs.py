@@ -16,7 +16,10 @@ from deltalake import DeltaTable
 
 from groupcoord_spark.errors import WarehouseError
 from groupcoord_spark.warehouse import TABLES, begin_run, commit_run, open_warehouse, write_part
+from groupcoord_spark.warehouse import open_table as open_table_module
 from groupcoord_spark.warehouse import write as write_module
+from groupcoord_spark.warehouse.location import locate
+from groupcoord_spark.warehouse.open_table import OpenTable, open_table
 from groupcoord_spark.warehouse.tables import HISTORY
 from groupcoord_spark.warehouse.write import open_to_write
 from tests.running import commits_of
@@ -40,12 +43,9 @@ def newest_rows(warehouse: Path) -> dict[str, list[str]]:
     rows = {}
     for name in sorted(set(TABLES) - {"runs"}):
         listed = []
-        opened = DeltaTable(str(warehouse / name))
-        for cluster in sorted({values["cluster"] for values in opened.partitions()}):
-            newest = write_module.read.rows_at(
-                write_module.locate(str(warehouse)), TABLES[name], opened.version(), cluster, list(TABLES[name].by_name)
-            )
-            listed += [str(row) for row in newest.to_pylist()]
+        opened = open_table(locate(str(warehouse)), TABLES[name])
+        for cluster in sorted({values["cluster"] for values in opened.delta.partitions()}):
+            listed += [str(row) for row in opened.rows(cluster, list(TABLES[name].by_name)).to_pylist()]
         rows[name] = sorted(listed)
     return rows
 
@@ -187,7 +187,7 @@ def test_what_another_run_did_since_the_tables_were_opened_is_noticed(
     other = begin_run(str(warehouse), "prod")
     with suppress(Stopped), stopped_before_commit(COMMITS if number is None else number, stop):
         commit_run(other, run_fields(), written(other, rows_of_night(2)))
-    with patch.object(write_module.read, "DeltaTable", wraps=DeltaTable) as opening:
+    with patch.object(open_table_module, "DeltaTable", wraps=DeltaTable) as opening:
         start = begin_run(opened, "prod")
     assert {call.args[0] for call in opening.call_args_list if call.kwargs["version"] is None} == {f"{warehouse}/runs"}
     later = [(2, "prod")] if number is None else []
@@ -278,16 +278,15 @@ def test_files_of_a_run_that_is_not_in_runs_leave_the_tables_at_any_version(ware
 
 
 def test_history_of_nights_whose_rows_an_older_release_dropped_from_runs_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(write_module, "transactions_of_rows", lambda *_: [])
+    monkeypatch.setattr(OpenTable, "_transaction_of_rows", lambda *_: [])
     for number in (1, 2, 3):
         with patch.object(write_module, "_new_run_id", lambda _, number=number: f"2026010{number}T000000Z-00000000"):
             night(tmp_path, "prod", rows_of_night(number))
     first = open_warehouse(str(tmp_path)).finished_runs("prod")[0].run_id
-    runs = DeltaTable(str(tmp_path / "runs"))
-    path, size = next((path, file.size) for path, file in write_module.read.files_of(runs, "prod").items() if first in path)
+    runs = open_table(locate(str(tmp_path)), TABLES["runs"])
+    path, size = next((path, file.size) for path, file in runs.files("prod").items() if first in path)
     start = begin_run(str(tmp_path), "prod")
-    schema = TABLES["runs"].delta_schema
-    runs.create_write_transaction([write_module._removed(start, path, size)], "append", schema, partition_by=["cluster"])
+    runs.commit("prod", [write_module._removed(start, path, size)], {}, run=None)
     night(tmp_path, "prod", rows_of_night(4))
     assert sorted(open_warehouse(str(tmp_path)).read("offset_commits")["record_offset"].to_pylist()) == [1, 2, 3, 4]
 

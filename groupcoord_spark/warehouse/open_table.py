@@ -1,0 +1,280 @@
+"""A table of a warehouse at one version: its files, its transactions and its rows, as Delta's log has them. Delta through delta-rs."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Final, NamedTuple
+from urllib.parse import unquote
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from deltalake import CommitProperties, DeltaTable
+from deltalake.exceptions import DeltaError, TableNotFoundError
+from deltalake.transaction import AddAction, RemoveAction, Transaction
+from pyarrow import fs
+
+from groupcoord_spark.errors import WarehouseError
+from groupcoord_spark.log.files.storage import side_by_side
+from groupcoord_spark.warehouse.declaration import Table, no_rows
+from groupcoord_spark.warehouse.location import WarehouseLocation, first_line
+from groupcoord_spark.warehouse.stored_file import Condition, checked_file, rows_of_file
+from groupcoord_spark.warehouse.tables import HISTORY, RUNS
+from groupcoord_spark.wording import counted
+
+# The version of a transaction ``groupcoord.rows:<cluster>``: a number of rows and, above it, bits of the number of the run that wrote it.
+_MOST_ROWS: Final = 1 << 40
+_MOST_RUNS: Final = 1 << 22
+
+# Opening many small files is waiting for the file system, reading one large file uses pyarrow's own threads.
+_FILES_AT_ONCE: Final = 8
+
+Action = AddAction | RemoveAction
+
+
+class StoredFile(NamedTuple):
+    """What Delta's log says of a file; None: the log does not say that.
+
+    oldest_us: the smallest record timestamp, in microseconds.
+    """
+
+    size: int
+    rows: int | None
+    oldest_us: int | None
+
+
+class OpenTable:
+    """A table, open at one version.
+
+    What its log says is kept until ``refresh``: to delta-rs each question is a walk through the log.
+    """
+
+    def __init__(self, location: WarehouseLocation, table: Table, delta: DeltaTable) -> None:
+        self.location = location
+        self.table = table
+        self.delta = delta
+        self._files: dict[str, dict[str, StoredFile]] | None = None
+        self._transactions: dict[str, int | None] = {}
+
+    @property
+    def version(self) -> int:
+        return self.delta.version()
+
+    @property
+    def stored_columns(self) -> set[str]:
+        """The names of the columns of this version; an older release had fewer than the table has now."""
+        return {field.name for field in self.delta.schema().fields}
+
+    def refresh(self) -> None:
+        """Goes on to the newest version. Raises DeltaError or OSError where a commit since cannot be read."""
+        self.delta.update_incremental()
+        self._files, self._transactions = None, {}
+
+    def files(self, cluster: str) -> Mapping[str, StoredFile]:
+        """The files of a cluster, by their path within the table."""
+        if self._files is None:
+            self._files = self._files_by_cluster()
+        return self._files.get(cluster, {})
+
+    def _files_by_cluster(self) -> dict[str, dict[str, StoredFile]]:
+        # Not ``pa.table``, which imports pandas.
+        listed = pa.RecordBatchReader.from_stream(self.delta.get_add_actions(flatten=True)).read_all()
+        oldest = listed["min.record_timestamp"].cast(pa.int64()) if "min.record_timestamp" in listed.column_names else pa.nulls(len(listed))
+        columns = [*(listed[name] for name in ("partition.cluster", "path", "size_bytes", "num_records")), oldest]
+        files: dict[str, dict[str, StoredFile]] = {}
+        for cluster, path, *says in zip(*(column.to_pylist() for column in columns), strict=True):
+            files.setdefault(cluster, {})[unquote(path)] = StoredFile(*says)
+        return files
+
+    def transaction(self, application: str) -> int | None:
+        """The version of the last transaction of a Delta application; None: there is none."""
+        if application not in self._transactions:
+            self._transactions[application] = self.delta.transaction_version(application)
+        return self._transactions[application]
+
+    def last_run(self, cluster: str) -> int:
+        """The number of the cluster's last run in the table; 0: no run has written one."""
+        return self.transaction(f"groupcoord:{cluster}") or 0
+
+    def check_number_of_rows(self, cluster: str) -> None:
+        """Raises WarehouseError where the table has another number of rows of a cluster than its last commit left there.
+
+        Delta ignores an action of its log that it does not know: one flipped bit hides a file that was added, or brings a removed file
+        back.
+        """
+        written = self.transaction(f"groupcoord.rows:{cluster}")
+        files = self.files(cluster).values()
+        if written is None or any(file.rows is None for file in files):
+            return
+        run, rows = divmod(written, _MOST_ROWS)
+        named_rows = sum(file.rows or 0 for file in files)
+        # A run of an older release says nothing of its rows, also where one of this release came before it.
+        if named_rows != rows and run == self.last_run(cluster) % _MOST_RUNS:
+            why = f"its log names files with {counted(named_rows, 'row')} of cluster {cluster!r}, and {rows:,} were written"
+            log = self.location.path_in(self.table.name, "_delta_log")
+            raise unreadable(self.location, self.table, f"{why}: a file of {log} is damaged")
+
+    def commit(
+        self,
+        cluster: str,
+        actions: Sequence[Action],
+        metadata: dict[str, str],
+        *,
+        run: int | None,
+        transactions: Sequence[Transaction] = (),
+        replaces: bool = False,
+    ) -> None:
+        """Adds and removes files of a cluster in one commit, and goes on to the new version. Raises DeltaError or OSError.
+
+        metadata: what the commit says of itself. run: the number of the run (``last_run``) with which the commit says how many rows the
+        cluster then has (``check_number_of_rows``); None: the commit does not say that. transactions: of Delta applications, in the same
+        commit. replaces: all other files of the cluster are removed.
+        """
+        present = self.files(cluster)
+        overwrites = replaces and bool(present)
+        rows = [] if run is None else self._transaction_of_rows(cluster, run, {} if overwrites else present, actions)
+        self.delta.create_write_transaction(
+            list(actions),
+            "overwrite" if overwrites else "append",
+            self.table.delta_schema,
+            partition_by=list(self.table.partition_columns),
+            partition_filters=[("cluster", "=", cluster)] if overwrites else None,
+            commit_properties=CommitProperties(custom_metadata=metadata, app_transactions=[*rows, *transactions]),
+        )
+        self.refresh()
+
+    @staticmethod
+    def _transaction_of_rows(cluster: str, run: int, present: Mapping[str, StoredFile], actions: Sequence[Action]) -> list[Transaction]:
+        """What a commit says of the cluster's rows; nothing where one of the files does not say how many it has."""
+        rows = {path: file.rows for path, file in present.items()}
+        for action in actions:
+            if isinstance(action, AddAction):
+                rows[action.path] = json.loads(action.stats)["numRecords"]
+            else:
+                rows.pop(action.path, None)
+        numbers = [number for number in rows.values() if number is not None]
+        version = run % _MOST_RUNS * _MOST_ROWS + sum(numbers)
+        return [Transaction(f"groupcoord.rows:{cluster}", version)] if len(numbers) == len(rows) else []
+
+    def path_of(self, path: str) -> str:
+        """The path, in the warehouse's file system, of a file of ``files``."""
+        return self.location.path_in(self.table.name, path)
+
+    def paths(self, cluster: str, where: Sequence[Condition] = ()) -> list[str]:
+        """The paths, in the warehouse's file system, of a cluster's files that may have rows of the conditions.
+
+        Files lie one directory deep.
+
+        Raises:
+            WarehouseError: the table's log names a file that lies elsewhere, as one with ``../`` in its path does; or has other files than
+                were written (``check_number_of_rows``).
+        """
+        try:
+            self.check_number_of_rows(cluster)
+            files = list(self.files(cluster))
+            # To delta-rs an empty text in a condition means NULL; Kafka has groups of that name.
+            stored = self.stored_columns if where else ()
+            by_bounds = [on for on in where if on[0] in stored and "" not in (on[2] if on[1] == "in" else [on[2]])]
+            if by_bounds:
+                uris = self.delta.file_uris(file_pruning_predicate=[("cluster", "=", cluster), *by_bounds])
+                chosen = {uri.rpartition("/")[2] for uri in uris}
+                files = [path for path in files if path.rpartition("/")[2] in chosen]
+        except (DeltaError, OSError) as e:
+            raise unreadable(self.location, self.table, first_line(e)) from e
+        for path in files:
+            directory, _, _ = path.rpartition("/")
+            if "/" in directory or directory in ("", ".", ".."):
+                sentence = f"The log of table {self.table.name} of {self.location.uri} names a file outside of it: {path}."
+                raise WarehouseError(f"{sentence} {way_out(self.location, self.table)}")
+        return [self.path_of(path) for path in files]
+
+    def rows(self, cluster: str, columns: Sequence[str], where: Sequence[Condition] = ()) -> pa.Table:
+        """A cluster's rows that meet the conditions. Raises WarehouseError where a file cannot be read."""
+        schema = pa.schema([self.table.arrow_schema.field(name) for name in columns])
+
+        def of_file(path: str) -> pa.Table:
+            with self.checked(path) as file:
+                return rows_of_file(file, cluster, schema, where)
+
+        return pa.concat_tables([no_rows(schema), *side_by_side(of_file, self.paths(cluster, where), _FILES_AT_ONCE)])
+
+    @contextmanager
+    def checked(self, path: str) -> Iterator[pq.ParquetFile]:
+        """The open file, as ``checked_file`` does. Raises WarehouseError where it cannot be opened, or read within the block.
+
+        path: in the warehouse's file system.
+        """
+        name, uri = self.table.name, self.location.uri
+        try:
+            # delta-rs's own file system would bring its threads along, which at times outlive the interpreter
+            with self.location.filesystem.open_input_file(path) as source:
+                yield checked_file(source, path, self.table)
+        except FileNotFoundError as e:
+            raise WarehouseError(
+                f"A file of table {name} of {uri} is gone: {first_line(e)}."
+                " After a vacuum, nights older than the retention of deleted files cannot be read. Where a file was removed by hand:"
+                f" {way_out(self.location, self.table)}"
+            ) from e
+        except KeyError as e:
+            raise WarehouseError(
+                f"Table {name} of {uri} lacks a column that this release reads: {first_line(e)}. It was written by a"
+                " pre-release: run the nightly into another directory."
+            ) from e
+        except (OSError, pa.ArrowException) as e:
+            raise unreadable(self.location, self.table, first_line(e)) from e
+
+
+def table_exists(location: WarehouseLocation, table: Table) -> bool:
+    """Whether there is a Delta table, at whatever version. Raises WarehouseError where that cannot be found out."""
+    try:
+        return DeltaTable.is_deltatable(location.table_uri(table.name))
+    except (DeltaError, OSError) as e:
+        raise unreadable(location, table, first_line(e)) from e
+
+
+def open_table(location: WarehouseLocation, table: Table, version: int | None = None) -> OpenTable:
+    """A table at a version, or at its newest one. Raises WarehouseError where it does not exist or cannot be read."""
+    try:
+        return OpenTable(location, table, DeltaTable(location.table_uri(table.name), version=version))
+    except (DeltaError, OSError, ValueError) as e:
+        if version is not None and begins_after(location, table, version):
+            raise WarehouseError(
+                f"Table {table.name} of {location.uri} was deleted and made anew after this night, whose rows of it are gone: version"
+                f" {version} does not exist any more. Newer nights can be read."
+            ) from e
+        if isinstance(e, TableNotFoundError):
+            raise WarehouseError(
+                f"{location.uri} has no table {table.name}: it was removed, or the warehouse is damaged. {way_out(location, table)}"
+            ) from e
+        raise unreadable(location, table, first_line(e), "" if version is None else f" at version {version}") from e
+    except BaseException as e:
+        # The Rust below delta-rs panics at some damages of a checkpoint. Its error is no Exception, and has no name to import.
+        if type(e).__name__ != "PanicException":
+            raise
+        raise unreadable(location, table, f"a checkpoint in {location.path_in(table.name, '_delta_log')} is damaged") from e
+
+
+def begins_after(location: WarehouseLocation, table: Table, version: int) -> bool:
+    """True where the log of a table begins above a version, because the table was deleted and a later run made it anew."""
+    try:
+        log = location.filesystem.get_file_info(fs.FileSelector(location.path_in(table.name, "_delta_log"), allow_not_found=True))
+    except OSError:
+        return False
+    numbers = [int(number) for file in log if (number := file.base_name.split(".")[0]).isdecimal()]
+    return bool(numbers) and min(numbers) > version
+
+
+def unreadable(location: WarehouseLocation, table: Table, why: str, at_version: str = "") -> WarehouseError:
+    """The error of a table that cannot be read. at_version: words that name a version of the table."""
+    return WarehouseError(f"Table {table.name} of {location.uri} cannot be read{at_version}: {why}. {way_out(location, table)}")
+
+
+def way_out(location: WarehouseLocation, table: Table) -> str:
+    """How to go on where a table is gone or damaged, in a sentence."""
+    if table in HISTORY or table is RUNS:
+        return "Restore it from a copy, or run the nightly into another directory."
+    return (
+        f"Restore it from a copy, or delete the directory {location.table_uri(table.name)}: the next nightly then writes the table anew,"
+        " and its earlier nights are lost."
+    )

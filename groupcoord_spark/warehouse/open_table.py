@@ -18,7 +18,8 @@ from pyarrow import fs
 from groupcoord_spark.errors import WarehouseError
 from groupcoord_spark.log.files.storage import side_by_side
 from groupcoord_spark.warehouse.declaration import Table, no_rows
-from groupcoord_spark.warehouse.location import WarehouseLocation, first_line
+from groupcoord_spark.warehouse.location import WarehouseLocation, directory_of, first_line
+from groupcoord_spark.warehouse.parts import run_of
 from groupcoord_spark.warehouse.stored_file import Condition, checked_file, rows_of_file
 from groupcoord_spark.warehouse.tables import HISTORY, RUNS
 from groupcoord_spark.wording import counted
@@ -72,7 +73,11 @@ class OpenTable:
         self._files, self._transactions = None, {}
 
     def files(self, cluster: str) -> Mapping[str, StoredFile]:
-        """The files of a cluster, by their path within the table."""
+        """The files of a cluster, by their path within the table.
+
+        Files lie one directory deep. Raises WarehouseError where the log names a file that lies elsewhere, as one with ``../`` in its path
+        does, or gives a file of ours to another cluster than that of its directory, as one flipped bit does.
+        """
         if self._files is None:
             self._files = self._files_by_cluster()
         return self._files.get(cluster, {})
@@ -83,8 +88,16 @@ class OpenTable:
         oldest = listed["min.record_timestamp"].cast(pa.int64()) if "min.record_timestamp" in listed.column_names else pa.nulls(len(listed))
         columns = [*(listed[name] for name in ("partition.cluster", "path", "size_bytes", "num_records")), oldest]
         files: dict[str, dict[str, StoredFile]] = {}
-        for cluster, path, *says in zip(*(column.to_pylist() for column in columns), strict=True):
-            files.setdefault(cluster, {})[unquote(path)] = StoredFile(*says)
+        for cluster, quoted_path, *says in zip(*(column.to_pylist() for column in columns), strict=True):
+            path = unquote(quoted_path)
+            directory, _, name = path.rpartition("/")
+            if "/" in directory or directory in ("", ".", ".."):
+                sentence = f"The log of table {self.table.name} of {self.location.uri} names a file outside of it: {path}."
+                raise WarehouseError(f"{sentence} {way_out(self.location, self.table)}")
+            if run_of(name) is not None and directory != directory_of(cluster):
+                why = f"its log names {path} as a file of cluster {cluster!r}: a file of {self.path_of('_delta_log')} is damaged"
+                raise unreadable(self.location, self.table, why)
+            files.setdefault(cluster, {})[path] = StoredFile(*says)
         return files
 
     def transaction(self, application: str) -> int | None:
@@ -112,8 +125,7 @@ class OpenTable:
         # A run of an older release says nothing of its rows, also where one of this release came before it.
         if named_rows != rows and run == self.last_run(cluster) % _MOST_RUNS:
             why = f"its log names files with {counted(named_rows, 'row')} of cluster {cluster!r}, and {rows:,} were written"
-            log = self.location.path_in(self.table.name, "_delta_log")
-            raise unreadable(self.location, self.table, f"{why}: a file of {log} is damaged")
+            raise unreadable(self.location, self.table, f"{why}: a file of {self.path_of('_delta_log')} is damaged")
 
     def commit(
         self,
@@ -158,17 +170,13 @@ class OpenTable:
         return [Transaction(f"groupcoord.rows:{cluster}", version)] if len(numbers) == len(rows) else []
 
     def path_of(self, path: str) -> str:
-        """The path, in the warehouse's file system, of a file of ``files``."""
+        """A path within the table, for example of ``files``, as a path in the warehouse's file system."""
         return self.location.path_in(self.table.name, path)
 
     def paths(self, cluster: str, where: Sequence[Condition] = ()) -> list[str]:
         """The paths, in the warehouse's file system, of a cluster's files that may have rows of the conditions.
 
-        Files lie one directory deep.
-
-        Raises:
-            WarehouseError: the table's log names a file that lies elsewhere, as one with ``../`` in its path does; or has other files than
-                were written (``check_number_of_rows``).
+        Raises WarehouseError as ``files`` does, and where the log has other files than were written (``check_number_of_rows``).
         """
         try:
             self.check_number_of_rows(cluster)
@@ -182,11 +190,6 @@ class OpenTable:
                 files = [path for path in files if path.rpartition("/")[2] in chosen]
         except (DeltaError, OSError) as e:
             raise unreadable(self.location, self.table, first_line(e)) from e
-        for path in files:
-            directory, _, _ = path.rpartition("/")
-            if "/" in directory or directory in ("", ".", ".."):
-                sentence = f"The log of table {self.table.name} of {self.location.uri} names a file outside of it: {path}."
-                raise WarehouseError(f"{sentence} {way_out(self.location, self.table)}")
         return [self.path_of(path) for path in files]
 
     def rows(self, cluster: str, columns: Sequence[str], where: Sequence[Condition] = ()) -> pa.Table:

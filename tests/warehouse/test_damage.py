@@ -180,6 +180,17 @@ def test_files_that_are_lost_by_one_flipped_bit_of_the_log_are_named(
         assert f"Table {table} of" in text and f"a file of {place}/{table}/_delta_log is damaged. Restore it from a copy" in text
 
 
+def test_a_run_that_one_flipped_bit_of_the_log_gives_to_another_cluster_is_named(tmp_path: Path, whole: Path) -> None:
+    """The number of rows that the newest commit left says nothing of an older run's: the file lies in its cluster's directory."""
+    place, flipped = tmp_path / "w", (b'{"cluster":"prod"},"size"', b'{"cluster":"prnd"},"size"')
+    shutil.copytree(whole, place)
+    first = next(path for path in sorted((place / "runs" / "_delta_log").glob("*.json")) if flipped[0] in path.read_bytes())
+    first.write_bytes(first.read_bytes().replace(*flipped))
+    for read in (lambda: open_warehouse(str(place)), lambda: night(place, "prod", rows_of_night(3))):
+        text = sentence_of(read)
+        assert "its log names cluster=prod/" in text and "as a file of cluster 'prnd'" in text and f"{place}/runs/_delta_log" in text
+
+
 def test_a_table_whose_rows_somebody_deleted_or_joined_since_the_last_night_can_be_read(tmp_path: Path, whole: Path) -> None:
     place = tmp_path / "w"
     shutil.copytree(whole, place)

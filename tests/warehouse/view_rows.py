@@ -32,10 +32,12 @@ def rows(view: str, columns: str, /, **tables: Sequence[Mapping[str, Any]]) -> l
     """The sorted rows of a view over these tables; the other tables are empty."""
     connection = duckdb.connect()
     connection.execute("SET TimeZone = 'UTC'")
-    for name, table in TABLES.items():
+    needed = needed_by(view)
+    for name in {name for below in needed for name in names_in(VIEWS[below])} & {*TABLES}:
         of_table = [{**run_fields(), **_NEWEST}] if name == "runs" else tables.get(name, ())
-        connection.register(name, table.from_rows([{"cluster": "prod", **row} for row in of_table]) if of_table else table.empty())
-    for name in needed_by(view):
+        rows_of_table = TABLES[name].from_rows([{"cluster": "prod", **row} for row in of_table])
+        connection.register(name, rows_of_table if of_table else TABLES[name].empty())
+    for name in needed:
         connection.execute(f"CREATE VIEW {name} AS {VIEWS[name]}")
     return sorted(connection.execute(f"SELECT {columns} FROM {view}").fetchall(), key=str)
 

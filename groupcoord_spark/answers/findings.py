@@ -9,11 +9,7 @@ from groupcoord_spark.wording import counted
 
 Level = Literal["danger", "warning", "note"]
 
-LEVELS: Final[Mapping[Level, str]] = {
-    "danger": "Most urgent",
-    "warning": "Worth a look soon",
-    "note": "Good to know",
-}
+LEVELS: Final[Mapping[Level, str]] = {"danger": "Most urgent", "warning": "Worth a look soon", "note": "Good to know"}
 """Level -> what it means, the worst first. danger: someone must act now. warning: worth a look today."""
 
 Condition = tuple[str, Literal["=", "<>", ">=", "<="], Any]

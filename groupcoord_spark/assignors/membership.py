@@ -67,8 +67,7 @@ def java_order(text: str) -> bytes:
 def static_first(members: Iterable[Member]) -> list[Member]:
     """Static members by instance id, then dynamic members by member id (AbstractPartitionAssignor.MemberInfo)."""
     return sorted(
-        members,
-        key=lambda member: (1, java_order(member.member_id)) if member.instance_id is None else (0, java_order(member.instance_id)),
+        members, key=lambda member: (1, java_order(member.member_id)) if member.instance_id is None else (0, java_order(member.instance_id))
     )
 
 

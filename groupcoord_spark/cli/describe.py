@@ -549,9 +549,7 @@ def _state_lines(group: ShownGroup, verbose: bool, end_offsets: EndOffsets) -> l
 
 VIEWS: Final[Mapping[str, View]] = {
     "offsets": View(
-        "group topic partition leader_epoch current_offset log_end_offset lag consumer_id host client_id",
-        _offset_rows,
-        _offset_lines,
+        "group topic partition leader_epoch current_offset log_end_offset lag consumer_id host client_id", _offset_rows, _offset_lines
     ),
     "members": View(
         "group consumer_id group_instance_id host client_id partitions"
@@ -559,9 +557,5 @@ VIEWS: Final[Mapping[str, View]] = {
         _member_rows,
         _member_lines,
     ),
-    "state": View(
-        "group coordinator assignment_strategy state group_epoch target_assignment_epoch members",
-        _state_rows,
-        _state_lines,
-    ),
+    "state": View("group coordinator assignment_strategy state group_epoch target_assignment_epoch members", _state_rows, _state_lines),
 }

@@ -56,8 +56,7 @@ SECTIONS: Final = {
 
 
 @command(
-    epilog="Example: groupcoord nightly tests/golden/classic-modern/logs --cluster sample --as-of 2026-11-21T08:00:00Z",
-    sections=SECTIONS,
+    epilog="Example: groupcoord nightly tests/golden/classic-modern/logs --cluster sample --as-of 2026-11-21T08:00:00Z", sections=SECTIONS
 )
 @click.argument("inputs", metavar="INPUT...", nargs=-1, required=True)
 @click.option("--as-of", type=Moment(), help="The moment at which offsets expire or not. [default: now; with --until TIME that moment]")
@@ -140,13 +139,7 @@ SECTIONS: Final = {
 @force_option
 @common_options_of_a_writer
 def nightly(
-    common: Common,
-    inputs: tuple[str, ...],
-    no_history: bool,
-    strict: bool,
-    no_maintain: bool,
-    metrics_file: Path | None,
-    **arguments: Any,
+    common: Common, inputs: tuple[str, ...], no_history: bool, strict: bool, no_maintain: bool, metrics_file: Path | None, **arguments: Any
 ) -> int:
     """Read a copy of a broker's __consumer_offsets, replay it as the group coordinator would, expire it, and write the Delta tables.
 

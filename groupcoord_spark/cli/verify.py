@@ -58,11 +58,7 @@ def verify(common: Common, against: str, save: str | None, command_config: str |
 
 
 def _verdict(comparison: BrokerComparison) -> str:
-    compared = {
-        "group": comparison.groups,
-        "member": comparison.members,
-        "committed offset": comparison.offsets,
-    }
+    compared = {"group": comparison.groups, "member": comparison.members, "committed offset": comparison.offsets}
     compared_counts = ", ".join(counted(count, noun) for noun, count in compared.items())
     unasked = f" {counted(comparison.unasked, 'group')} could not be asked about." if comparison.unasked else ""
     differences = counted(len(comparison.differences), "difference") if comparison.differences else "No difference"

@@ -294,11 +294,7 @@ _TOMBSTONES_OF_GROUP = {
         KeyType.CONSUMER_GROUP_PARTITION_METADATA,
         KeyType.CONSUMER_GROUP_METADATA,
     ),
-    "streams": (
-        KeyType.STREAMS_GROUP_TARGET_ASSIGNMENT_METADATA,
-        KeyType.STREAMS_GROUP_METADATA,
-        KeyType.STREAMS_GROUP_TOPOLOGY,
-    ),
+    "streams": (KeyType.STREAMS_GROUP_TARGET_ASSIGNMENT_METADATA, KeyType.STREAMS_GROUP_METADATA, KeyType.STREAMS_GROUP_TOPOLOGY),
 }
 """Group type -> key types of the tombstones, in the order in which the broker appends them."""
 

@@ -71,13 +71,7 @@ class JsonLines:
     _record_types: Mapping[int, RecordType] = RECORD_TYPES
 
     def __init__(
-        self,
-        offsets_partition: int,
-        selection: Selection,
-        counts: Counts,
-        redaction: Redaction | None = None,
-        *,
-        with_bytes: bool = False,
+        self, offsets_partition: int, selection: Selection, counts: Counts, redaction: Redaction | None = None, *, with_bytes: bool = False
     ) -> None:
         """with_bytes: each line also has key and value in base64 and the leader epoch of its batch."""
         self._offsets_partition = offsets_partition

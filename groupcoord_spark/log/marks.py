@@ -86,9 +86,7 @@ def marks_of(records: Records) -> list[RecordMark]:
     rows = np.flatnonzero(records.control_type == NOT_A_CONTROL_RECORD).tolist()
     return [
         RecordMark(
-            int(records.record_offset[row]),
-            int(records.timestamp_ms[row]),
-            record_crc(records.key.row(row), records.value.row(row)),
+            int(records.record_offset[row]), int(records.timestamp_ms[row]), record_crc(records.key.row(row), records.value.row(row))
         )
         for row in rows
     ]

@@ -121,9 +121,7 @@ def _sampled(ends: pa.Table, source: str) -> pa.Table:
     return rows.append_column("source", pa.repeat(source, ends.num_rows))
 
 
-def _share_tables(
-    directories: Sequence[LogDirectory], topic_names: Mapping[str, str], damages: list[DamagedFile]
-) -> dict[str, pa.Table]:
+def _share_tables(directories: Sequence[LogDirectory], topic_names: Mapping[str, str], damages: list[DamagedFile]) -> dict[str, pa.Table]:
     """share_offsets and share_batches, from ``__share_group_state``."""
     offsets, batches = [], []
     for log, chunks in read_other_topic(directories, SHARE_STATE_TOPIC, damages):
@@ -151,9 +149,7 @@ def _share_tables(
     }
 
 
-_TRANSACTION_COLUMNS: Final = (
-    "transactional_id producer_id producer_epoch state transaction_timeout_ms last_update_ms started_at_ms"
-)
+_TRANSACTION_COLUMNS: Final = "transactional_id producer_id producer_epoch state transaction_timeout_ms last_update_ms started_at_ms"
 
 
 def _transaction_row(state: TransactionState) -> tuple[Any, ...]:

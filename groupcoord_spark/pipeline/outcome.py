@@ -90,11 +90,7 @@ def driver_rows(planned: NightPlan, reports: Sequence[PartitionReport], run_id: 
         doubts.append({"run_id": run_id, "code": "other_coordinator", "detail": sentence})
     if sentence := contradiction(request, plan):
         doubts.append({"run_id": run_id, "code": "settings_contradicted", "detail": sentence})
-    return {
-        "offsets_partitions": partitions,
-        "decode_coverage": _coverage_rows(reports, planned.carry_over.coverage),
-        "warnings": doubts,
-    }
+    return {"offsets_partitions": partitions, "decode_coverage": _coverage_rows(reports, planned.carry_over.coverage), "warnings": doubts}
 
 
 def history_ends(rows: Sequence[Mapping[str, Any]]) -> dict[tuple[int, int], int]:

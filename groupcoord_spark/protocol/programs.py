@@ -93,9 +93,7 @@ class FlatPrograms(NamedTuple):
 @cache
 def programs_of_keys() -> FlatPrograms:
     """The programs of the keys of all types that current Kafka knows, by key type."""
-    return _flat_programs(
-        {key_type: (record_type.key, 0) for key_type, record_type in RECORD_TYPES.items() if record_type.dialect is None}
-    )
+    return _flat_programs({key_type: (record_type.key, 0) for key_type, record_type in RECORD_TYPES.items() if record_type.dialect is None})
 
 
 @cache

@@ -142,9 +142,7 @@ def frame_of_delta(spark: SparkSession, inputs: Sequence[str]) -> DataFrame:
     """
     try:
         frames = [
-            spark.read.format("delta")
-            .load(uri)
-            .withColumns({"source": F.lit(shown(uri)), "position": F.lit(None).cast(types.LongType())})
+            spark.read.format("delta").load(uri).withColumns({"source": F.lit(shown(uri)), "position": F.lit(None).cast(types.LongType())})
             for uri in inputs
         ]
     except (PySparkException, Py4JError) as error:

@@ -215,12 +215,7 @@ def _files(warehouse: Warehouse, table: Table, run: Run) -> list[str]:
 
 
 def view_statements(
-    engine: Engine,
-    warehouse: Warehouse,
-    *,
-    cluster: str | None = None,
-    at_ms: NightTime | None = None,
-    run: Run | None = None,
+    engine: Engine, warehouse: Warehouse, *, cluster: str | None = None, at_ms: NightTime | None = None, run: Run | None = None
 ) -> Iterator[str]:
     """The statements that create a view for each table, pinned to a night, and for each view over them. None ends with a semicolon.
 

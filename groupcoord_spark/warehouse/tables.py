@@ -364,12 +364,7 @@ TOPIC_IDS = Table(
     "topic_ids",
     "Names of topic ids, from every record that was ever read: the record that named a topic id may be gone from the log.",
     ("cluster", "offsets_partition", "topic_id"),
-    (
-        CLUSTER,
-        OFFSETS_PARTITION,
-        Column("topic_id", "STRING NOT NULL", "Id of the topic."),
-        TOPIC,
-    ),
+    (CLUSTER, OFFSETS_PARTITION, Column("topic_id", "STRING NOT NULL", "Id of the topic."), TOPIC),
 )
 
 OFFSET_EXPIRATIONS = Table(

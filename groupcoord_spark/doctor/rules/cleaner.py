@@ -166,7 +166,4 @@ FINDINGS: Final = {
     170: OTHER_STATE_AFTER_CLEANING,
     180: REFUSED_WHILE_CLEANING,
 }
-RULES: Final = (
-    of_idle_cleaner,
-    of_limits,
-)
+RULES: Final = (of_idle_cleaner, of_limits)

@@ -465,9 +465,7 @@ class _Reading:
             yield Damage("record_offset_out_of_batch", int(entries.position[i]), int(entries.size[i]), first, detail, records)
 
 
-def _order_of(
-    record_offset: Positions, batch: Positions, entries: Entries, keep: Mask, skip_below: int
-) -> tuple[Positions, list[Damage]]:
+def _order_of(record_offset: Positions, batch: Positions, entries: Entries, keep: Mask, skip_below: int) -> tuple[Positions, list[Damage]]:
     """The rows in the order of their offsets, and the entries in which offsets do not rise.
 
     Of rows with one offset all but the last in the file have their ``keep`` cleared.

@@ -59,10 +59,7 @@ def is_in_order(entries: Entries, borders: Borders) -> bool:
 
 
 def put_in_order(
-    entries: Entries,
-    borders: Borders,
-    is_in_later_file: Callable[[Positions], Mask],
-    same_bytes: Callable[[int, int], bool],
+    entries: Entries, borders: Borders, is_in_later_file: Callable[[Positions], Mask], same_bytes: Callable[[int, int], bool]
 ) -> Order:
     """The order of the entries of a file. An entry with a wrong base offset is corrected in ``entries`` where only one place is possible.
 

@@ -257,23 +257,13 @@ _CHANGES: tuple[tuple[tuple[int, ...], dict[str, Any]], ...] = (
         },
     ),
     ((2, 4), {"expires_while_rebalancing": True}),
-    (
-        (2, 5),
-        {"sync_checks": checks.SYNC_CHECKS_2_5, "txn_commit_checks": checks.TXN_COMMIT_CHECKS_2_5},
-    ),  # KIP-559, KIP-447
+    ((2, 5), {"sync_checks": checks.SYNC_CHECKS_2_5, "txn_commit_checks": checks.TXN_COMMIT_CHECKS_2_5}),  # KIP-559, KIP-447
     (
         (2, 6),  # KAFKA-9801, KAFKA-9885
-        {
-            "heartbeat_rules": checks.HEARTBEAT_RULES_2_6,
-            "size_rule": SizeRule.BY_WAITING,
-            "static_restart_rebalances_sync_phase": True,
-        },
+        {"heartbeat_rules": checks.HEARTBEAT_RULES_2_6, "size_rule": SizeRule.BY_WAITING, "static_restart_rebalances_sync_phase": True},
     ),
     ((2, 6, 1), {"static_restart_is_written": True}),  # KAFKA-10284
-    (
-        (2, 8),
-        {"has_sync_timer": True, "commit_checks": checks.COMMIT_CHECKS_2_8, "expires_while_rebalancing": False},
-    ),  # KAFKA-12362
+    ((2, 8), {"has_sync_timer": True, "commit_checks": checks.COMMIT_CHECKS_2_8, "expires_while_rebalancing": False}),  # KAFKA-12362
     (
         (3, 0),
         {

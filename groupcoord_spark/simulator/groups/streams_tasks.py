@@ -36,11 +36,7 @@ class CurrentTasks(NamedTuple):
 
 
 def reconciled(
-    current: CurrentTasks,
-    target: Owned,
-    target_epoch: int,
-    reported: Owned | None,
-    is_unreleased: Callable[[str, Task], bool],
+    current: CurrentTasks, target: Owned, target_epoch: int, reported: Owned | None, is_unreleased: Callable[[str, Task], bool]
 ) -> CurrentTasks | None:
     """One step of a member towards its target. None: the member must come back without tasks, its state is from a newer release.
 

@@ -131,19 +131,10 @@ BROKER_SETTINGS: Final = (
     Key("offset.metadata.max.bytes", INT, "The longest metadata of a commit."),
     Key("offsets.retention.minutes", INT_FROM_1, "How long offsets are kept."),
     Key("offsets.retention.check.interval.ms", INT_FROM_1, "The time between two checks of the retention."),
-    Key(
-        MESSAGE_FORMAT,
-        TEXT,
-        "The format of the log in brokers before 3.0. A format before 0.11 has no transactions.",
-    ),
+    Key(MESSAGE_FORMAT, TEXT, "The format of the log in brokers before 3.0. A format before 0.11 has no transactions."),
     *_of_members("consumer", "members of the new protocol"),
     Key("group.consumer.regex.refresh.interval.ms", INT_FROM_1, "The time after which regular expressions are resolved again."),
-    Key(
-        MIGRATION_POLICY,
-        one_of(*MIGRATION_POLICIES),
-        "Which groups with members may change their protocol.",
-        without="bidirectional",
-    ),
+    Key(MIGRATION_POLICY, one_of(*MIGRATION_POLICIES), "Which groups with members may change their protocol.", without="bidirectional"),
     *_of_members("share", "members of share groups", " (default: 200)"),
     *_of_members("streams", "members of streams groups"),
     Key("group.streams.num.standby.replicas", INT, "How many standbys each task with state has (default: 0)."),
@@ -180,12 +171,7 @@ MEMBER_VERBS: Final = (
     ),
     Verb("unsubscribe", None, "The member gives up its subscription and leaves the group. A later `subscribe` joins again."),
     Verb("crash", None, "The member is gone without a word."),
-    Verb(
-        "freeze",
-        None,
-        "The whole process stands still, heartbeats too.",
-        (Key("for", DURATION, "How long.", is_required=True),),
-    ),
+    Verb("freeze", None, "The whole process stands still, heartbeats too.", (Key("for", DURATION, "How long.", is_required=True),)),
     Verb(
         "busy",
         None,
@@ -338,8 +324,7 @@ def _step_schema(verb: Verb) -> dict[str, Any]:
         return object_schema((AT, value, *verb.options))
     of_request = [
         object_schema(
-            (AT, Key("send", one_of(name), verb.meaning, is_required=True), *verb.options),
-            **{"with": object_schema(form.fields)},
+            (AT, Key("send", one_of(name), verb.meaning, is_required=True), *verb.options), **{"with": object_schema(form.fields)}
         )
         for name, form in REQUESTS.items()
     ]

@@ -265,12 +265,7 @@ class ConsumerStep(GroupStep[ConsumerGroup]):
         target = [partition for partition in group.target_of(member_id) if partition[0] in subscribed]
         current = current_assignment(member)
         changed = reconciled(
-            current,
-            target,
-            group.replayed.assignment_epoch,
-            reported,
-            group.owned_partitions,
-            subscription_changed=subscription_changed,
+            current, target, group.replayed.assignment_epoch, reported, group.owned_partitions, subscription_changed=subscription_changed
         )
         if changed == current:
             return

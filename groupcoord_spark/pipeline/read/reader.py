@@ -27,12 +27,10 @@ from groupcoord_spark.pipeline.exchange.kept_records import (
     REPORT_ORDER,
     ROW_BYTES,
     PieceReport,
-    batches_of_size,
     kept_records,
     shuffled_row,
     shuffled_rows,
 )
-from groupcoord_spark.pipeline.exchange.packing import pack
 from groupcoord_spark.pipeline.exchange.task_files import TaskFiles
 from groupcoord_spark.pipeline.extents import NO_HISTORY, HistoryPiece, HistoryRange, PointInTime, Until
 from groupcoord_spark.pipeline.read import superseded
@@ -114,11 +112,10 @@ def read_chunks(
     reports: dict[int, PieceReport] = {}
     with files or TaskFiles(job.warehouse_uri, job.cluster, job.run_id) as task_files:
         for sequence in sequences:
-            reader = SequenceReader(job, task_files)
-            for piece, chunks in sequence:
-                report = reports.setdefault(piece.offsets_partition, PieceReport())
-                yield from reader.read(piece, noted(chunks), report)
-            yield from reader.flush()
+            reader = SequenceReader(job, task_files, reports)
+            for kind, parts in reader.read(sequence):
+                yield from shuffled_rows(job.cluster, reader.offsets_partition, kind, parts, job.row_bytes)
+            yield from reader.facts()
         written = task_files.written()
     for offsets_partition, report in reports.items():
         report.files, written = written, {}
@@ -147,23 +144,48 @@ def read_nothing(offsets_partitions: Iterable[int], job: ReadJob) -> Iterator[pa
         yield shuffled_row(job.cluster, offsets_partition, REPORT_ORDER, REPORT, pickle.dumps(PieceReport()))
 
 
-class SequenceReader:
-    """The reader of one sequence of pieces, with the records that a later piece may supersede."""
+Packable = tuple[str, list[pa.RecordBatch]]
+"""A kind of SHUFFLED, and batches of KEPT or of rows of the table that the kind names."""
 
-    def __init__(self, job: ReadJob, files: TaskFiles) -> None:
+
+class SequenceReader:
+    """The reader of one sequence of pieces, with the records that a later piece may supersede.
+
+    offsets_partition: of the piece that was read last. reports: offsets partition -> what the task has read of it.
+    """
+
+    def __init__(self, job: ReadJob, files: TaskFiles, reports: dict[int, PieceReport]) -> None:
+        self.offsets_partition = -1
         self._job = job
         self._files = files
+        self._reports = reports
         self._buffer = SupersedeBuffer()
         self._rebalances: PartitionRebalances | None = None
         self._gatherer: PartitionGatherer | None = None
-        self._offsets_partition = -1
 
-    def read(self, piece: Piece, chunks: Iterable[Chunk], report: PieceReport) -> Iterator[pa.RecordBatch]:
-        """Rows of SHUFFLED for the kept records that leave the buffer.
+    def read(self, sequence: Iterable[tuple[Piece, Iterable[Chunk]]]) -> Iterator[Packable]:
+        """The kept records as they leave the buffer, the last of them after the last piece, and rows that have no files of their own.
 
         With a point in time: only records before it, and only those that the history tables do not have.
         """
-        self._offsets_partition = piece.offsets_partition
+        for piece, chunks in sequence:
+            self.offsets_partition = piece.offsets_partition
+            for kept in self._piece(piece, noted(chunks), self._reports.setdefault(piece.offsets_partition, PieceReport())):
+                yield kept
+                yield from self._rows_of_tables()
+        if self._rebalances is not None:
+            for rows in self._rebalances.finish():
+                self._files.write(REBALANCES, rows)
+        yield RECORDS, self._buffer.flush()
+        yield from self._rows_of_tables()
+
+    def facts(self) -> Iterator[pa.RecordBatch]:
+        """Rows of SHUFFLED for what the sequence says of the topic's health."""
+        if self._gatherer is not None:
+            log, is_whole = self._job.health_logs[self.offsets_partition], self.offsets_partition in self._job.whole_partitions
+            yield from rows_of_gatherer(self._job.cluster, log, self._gatherer, is_whole=is_whole)
+
+    def _piece(self, piece: Piece, chunks: Iterable[Chunk], report: PieceReport) -> Iterator[Packable]:
         of_rebalances = self._job.rebalances
         if self._rebalances is None and of_rebalances is not None and piece.offsets_partition in self._job.whole_partitions:
             self._rebalances = PartitionRebalances(of_rebalances, piece.offsets_partition)
@@ -172,41 +194,21 @@ class SequenceReader:
             self._gatherer = PartitionGatherer(health_log, segments_beside(health_log))
         point_in_time = self._job.points_in_time.get(piece.offsets_partition)
         if point_in_time is None:
-            for kind, parts in self._kept(chunks, piece, report):
-                yield from self._packed(kind, parts)
-                yield from self._rows_of_tables()
+            yield from self._kept(chunks, piece, report)
             return
         for in_history, part in split_at_history(chunks, point_in_time):
             if in_history:
                 self._check_records_of_history(part, piece, point_in_time, report)
                 continue
-            for kind, parts in self._kept(_count_after_complete(part, point_in_time, report), piece, report):
-                yield from self._packed(kind, parts)
+            yield from self._kept(_count_after_complete(part, point_in_time, report), piece, report)
             # The records of the history come between this part and the next, so no later part may supersede a record of the buffer.
-            yield from self._packed(RECORDS, self._buffer.flush())
+            yield RECORDS, self._buffer.flush()
 
-    def flush(self) -> Iterator[pa.RecordBatch]:
-        """Rows of SHUFFLED for all records that are still in the buffer, after the last piece."""
-        if self._rebalances is not None:
-            for rows in self._rebalances.finish():
-                self._files.write(REBALANCES, rows)
-        yield from self._packed(RECORDS, self._buffer.flush())
-        yield from self._rows_of_tables()
-        if self._gatherer is not None:
-            log, is_whole = self._job.health_logs[self._offsets_partition], self._offsets_partition in self._job.whole_partitions
-            yield from rows_of_gatherer(self._job.cluster, log, self._gatherer, is_whole=is_whole)
+    def _rows_of_tables(self) -> Iterator[Packable]:
+        return ((table, rows.combine_chunks().to_batches()) for table, rows in self._files.taken())
 
-    def _packed(self, kind: str, parts: list[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        return shuffled_rows(self._job.cluster, self._offsets_partition, kind, parts, self._job.row_bytes)
-
-    def _rows_of_tables(self) -> Iterator[pa.RecordBatch]:
-        """Rows of SHUFFLED for what is not written to files here."""
-        for table, rows in self._files.taken():
-            for part in batches_of_size(rows.combine_chunks().to_batches(), self._job.row_bytes):
-                yield shuffled_row(self._job.cluster, self._offsets_partition, REPORT_ORDER, table, pack(part))
-
-    def _kept(self, chunks: Iterable[Chunk], piece: Piece, report: PieceReport) -> Iterator[tuple[str, list[pa.RecordBatch]]]:
-        """(kind, batches) of kept records that leave the buffer, and with history also the group records that are new to the history."""
+    def _kept(self, chunks: Iterable[Chunk], piece: Piece, report: PieceReport) -> Iterator[Packable]:
+        """The kept records that leave the buffer, and with history also the group records that are new to the history."""
         job, files = self._job, self._files
         known_range = job.history_ranges.get(piece.offsets_partition, NO_HISTORY)
         history_range = known_range if job.with_history else None

@@ -33,9 +33,9 @@ lint: $(VENV)/.tests
 
 PYTEST := --dist loadfile --no-loadscope-reorder --durations=25
 
-# Three processes for two cores: a test that starts Java or waits for another process leaves its core to the others.
+# Four processes for two cores: a test that starts Java or waits for another process leaves its core to the others.
 pytest: $(VENV)/.tests
-	$(BIN)/python -m pytest -n 3 $(PYTEST)
+	$(BIN)/python -m pytest -n 4 $(PYTEST)
 
 # Without Java nothing waits, and each process more would collect all tests once more.
 pytest-without-java: $(VENV)/.tests

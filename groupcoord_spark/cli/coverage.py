@@ -39,7 +39,7 @@ def coverage(common: Common, by_partition: bool, shown_run: ShownRun) -> None:
     names: tuple[str, ...] = PARTITIONS if by_partition else KINDS
     partitions = warehouse.read("offsets_partitions", columns=PARTITIONS[:-1], run=run).to_pylist()
     if by_partition:
-        coverage_rows = [{**row, "surviving_share": surviving_share(row)} for row in partitions]
+        coverage_rows = [{**row, "surviving_share": share_of_offsets(row)} for row in partitions]
     else:
         coverage_rows = warehouse.read("decode_coverage", columns=STORED, run=run).to_pylist()
         lost = warehouse.read("quarantined_records", columns=LOST, where=[("run_id", "=", run.run_id)], run=run)
@@ -54,7 +54,7 @@ def coverage(common: Common, by_partition: bool, shown_run: ShownRun) -> None:
 
 def of_all(partitions: Sequence[dict[str, Any]]) -> str:
     """A sentence about the surviving records of the log, over all partitions."""
-    spans = [row for row in partitions if surviving_share(row) is not None]
+    spans = [row for row in partitions if share_of_offsets(row) is not None]
     if not spans:
         return "No record was read."
     records = sum(row["records"] for row in spans)
@@ -93,7 +93,7 @@ def _counted_by_kind(quarantined: pa.RecordBatch) -> list[dict[str, Any]]:
     return rows
 
 
-def surviving_share(row: dict[str, Any]) -> float | None:
+def share_of_offsets(row: dict[str, Any]) -> float | None:
     """The number of records read per offset between the start and the end of the log, 0 to 1; None for a partition without an offset."""
     if row["first_offset"] is None or row["end_offset"] <= row["first_offset"]:
         return None

@@ -15,7 +15,7 @@ from groupcoord_spark.dataframes.rows_of_tables import PACKED, frame_of
 from groupcoord_spark.dataframes.state import State, named_semantics
 from groupcoord_spark.errors import UsageError
 from groupcoord_spark.moments import Moment, milliseconds_of, retention_of
-from groupcoord_spark.pipeline.exchange.state_rows import packed_rows
+from groupcoord_spark.pipeline.exchange.state_rows import packed_by_table
 from groupcoord_spark.pipeline.expiration import (
     GROUP_COLUMNS,
     OFFSET_COLUMNS,
@@ -95,7 +95,7 @@ def _rules(job: ExpirationJob) -> Callable[[tuple[pa.Scalar, ...], pa.Table, pa.
         kept_groups = frozenset((group_id, reason) for group_id, of_group in reasons for reason in of_group or ())
         state = StateTables(of_origin[_COMMITTED], of_origin[_PENDING], groups, type_0, kept_groups)
         expirations = expiration_rows((cleaned for _, cleaned in cleanups(state, job)), job, type_0)
-        packed = dict(packed_rows(offsets_partition, expirations))
+        packed = dict(packed_by_table(offsets_partition, expirations))
         return pa.table({"cluster": [cluster] * len(packed), "kind": [*packed], "payload": [*packed.values()]}, _PACKED_ARROW)
 
     return apply

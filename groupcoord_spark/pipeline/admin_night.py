@@ -65,7 +65,7 @@ def run_admin_night(request: RunRequest, warehouse: Warehouse, properties: Mappi
     start = begin_run(warehouse, request.cluster)
     _refuse_bad_night(request, answers, cluster.cluster_id, start)
     count = cluster.partitions.get(OFFSETS_TOPIC) or request.offsets_partitions or KAFKAS_DEFAULT
-    rows = state_rows(answers, count)
+    rows = rows_of_answers(answers, count)
     rows["warnings"] = list(_warnings(request.inputs[0], answers, start.run_id))
     progress.begin("commit")
     tables = read_beside_the_offsets(request, InputKind.ADMIN, start.run_id).tables
@@ -98,7 +98,7 @@ def _refuse_bad_night(request: RunRequest, answers: Answers, cluster_id: str | N
         )
 
 
-def state_rows(answers: Answers, partition_count: int) -> dict[str, list[dict[str, Any]]]:
+def rows_of_answers(answers: Answers, partition_count: int) -> dict[str, list[dict[str, Any]]]:
     """Table -> rows, of the tables of the state. partition_count: number of partitions of ``__consumer_offsets``."""
     topics: dict[str, set[str]] = defaultdict(set)
     numbers: dict[str, dict[str, int]] = {name: defaultdict(int) for name in ("offsets", "pending", "assigned")}

@@ -36,7 +36,7 @@ from groupcoord_spark.sources.log_directory import (
     names_beside_partitions,
     read_log_ends,
     read_other_topic,
-    read_rows,
+    rows_and_gaps,
 )
 from groupcoord_spark.warehouse.tables import (
     ACLS,
@@ -126,7 +126,7 @@ def _share_tables(directories: Sequence[LogDirectory], topic_names: Mapping[str,
     offsets, batches = [], []
     for log, chunks in read_other_topic(directories, SHARE_STATE_TOPIC, damages):
         replay = ShareStatePartition()
-        for row in read_rows(chunks):
+        for row in rows_and_gaps(chunks):
             if isinstance(row, int):
                 replay.lose_records()
             else:
@@ -187,7 +187,7 @@ def _read_cluster(directories: Sequence[LogDirectory], damages: list[DamagedFile
             damages.append(DamagedFile(log.directory, f"{log.directory}: {gap}: the snapshot is not used."))
         if first_offset > end_offset or not end_offset:
             cluster, end_offset = Cluster(is_complete=first_offset == 0), 0
-        for row in read_rows(chunks, _tells_of_cluster):
+        for row in rows_and_gaps(chunks, _tells_of_cluster):
             if not isinstance(row, int):
                 (cluster if row.record_offset >= end_offset else earlier).add(row.value, row.timestamp_ms)
             elif row > end_offset:
@@ -226,7 +226,7 @@ def _read_snapshot(location: Location, damages: list[DamagedFile]) -> Cluster | 
     try:
         for chunk in read_segment(Segment(location.uri, int(location.info().size), 0, 0)):
             is_whole = not chunk.lost and _SNAPSHOT_FOOTER in chunk.records.control_type
-            for row in read_rows([chunk]):
+            for row in rows_and_gaps([chunk]):
                 if not isinstance(row, int):
                     cluster.add(row.value, None)
             if chunk.lost:

@@ -47,7 +47,7 @@ from groupcoord_spark.spark.failures import own_errors
 from groupcoord_spark.spark.session import PACKAGES, delta_settings, metastore_settings, session, session_ends_with_block
 from groupcoord_spark.spark.stage_names import describe_job
 from groupcoord_spark.warehouse import Warehouse, open_warehouse
-from groupcoord_spark.warehouse.location import first_line
+from groupcoord_spark.warehouse.location import cause_of
 from groupcoord_spark.warehouse.maintenance import FEW_BYTES, Upkeep, maintain
 from groupcoord_spark.warehouse.sql import publish as publish_views
 from groupcoord_spark.warehouse.sql import refuse_bad_database
@@ -368,7 +368,7 @@ def _publish(spark: SparkSession, warehouse: str, database: str, progress: Progr
         views = publish_views(spark, open_warehouse(warehouse), database)
     except (PySparkException, Py4JError) as error:
         raise GroupcoordError(
-            f"The night is written, but Spark could not create its views in the database {database!r}: {first_line(error)}"
+            f"The night is written, but Spark could not create its views in the database {database!r}: {cause_of(error)}"
             " Mend that, and run the nightly again, or run what `groupcoord sql --print-views spark` prints."
         ) from error
     progress.end(rows=len(views))

@@ -195,7 +195,7 @@ class Row(NamedTuple):
     timestamp_ms: int
 
 
-def read_rows(chunks: Iterable[Chunk], is_wanted: Callable[[Records], Mask] | None = None) -> Iterator[Row | int]:
+def rows_and_gaps(chunks: Iterable[Chunk], is_wanted: Callable[[Records], Mask] | None = None) -> Iterator[Row | int]:
     """The records of a log that is never compacted.
 
     An integer stands for missing records below this offset: bytes are damaged, or a file was not copied.

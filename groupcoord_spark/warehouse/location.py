@@ -70,7 +70,7 @@ def directory_of(cluster: str) -> str:
     return f"cluster={quote(cluster, safe='')}"[:_LONGEST_DIRECTORY_NAME]
 
 
-def first_line(error: BaseException) -> str:
+def cause_of(error: BaseException) -> str:
     """The first line of an error's text, with the last of the causes that delta-rs lists below it, without a full stop.
 
     For an error of an object store: what is wrong with the store, and what to do.

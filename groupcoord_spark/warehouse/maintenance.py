@@ -25,7 +25,7 @@ from pyarrow import fs
 from groupcoord_spark.errors import WarehouseError
 from groupcoord_spark.warehouse import read
 from groupcoord_spark.warehouse.declaration import Table, WriteMode
-from groupcoord_spark.warehouse.location import WarehouseLocation, first_line
+from groupcoord_spark.warehouse.location import WarehouseLocation, cause_of
 from groupcoord_spark.warehouse.open_table import OpenTable, open_table
 from groupcoord_spark.warehouse.parts import FILE_BYTES, AddedFile, PartWriter, run_of, write_part
 from groupcoord_spark.warehouse.stored_file import rows_of_file
@@ -362,7 +362,7 @@ def _delete_unneeded(target: _Target, table: Table, runs: Sequence[read.Run]) ->
                 with suppress(FileNotFoundError):  # another upkeep was faster
                     filesystem.delete_file(file.path)
     except (DeltaError, OSError) as e:
-        raise WarehouseError(f"Table {table.name} of {target.location.uri} cannot be cleaned up: {first_line(e)}.") from e
+        raise WarehouseError(f"Table {table.name} of {target.location.uri} cannot be cleaned up: {cause_of(e)}.") from e
     return count, size
 
 
@@ -389,5 +389,5 @@ def _commit(target: _Target, opened: OpenTable, old: Sequence[_TableFile], new: 
         opened.commit(target.cluster, [*removed, *added], {"userMetadata": _NAME}, run=run)
     except (DeltaError, OSError) as e:
         raise WarehouseError(
-            f"Table {opened.table.name} of {target.location.uri} cannot be changed: {first_line(e)}. Run `groupcoord maintain` again."
+            f"Table {opened.table.name} of {target.location.uri} cannot be changed: {cause_of(e)}. Run `groupcoord maintain` again."
         ) from e

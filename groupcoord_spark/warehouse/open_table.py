@@ -18,7 +18,7 @@ from pyarrow import fs
 from groupcoord_spark.errors import WarehouseError
 from groupcoord_spark.log.files.storage import side_by_side
 from groupcoord_spark.warehouse.declaration import Table, no_rows
-from groupcoord_spark.warehouse.location import WarehouseLocation, directory_of, first_line
+from groupcoord_spark.warehouse.location import WarehouseLocation, cause_of, directory_of
 from groupcoord_spark.warehouse.parts import run_of
 from groupcoord_spark.warehouse.stored_file import Condition, checked_file, rows_of_file
 from groupcoord_spark.warehouse.tables import HISTORY, RUNS
@@ -189,7 +189,7 @@ class OpenTable:
                 chosen = {uri.rpartition("/")[2] for uri in uris}
                 files = [path for path in files if path.rpartition("/")[2] in chosen]
         except (DeltaError, OSError) as e:
-            raise unreadable(self.location, self.table, first_line(e)) from e
+            raise unreadable(self.location, self.table, cause_of(e)) from e
         return [self.path_of(path) for path in files]
 
     def rows(self, cluster: str, columns: Sequence[str], where: Sequence[Condition] = ()) -> pa.Table:
@@ -215,17 +215,17 @@ class OpenTable:
                 yield checked_file(source, path, self.table)
         except FileNotFoundError as e:
             raise WarehouseError(
-                f"A file of table {name} of {uri} is gone: {first_line(e)}."
+                f"A file of table {name} of {uri} is gone: {cause_of(e)}."
                 " After a vacuum, nights older than the retention of deleted files cannot be read. Where a file was removed by hand:"
                 f" {way_out(self.location, self.table)}"
             ) from e
         except KeyError as e:
             raise WarehouseError(
-                f"Table {name} of {uri} lacks a column that this release reads: {first_line(e)}. It was written by a"
+                f"Table {name} of {uri} lacks a column that this release reads: {cause_of(e)}. It was written by a"
                 " pre-release: run the nightly into another directory."
             ) from e
         except (OSError, pa.ArrowException) as e:
-            raise unreadable(self.location, self.table, first_line(e)) from e
+            raise unreadable(self.location, self.table, cause_of(e)) from e
 
 
 def table_exists(location: WarehouseLocation, table: Table) -> bool:
@@ -233,7 +233,7 @@ def table_exists(location: WarehouseLocation, table: Table) -> bool:
     try:
         return DeltaTable.is_deltatable(location.table_uri(table.name))
     except (DeltaError, OSError) as e:
-        raise unreadable(location, table, first_line(e)) from e
+        raise unreadable(location, table, cause_of(e)) from e
 
 
 def open_table(location: WarehouseLocation, table: Table, version: int | None = None) -> OpenTable:
@@ -250,7 +250,7 @@ def open_table(location: WarehouseLocation, table: Table, version: int | None = 
             raise WarehouseError(
                 f"{location.uri} has no table {table.name}: it was removed, or the warehouse is damaged. {way_out(location, table)}"
             ) from e
-        raise unreadable(location, table, first_line(e), "" if version is None else f" at version {version}") from e
+        raise unreadable(location, table, cause_of(e), "" if version is None else f" at version {version}") from e
     except BaseException as e:
         # The Rust below delta-rs panics at some damages of a checkpoint. Its error is no Exception, and has no name to import.
         if type(e).__name__ != "PanicException":

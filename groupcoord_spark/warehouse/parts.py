@@ -22,7 +22,7 @@ import pyarrow.parquet as pq
 from groupcoord_spark.errors import WarehouseError
 from groupcoord_spark.log.files.object_store import is_object_store
 from groupcoord_spark.warehouse.declaration import Table
-from groupcoord_spark.warehouse.location import directory_of, first_line, locate
+from groupcoord_spark.warehouse.location import cause_of, directory_of, locate
 
 FILE_BYTES: Final = 128 * 1024 * 1024
 GROUP_BYTES: Final = 32 * 1024 * 1024
@@ -144,7 +144,7 @@ def _writing(path: str) -> Iterator[None]:
     try:
         yield
     except OSError as e:
-        raise WarehouseError(f"{path} cannot be written: {first_line(e)}.") from e
+        raise WarehouseError(f"{path} cannot be written: {cause_of(e)}.") from e
 
 
 class _OpenFile:

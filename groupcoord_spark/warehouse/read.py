@@ -24,7 +24,7 @@ from groupcoord_spark.errors import WarehouseError
 from groupcoord_spark.log.files.object_store import missing_bucket, no_such_bucket
 from groupcoord_spark.moments import Moment, NightsAgo, NightTime, milliseconds_of
 from groupcoord_spark.warehouse.declaration import Table, no_rows
-from groupcoord_spark.warehouse.location import WarehouseLocation, first_line, locate
+from groupcoord_spark.warehouse.location import WarehouseLocation, cause_of, locate
 from groupcoord_spark.warehouse.open_table import OpenTable, open_table, table_exists, way_out
 from groupcoord_spark.warehouse.stored_file import Condition, rows_that_meet, text_array
 from groupcoord_spark.warehouse.tables import GROUPS, LOOK_BACK, NIGHT, RUNS, SCHEMA_VERSION, SURVIVING_RECORDS, TABLES
@@ -330,7 +330,7 @@ def open_runs(location: WarehouseLocation) -> OpenTable | None:
         if not has_runs and _is_being_made(location, names):
             return None
     except OSError as e:
-        raise WarehouseError(f"{location.uri} cannot be read: {first_line(e)}.") from e
+        raise WarehouseError(f"{location.uri} cannot be read: {cause_of(e)}.") from e
     if not has_runs and any(name in names and table_exists(location, table) for name, table in TABLES.items()):
         raise WarehouseError(
             f"{location.uri} has no table runs, which names the version of every other table: it was removed, or it is damaged."

@@ -41,7 +41,7 @@ from groupcoord_spark.log.files.object_store import is_object_store
 from groupcoord_spark.log.files.storage import side_by_side
 from groupcoord_spark.warehouse import read
 from groupcoord_spark.warehouse.declaration import Table, WriteMode, no_rows
-from groupcoord_spark.warehouse.location import WarehouseLocation, directory_of, first_line, locate
+from groupcoord_spark.warehouse.location import WarehouseLocation, cause_of, directory_of, locate
 from groupcoord_spark.warehouse.open_table import Action, OpenTable, StoredFile, begins_after, open_table, table_exists, unreadable, way_out
 from groupcoord_spark.warehouse.parts import AddedFile, added_file_of, run_of, write_part
 from groupcoord_spark.warehouse.read import Warehouse
@@ -203,7 +203,7 @@ def _opened_to_write(location: WarehouseLocation, table: Table, opened: OpenTabl
         try:
             opened.refresh()
         except (DeltaError, OSError) as e:
-            raise unreadable(location, table, first_line(e)) from e
+            raise unreadable(location, table, cause_of(e)) from e
     if opened.version < named_version:
         raise WarehouseError(
             f"Table {table.name} of {location.uri} is at version {opened.version}, and a night was written at version {named_version}: it"
@@ -347,7 +347,7 @@ def _in_attempts(location: WarehouseLocation, table: Table, prepare: Callable[[]
             return prepare()
         except (DeltaError, OSError) as e:
             if attempt == _ATTEMPTS - 1 or not isinstance(e, DeltaError):
-                raise WarehouseError(f"{location.uri} cannot be written: table {table.name}: {first_line(e)}.") from e
+                raise WarehouseError(f"{location.uri} cannot be written: table {table.name}: {cause_of(e)}.") from e
     raise AssertionError("unreachable")
 
 
@@ -560,7 +560,7 @@ def _commit(
         except (DeltaError, OSError) as e:
             if attempt == _ATTEMPTS - 1 or not isinstance(e, CommitFailedError):
                 raise WarehouseError(
-                    f"Table {opened.table.name} of {start.location.uri} cannot be committed: {first_line(e)}."
+                    f"Table {opened.table.name} of {start.location.uri} cannot be committed: {cause_of(e)}."
                     " Readers stay on the night before; run it again."
                 ) from e
             # Another cluster committed in between. The two commits change different rows, so this one is tried again on top.

@@ -8,7 +8,7 @@ import io
 import pyarrow as pa
 import pytest
 
-from groupcoord_spark.cli.coverage import of_all, reasons_of, surviving_share
+from groupcoord_spark.cli.coverage import of_all, reasons_of, share_of_offsets
 from tests.cli.warehouse import groupcoord
 from tests.pipeline.logs import offset_key
 
@@ -36,8 +36,8 @@ class TestCoverage:
 
 
 def test_surviving_share_is_records_against_the_span_of_their_offsets():
-    assert surviving_share({"records": 30, "first_offset": 100, "end_offset": 200}) == 0.3
-    assert surviving_share({"records": 0, "first_offset": None, "end_offset": 200}) is None
+    assert share_of_offsets({"records": 30, "first_offset": 100, "end_offset": 200}) == 0.3
+    assert share_of_offsets({"records": 0, "first_offset": None, "end_offset": 200}) is None
 
 
 def test_surviving_share_of_all_is_told_beside_the_counts(sample_warehouse):

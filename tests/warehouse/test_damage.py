@@ -13,7 +13,7 @@ from deltalake import DeltaTable
 
 from groupcoord_spark.errors import WarehouseError
 from groupcoord_spark.warehouse import open_warehouse
-from groupcoord_spark.warehouse.location import first_line
+from groupcoord_spark.warehouse.location import cause_of
 from groupcoord_spark.warehouse.open_table import OpenTable
 from groupcoord_spark.warehouse.sql import Night
 from tests.warehouse.nights import AS_OF_MS, DAY_MS, night
@@ -221,6 +221,6 @@ def test_a_run_whose_row_is_lost_is_taken_back_as_if_it_had_not_finished(damaged
 def test_the_cause_of_an_error_of_delta_is_in_its_sentence() -> None:
     causes = ("Unable to copy data", "No space left on device (os error 28)")
     text = "\n".join(["Generic LocalFileSystem error", *(f"  \x1b[31m↳\x1b[0m {cause}" for cause in causes)])
-    assert first_line(OSError(text)) == "Generic LocalFileSystem error: No space left on device (os error 28)"
-    assert first_line(OSError("Kernel error: found gap: ParsedLogPath { location: 7 }.")) == "Kernel error: found gap"
-    assert first_line(OSError()) == "OSError"
+    assert cause_of(OSError(text)) == "Generic LocalFileSystem error: No space left on device (os error 28)"
+    assert cause_of(OSError("Kernel error: found gap: ParsedLogPath { location: 7 }.")) == "Kernel error: found gap"
+    assert cause_of(OSError()) == "OSError"

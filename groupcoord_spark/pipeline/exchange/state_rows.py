@@ -155,7 +155,7 @@ def to_arrow(table: Table, columns: Sequence[str], rows: Sequence[tuple[Any, ...
     return table.columns_of(names, rows if len(names) == len(columns) else (row[: len(names)] for row in rows))
 
 
-def packed_rows(offsets_partition: int, rows: Mapping[str, Sequence[tuple[Any, ...]]]) -> Iterator[tuple[str, bytes]]:
+def packed_by_table(offsets_partition: int, rows: Mapping[str, Sequence[tuple[Any, ...]]]) -> Iterator[tuple[str, bytes]]:
     """(table, packed rows) of each table that has any."""
     for name, rows_of_table in rows.items():
         if rows_of_table:

@@ -32,7 +32,7 @@ from groupcoord_spark.pipeline.exchange.state_rows import (
     TOPIC_NAMES,
     PartitionReport,
     internals_of,
-    packed_rows,
+    packed_by_table,
     state_rows,
 )
 from groupcoord_spark.pipeline.expiration import RULE_COLUMNS, ExpirationJob, Expirations, expirations_of
@@ -200,7 +200,7 @@ def _replayed(job: ReplayJob, offsets_partition: int, rows: Iterable[kept_record
     if expirations is None:
         for name, internals in internals_of(state, replay.type_0_offsets()).items():
             yield own_writer, LATER, name, pickle.dumps(internals)
-    for name, payload in packed_rows(offsets_partition, tables):
+    for name, payload in packed_by_table(offsets_partition, tables):
         yield own_writer, LATER, name, payload
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import threading
+from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
@@ -196,6 +197,16 @@ def test_what_another_run_did_since_the_tables_were_opened_is_noticed(
     assert newest_rows(warehouse) == undisturbed.after(*later)
     commit_run(start, run_fields(), written(start, rows_of_night(3)))
     assert newest_rows(warehouse) == rows_of_readers(warehouse) == undisturbed.after(*later, (3, "prod"))
+
+
+def test_a_run_asks_the_log_of_each_table_for_its_files_once(warehouse: Path) -> None:
+    """To delta-rs the question is a walk through the log. Only ``runs`` is asked again: are its files few enough?"""
+    start = begin_run(str(warehouse), "prod")
+    with patch.object(DeltaTable, "get_add_actions", autospec=True, side_effect=DeltaTable.get_add_actions) as asking:
+        begun = begin_run(start.warehouse, "prod")
+        commit_run(begun, run_fields(), written(begun, rows_of_night(2)))
+    asked = Counter(call.args[0].table_uri.rstrip("/").rpartition("/")[2] for call in asking.call_args_list)
+    assert asked == {**dict.fromkeys(TABLES, 1), "runs": 2}
 
 
 @pytest.mark.parametrize("table", ["groups", "offset_commits"])

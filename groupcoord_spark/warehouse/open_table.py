@@ -48,18 +48,19 @@ class StoredFile(NamedTuple):
 class OpenTable:
     """A table, open at one version.
 
-    What its log says is kept until ``refresh``: to delta-rs each question is a walk through the log.
+    The files and transactions that were asked for are kept until ``refresh``: delta-rs reads the log of the table for each question.
     """
 
     def __init__(self, location: WarehouseLocation, table: Table, delta: DeltaTable) -> None:
         self.location = location
         self.table = table
         self.delta = delta
-        self._files: dict[str, dict[str, StoredFile]] | None = None
+        self._files: dict[str, Mapping[str, StoredFile]] = {}
         self._transactions: dict[str, int | None] = {}
 
     @property
     def version(self) -> int:
+        """The version at which the table is open."""
         return self.delta.version()
 
     @property
@@ -70,34 +71,39 @@ class OpenTable:
     def refresh(self) -> None:
         """Goes on to the newest version. Raises DeltaError or OSError where a commit since cannot be read."""
         self.delta.update_incremental()
-        self._files, self._transactions = None, {}
+        self._files, self._transactions = {}, {}
 
     def files(self, cluster: str) -> Mapping[str, StoredFile]:
         """The files of a cluster, by their path within the table.
 
-        Files lie one directory deep. Raises WarehouseError where the log names a file that lies elsewhere, as one with ``../`` in its path
-        does, or gives a file of ours to another cluster than that of its directory, as one flipped bit does.
+        Files lie one directory deep. Raises WarehouseError where a file of the cluster lies elsewhere, as one with ``../`` in its path
+        does, and where the log gives a file in the directory of one cluster to another cluster, as one flipped bit does.
         """
-        if self._files is None:
-            self._files = self._files_by_cluster()
-        return self._files.get(cluster, {})
+        if cluster not in self._files:
+            self._files[cluster] = self._checked_files(cluster)
+        return self._files[cluster]
 
-    def _files_by_cluster(self) -> dict[str, dict[str, StoredFile]]:
+    def _checked_files(self, cluster: str) -> dict[str, StoredFile]:
         # Not ``pa.table``, which imports pandas.
         listed = pa.RecordBatchReader.from_stream(self.delta.get_add_actions(flatten=True)).read_all()
         oldest = listed["min.record_timestamp"].cast(pa.int64()) if "min.record_timestamp" in listed.column_names else pa.nulls(len(listed))
         columns = [*(listed[name] for name in ("partition.cluster", "path", "size_bytes", "num_records")), oldest]
-        files: dict[str, dict[str, StoredFile]] = {}
-        for cluster, quoted_path, *says in zip(*(column.to_pylist() for column in columns), strict=True):
+        files: dict[str, StoredFile] = {}
+        own_directory = directory_of(cluster)
+        for named_cluster, quoted_path, *says in zip(*(column.to_pylist() for column in columns), strict=True):
             path = unquote(quoted_path)
             directory, _, name = path.rpartition("/")
+            if named_cluster != cluster and directory != own_directory:
+                continue  # of another cluster, whose damage is told to its own readers
             if "/" in directory or directory in ("", ".", ".."):
                 sentence = f"The log of table {self.table.name} of {self.location.uri} names a file outside of it: {path}."
                 raise WarehouseError(f"{sentence} {way_out(self.location, self.table)}")
-            if run_of(name) is not None and directory != directory_of(cluster):
-                why = f"its log names {path} as a file of cluster {cluster!r}: a file of {self.path_of('_delta_log')} is damaged"
+            # Long names of clusters may share a directory.
+            if run_of(name) is not None and directory != directory_of(named_cluster):
+                why = f"its log names {path} as a file of cluster {named_cluster!r}: a file of {self.path_of('_delta_log')} is damaged"
                 raise unreadable(self.location, self.table, why)
-            files.setdefault(cluster, {})[path] = StoredFile(*says)
+            if named_cluster == cluster:
+                files[path] = StoredFile(*says)
         return files
 
     def transaction(self, application: str) -> int | None:
@@ -181,11 +187,12 @@ class OpenTable:
         try:
             self.check_number_of_rows(cluster)
             files = list(self.files(cluster))
+            stored = self.stored_columns
+            in_log = [(name, how, value) for name, how, value in where if name in stored]
             # To delta-rs an empty text in a condition means NULL; Kafka has groups of that name.
-            stored = self.stored_columns if where else ()
-            by_bounds = [on for on in where if on[0] in stored and "" not in (on[2] if on[1] == "in" else [on[2]])]
-            if by_bounds:
-                uris = self.delta.file_uris(file_pruning_predicate=[("cluster", "=", cluster), *by_bounds])
+            for_files = [(name, how, value) for name, how, value in in_log if "" not in (value if how == "in" else [value])]
+            if for_files:
+                uris = self.delta.file_uris(file_pruning_predicate=[("cluster", "=", cluster), *for_files])
                 chosen = {uri.rpartition("/")[2] for uri in uris}
                 files = [path for path in files if path.rpartition("/")[2] in chosen]
         except (DeltaError, OSError) as e:

@@ -311,8 +311,8 @@ def _selects(engine: Engine, warehouse: Warehouse, table: Table, runs: Sequence[
 
 def _columns(engine: Engine, opened: OpenTable) -> str:
     """The columns of the table, with NULL for those that a later release added to this version."""
-    quote = "`" if engine == "spark" else '"'
-    return ", ".join(f"{quote}{c.name}{quote}" if c.name in opened.stored_columns else _null(engine, c) for c in opened.table.columns)
+    quote, stored = "`" if engine == "spark" else '"', opened.stored_columns
+    return ", ".join(f"{quote}{c.name}{quote}" if c.name in stored else _null(engine, c) for c in opened.table.columns)
 
 
 def _utc(milliseconds: int) -> str:

@@ -191,6 +191,17 @@ def test_a_run_that_one_flipped_bit_of_the_log_gives_to_another_cluster_is_named
         assert "its log names cluster=prod/" in text and "as a file of cluster 'prnd'" in text and f"{place}/runs/_delta_log" in text
 
 
+def test_damage_of_one_cluster_hinders_no_reader_of_another(tmp_path: Path, whole: Path) -> None:
+    place = tmp_path / "w"
+    shutil.copytree(whole, place)
+    night(place, "other", rows_of_night(7))
+    for log in (place / "offset_commits" / "_delta_log").glob("*.json"):
+        log.write_bytes(log.read_bytes().replace(b'{"cluster":"prod"},"size"', b'{"cluster":"prnd"},"size"'))
+    warehouse = open_warehouse(str(place))
+    assert warehouse.read("offset_commits", cluster="other")["record_offset"].to_pylist() == [7]
+    assert "as a file of cluster 'prnd'" in sentence_of(lambda: warehouse.read("offset_commits", cluster="prod"))
+
+
 def test_a_table_whose_rows_somebody_deleted_or_joined_since_the_last_night_can_be_read(tmp_path: Path, whole: Path) -> None:
     place = tmp_path / "w"
     shutil.copytree(whole, place)

@@ -35,7 +35,7 @@ Action = AddAction | RemoveAction
 
 
 class StoredFile(NamedTuple):
-    """What Delta's log says of a file; None: the log does not say that.
+    """What Delta's log says of a file; a field is None where the log lacks the value.
 
     oldest_us: the smallest record timestamp, in microseconds.
     """
@@ -69,7 +69,7 @@ class OpenTable:
         return {field.name for field in self.delta.schema().fields}
 
     def refresh(self) -> None:
-        """Goes on to the newest version. Raises DeltaError or OSError where a commit since cannot be read."""
+        """Goes on to the newest version. Raises DeltaError or OSError where a newer commit cannot be read."""
         self.delta.update_incremental()
         self._files, self._transactions = {}, {}
 
@@ -94,7 +94,7 @@ class OpenTable:
             path = unquote(quoted_path)
             directory, _, name = path.rpartition("/")
             if named_cluster != cluster and directory != own_directory:
-                continue  # of another cluster, whose damage is told to its own readers
+                continue  # a file of another cluster: its damage is told to readers of that cluster
             if "/" in directory or directory in ("", ".", ".."):
                 sentence = f"The log of table {self.table.name} of {self.location.uri} names a file outside of it: {path}."
                 raise WarehouseError(f"{sentence} {way_out(self.location, self.table)}")
@@ -145,9 +145,9 @@ class OpenTable:
     ) -> None:
         """Adds and removes files of a cluster in one commit, and goes on to the new version. Raises DeltaError or OSError.
 
-        metadata: what the commit says of itself. run: the number of the run (``last_run``) with which the commit says how many rows the
-        cluster then has (``check_number_of_rows``); None: the commit does not say that. transactions: of Delta applications, in the same
-        commit. replaces: all other files of the cluster are removed.
+        metadata: entries for the metadata of the commit. run: the number of the run (``last_run``); the commit then also records how many
+        rows the cluster has after the commit (``check_number_of_rows``); None: the commit records no number of rows. transactions: of
+        Delta applications, in the same commit. replaces: all other files of the cluster are removed.
         """
         present = self.files(cluster)
         overwrites = replaces and bool(present)
@@ -164,7 +164,7 @@ class OpenTable:
 
     @staticmethod
     def _transaction_of_rows(cluster: str, run: int, present: Mapping[str, StoredFile], actions: Sequence[Action]) -> list[Transaction]:
-        """What a commit says of the cluster's rows; nothing where one of the files does not say how many it has."""
+        """The number of the cluster's rows after a commit, as a transaction; none where the log lacks the number of rows of a file."""
         rows = {path: file.rows for path, file in present.items()}
         for action in actions:
             if isinstance(action, AddAction):

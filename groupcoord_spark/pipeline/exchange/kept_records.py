@@ -129,7 +129,7 @@ def records_of(batch: pa.RecordBatch, control_type: npt.NDArray[np.int8], positi
 def shuffled_rows(
     cluster: str, offsets_partition: int, kind: str, parts: list[pa.RecordBatch], row_bytes: int = ROW_BYTES
 ) -> Iterator[pa.RecordBatch]:
-    """Rows of SHUFFLED with the records, or the rows of a table, of consecutive ``parts``, packed, about ``row_bytes`` in each."""
+    """Rows of SHUFFLED with the records, or the rows of a table, of consecutive ``parts``, packed, about ``row_bytes`` of them in a row."""
     for part in batches_of_size(parts, row_bytes):
         first_offset = part.column(0)[0].as_py() if kind in (RECORDS, NEW_GROUP_RECORDS) else REPORT_ORDER
         yield shuffled_row(cluster, offsets_partition, first_offset, kind, pack(part))

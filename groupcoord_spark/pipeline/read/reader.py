@@ -145,13 +145,13 @@ def read_nothing(offsets_partitions: Iterable[int], job: ReadJob) -> Iterator[pa
 
 
 Packable = tuple[str, list[pa.RecordBatch]]
-"""A kind of SHUFFLED, and batches of KEPT or of rows of the table that the kind names."""
+"""The kind of rows of SHUFFLED, and the batches to pack into these rows: kept records, or rows of the table that the kind names."""
 
 
 class SequenceReader:
     """The reader of one sequence of pieces, with the records that a later piece may supersede.
 
-    offsets_partition: of the piece that was read last. reports: offsets partition -> what the task has read of it.
+    offsets_partition: of the piece that was read last. reports: offsets partition -> the report of the task.
     """
 
     def __init__(self, job: ReadJob, files: TaskFiles, reports: dict[int, PieceReport]) -> None:
@@ -166,7 +166,7 @@ class SequenceReader:
     def read(self, sequence: Iterable[tuple[Piece, Iterable[Chunk]]]) -> Iterator[Packable]:
         """The kept records as they leave the buffer, the last of them after the last piece, and rows that have no files of their own.
 
-        With a point in time: only records before it, and only those that the history tables do not have.
+        With a point in time: only records before that point, and only records that the history tables do not have.
         """
         for piece, chunks in sequence:
             self.offsets_partition = piece.offsets_partition

@@ -24,7 +24,7 @@ from pyarrow import fs
 
 from groupcoord_spark.errors import WarehouseError
 from groupcoord_spark.warehouse import read
-from groupcoord_spark.warehouse.declaration import Table, WriteMode
+from groupcoord_spark.warehouse.declaration import Table
 from groupcoord_spark.warehouse.location import WarehouseLocation, cause_of
 from groupcoord_spark.warehouse.open_table import OpenTable, open_table
 from groupcoord_spark.warehouse.parts import FILE_BYTES, AddedFile, PartWriter, run_of, write_part
@@ -38,10 +38,7 @@ KEEP_NIGHTS: Final = 30
 FEW_BYTES: Final = 256 * 1024 * 1024
 """The most bytes of a table that a nightly run joins; `groupcoord maintain` joins everything."""
 
-HISTORY: Final = tuple(table for table in TABLES.values() if table.write is WriteMode.APPENDED and table is not RUNS)
-
-# Sorted so, the rows of a group (in tables without groups, of an offsets partition or a run) lie in few row groups.
-_ORDER: Final[Mapping[str, tuple[str, ...]]] = {
+SORTED_BY: Final[Mapping[str, tuple[str, ...]]] = {
     "offset_commits": ("group_id", "offsets_partition", "incarnation", "record_offset"),
     "group_records": ("group_id", "offsets_partition", "incarnation", "record_offset"),
     "rebalances": ("group_id", "offsets_partition", "incarnation", "record_offset"),
@@ -51,6 +48,11 @@ _ORDER: Final[Mapping[str, tuple[str, ...]]] = {
     "warnings": ("run_id", "offsets_partition", "record_offset"),
     "log_ends": ("topic", "partition", "run_id"),
 }
+"""Every table but ``runs`` to which nights only append -> the columns by which its joined files are sorted.
+
+The rows of a group (in tables without groups, of an offsets partition or a run) then lie in few row groups.
+"""
+
 # A look-back replays these tables: a record that was in the log at the border stays, however old the record is.
 _REPLAYED: Final = ("offset_commits", "group_records", "transactions")
 # A look-back needs to know where the log of an old night ended, for as long as there is history of that night.
@@ -117,7 +119,7 @@ def maintain(
     target = _Target(opened.location, cluster, opened.finished_runs(), now_ms or time.time_ns() // 1_000_000, dry_run)
     border_ms = None if keep_history_ms is None else target.now_ms - keep_history_ms
     done = {table.name: TableUpkeep(table.name) for table in TABLES.values()}
-    for table in HISTORY:
+    for table in map(TABLES.__getitem__, SORTED_BY):
         if border_ms is not None:
             done[table.name] = replace(done[table.name], rows_dropped=_drop_rows(target, table, border_ms))
         joined, made = _join(target, table, most_bytes)
@@ -216,7 +218,7 @@ def _is_in_order(opened: OpenTable, file: _TableFile) -> bool:
     """Whether no two row groups of the file share values of the first column of the order, except at their border."""
     # Not by the statistics in the footer: to ask a damaged one for them can end the process.
     with opened.checked(opened.path_of(file.path)) as parquet:
-        columns = [parquet.read_row_group(group, columns=[_ORDER[opened.table.name][0]])[0] for group in range(parquet.num_row_groups)]
+        columns = [parquet.read_row_group(group, columns=[SORTED_BY[opened.table.name][0]])[0] for group in range(parquet.num_row_groups)]
     bounds = [pc.min_max(column).as_py() for column in columns if column.null_count < len(column)]
     return all(first["max"] <= second["min"] for first, second in pairwise(bounds))
 
@@ -226,7 +228,7 @@ def _rewrite(target: _Target, opened: OpenTable, files: Sequence[_TableFile], ke
     table = opened.table
     of_files = ((_rows(opened, target.cluster, file), file.run) for file in files)
     rows = pa.concat_tables(of_file if kept is None else kept.of(of_file, run) for of_file, run in of_files)
-    rows = rows.take(pc.sort_indices(rows, sort_keys=[(name, "ascending") for name in _ORDER[table.name]]))
+    rows = rows.take(pc.sort_indices(rows, sort_keys=[(name, "ascending") for name in SORTED_BY[table.name]]))
     # The name of a finished run: a run that repairs the table knows by it that the rows belong there.
     with PartWriter(target.location.uri, table, target.cluster, files[-1].run.run_id) as writer:
         for begin in range(0, rows.num_rows, table.group_rows):

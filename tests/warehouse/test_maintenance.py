@@ -18,7 +18,8 @@ from groupcoord_spark.errors import WarehouseError
 from groupcoord_spark.pipeline.plan.point_in_time import _ends_of_complete_runs
 from groupcoord_spark.warehouse import TABLES, begin_run, commit_run, open_warehouse, write_part
 from groupcoord_spark.warehouse import maintenance as upkeep
-from groupcoord_spark.warehouse.maintenance import HISTORY, maintain
+from groupcoord_spark.warehouse.declaration import WriteMode
+from groupcoord_spark.warehouse.maintenance import maintain
 from groupcoord_spark.warehouse.parts import PartWriter, run_of
 from tests.warehouse.nights import AS_OF_MS, DAY_MS, commit, group, make_tables, marker, night, offset, run_fields, written
 from tests.warehouse.test_damage import flip_in_the_name_of_a_column
@@ -289,7 +290,7 @@ def test_one_large_file_is_written_again_only_where_it_is_not_in_order(tmp_path)
 
 
 def test_every_table_that_grows_has_an_order():
-    assert set(upkeep._ORDER) == {table.name for table in HISTORY}
+    assert {*upkeep.SORTED_BY, "runs"} == {table.name for table in TABLES.values() if table.write is WriteMode.APPENDED}
 
 
 def test_a_cluster_without_a_run_is_one_sentence(tmp_path):

@@ -7,6 +7,12 @@ SAMPLE := tests/golden/classic-modern/logs
 WITHOUT_JAVA := $(addprefix tests/,protocol log coordinator assignors simulator test_arrows.py test_documentation.py test_packaging.py test_ratios.py)
 WAREHOUSE ?= ./warehouse
 
+# uv takes 47 s of CPU where pip takes 119, and 83 of them if pip compiles nothing either. Where uv is not to be had, or cannot reach the
+# packages because only pip's own settings name their place, pip installs them.
+install = @$(BIN)/python -m pip install --quiet --disable-pip-version-check 'uv>=0.9,<1' 2>/dev/null \
+  && $(BIN)/uv pip install --quiet --python $(BIN)/python --constraint constraints.txt --editable '$(1)' 2>/dev/null \
+  || $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile --constraint constraints.txt --editable '$(1)'
+
 .PHONY: nightly test check lint pytest pytest-without-java coverage bench ratios reference notebooks docs clean
 
 nightly: $(VENV)/.warm
@@ -73,7 +79,7 @@ $(VENV)/.made:
 
 $(VENV)/.runs: $(VENV)/.made pyproject.toml constraints.txt
 	@echo "Installing groupcoord_spark and its packages into $(VENV) (once; a few minutes)"
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable .
+	$(call install,.)
 	@touch $@
 
 # What it saves can be missed: where Java cannot keep its classes, all the rest goes on as it did.
@@ -85,12 +91,12 @@ $(VENV)/.warm: pyproject.toml $(addprefix groupcoord_spark/,cli/warm_up.py spark
 
 $(VENV)/.tests: $(VENV)/.made pyproject.toml constraints.txt
 	@echo "Installing groupcoord_spark with its test packages into $(VENV) (once; a few minutes)"
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'
+	$(call install,.[dev])
 	@touch $@ $(VENV)/.runs
 
 $(VENV)/.docs: $(VENV)/.made pyproject.toml constraints.txt
 	@echo "Installing groupcoord_spark with mkdocs-material into $(VENV) (once)"
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[docs]'
+	$(call install,.[docs])
 	@touch $@ $(VENV)/.runs
 
 clean:

@@ -238,6 +238,15 @@ def test_workers_of_a_local_session_share_what_they_load(spark: SparkSession) ->
     assert [tuple(row) for row in told] == [(WORKER_DAEMON, pyspark.__file__)]
 
 
+def test_the_largest_number_of_a_partition_is_read_in_one_night_after_another(local: LocalSession, tmp_path: Path) -> None:
+    for end in (4, 6):
+        write_log(tmp_path / "logs", commits(0, end), offsets_partition=2**31 - 2)
+        run(local, tmp_path / "w", tmp_path / "logs")
+    assert {(row["offsets_partition"], row["committed_offset"]) for row in rows_of(tmp_path / "w", "committed_offsets")} == {
+        (2**31 - 2, record_offset) for record_offset in (3, 4, 5)
+    }
+
+
 def test_two_clusters_share_a_warehouse(local: LocalSession, tmp_path: Path) -> None:
     write_log(tmp_path / "other", commits(0, 9))
     run(local, tmp_path / "alone", SAMPLE_LOGS)

@@ -29,8 +29,9 @@ kind: the name of a table (payload: packed rows), ``topic_names`` (pickled, sent
 COLUMNS = ["writer", "place", "kind", "payload"]
 """What the writers get."""
 
-FIRST, LATER = 0, 1
-"""Values of ``place``. Topic names come first, because a writer puts them into the rows of assignments."""
+FIRST, LATER = -2, -1
+"""Values of ``place``. Topic names come first, because a writer puts them into the rows of assignments. Rows that are sorted by offsets
+partition have its number."""
 
 WRITTEN = "payload BINARY"
 """One row for each writer: a pickled list of PartitionReports. A report with offsets_partition -1 has the files of the writer."""

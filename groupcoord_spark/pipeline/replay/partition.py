@@ -218,7 +218,7 @@ def carried_by(carried: CarriedState | None, offsets_partition: int) -> CarriedS
 def _row_of_next_night(writer: int, offsets_partition: int, table: str, rows: pa.RecordBatch) -> tuple[int, int, str, bytes]:
     """A row of REPLAYED for a table that the next night reads by offsets partition, and whose rows are therefore sorted by it."""
     number = pa.repeat(pa.scalar(offsets_partition, pa.int32()), rows.num_rows)
-    return writer, LATER + 1 + offsets_partition, table, pack(rows.append_column("offsets_partition", number))
+    return writer, offsets_partition, table, pack(rows.append_column("offsets_partition", number))
 
 
 def _take_all(pending_batches: list[pa.RecordBatch]) -> pa.RecordBatch:

@@ -22,6 +22,7 @@ from pyarrow import fs
 
 from groupcoord_spark.errors import WarehouseError
 from groupcoord_spark.log.files.object_store import missing_bucket, no_such_bucket
+from groupcoord_spark.log.files.storage import named_in_text
 from groupcoord_spark.moments import Moment, NightsAgo, NightTime, milliseconds_of
 from groupcoord_spark.warehouse.declaration import Table, no_rows
 from groupcoord_spark.warehouse.location import WarehouseLocation, cause_of, locate
@@ -323,7 +324,7 @@ def open_runs(location: WarehouseLocation) -> OpenTable | None:
             return None
         if place.type == fs.FileType.File:
             raise WarehouseError(f"{location.uri} is a file, not a warehouse directory. Name a directory with --warehouse.")
-        names = [info.base_name for info in location.filesystem.get_file_info(fs.FileSelector(location.path))]
+        names = [named_in_text(info).base_name for info in location.filesystem.get_file_info(fs.FileSelector(location.path))]
         if not names:
             return None
         has_runs = RUNS.name in names and table_exists(location, RUNS)

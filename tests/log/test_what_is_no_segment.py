@@ -57,6 +57,20 @@ def test_numbers_out_of_range_are_doubts_with_the_name(tmp_path: Path) -> None:
         plan_logs([str(tmp_path / "__consumer_offsets-2147483647")])
 
 
+def test_names_that_are_not_utf_8_are_doubts_and_a_path_that_is_not_is_one_sentence(tmp_path: Path) -> None:
+    folder = segment_of(tmp_path).parent
+    (folder / os.fsdecode(b"\xe9.log")).touch()
+    (folder / os.fsdecode(b"\xea2.log")).symlink_to(tmp_path / "nowhere")
+    (tmp_path / os.fsdecode(b"caf\xe9")).mkdir()
+    plan = plan_logs([str(tmp_path)])
+    assert [doubt.detail.partition(" that Kafka")[0] for doubt in plan.doubts] == [
+        "'\ufffd.log' is a file",
+        "'\ufffd2.log' is a link that leads nowhere",
+    ]
+    with pytest.raises(InputError, match="it cannot be looked at"):
+        plan_logs([str(tmp_path / os.fsdecode(b"caf\xe9"))])
+
+
 @pytest.mark.parametrize("ending", ["gz", "zst", "tar.gz"])
 def test_a_packed_segment_is_refused_unless_it_is_there_unpacked(tmp_path: Path, ending: str) -> None:
     segment = segment_of(tmp_path)

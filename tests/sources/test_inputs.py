@@ -13,7 +13,8 @@ import pyarrow as pa
 import pytest
 
 from groupcoord_spark.errors import InputError
-from groupcoord_spark.sources.inputs import InputKind, kind_of
+from groupcoord_spark.log.files.storage import Location
+from groupcoord_spark.sources.inputs import InputKind, data_files, kind_of
 from tests.conftest import SAMPLE_LOGS
 
 DUMP_LOG = """Dumping logs/__consumer_offsets-0/00000000000000000000.log
@@ -157,6 +158,13 @@ def test_a_pipe_is_refused(tmp_path):
     os.mkfifo(tmp_path / "pipe")
     with pytest.raises(InputError, match=r"pipe: this is neither a file nor a directory .* Give a file\.$"):
         kind_of([str(tmp_path / "pipe")])
+
+
+def test_a_name_that_is_not_utf_8_hinders_no_file_beside_it(tmp_path):
+    made(tmp_path / "a.parquet", b"PAR1")
+    made(tmp_path / os.fsdecode(b"\xe9.txt"), b"x")
+    assert kind_of([str(tmp_path)]) is InputKind.PARQUET
+    assert data_files(Location.of(str(tmp_path))) == [("a.parquet", 4)]
 
 
 def test_an_array_of_json_is_refused(tmp_path):

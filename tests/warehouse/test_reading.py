@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import os
 import subprocess
 import sys
 
@@ -114,6 +115,12 @@ def test_an_open_warehouse_stays_on_its_night(tmp_path):
     opened = open_warehouse(str(tmp_path))
     night(tmp_path, "prod", {"committed_offsets": [offset("g", "t", 0, 2)]})
     assert opened.read("committed_offsets")["committed_offset"].to_pylist() == [1]
+
+
+def test_a_name_that_is_not_utf_8_beside_the_tables_hinders_no_reader(tmp_path):
+    night(tmp_path, "c", {"groups": [group("g")]})
+    (tmp_path / os.fsdecode(b"caf\xe9")).mkdir()
+    assert open_warehouse(str(tmp_path)).read("groups")["group_id"].to_pylist() == ["g"]
 
 
 def test_unknown_cluster_names_those_there_are(tmp_path):

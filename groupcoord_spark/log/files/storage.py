@@ -98,7 +98,7 @@ class Location:
         try:
             info = self.filesystem.get_file_info(self.path)
             bucket = object_store.missing_bucket(self.filesystem, self.path) if info.type == pafs.FileType.NotFound else None
-        except (OSError, pa.ArrowException) as error:
+        except (OSError, pa.ArrowException, UnicodeEncodeError) as error:  # the last for a path that is not UTF-8
             raise _failure(error, self.shown, f"it cannot be looked at: {first_line(error)}.") from error
         if bucket is not None:
             raise StoreError(f"{self.shown}: {object_store.no_such_bucket(bucket)}.")
@@ -107,15 +107,16 @@ class Location:
     def list(self) -> list[Any]:
         """The FileInfos of everything in the directory, by name. A link that leads nowhere has the type NotFound.
 
-        Raises InputError where the directory cannot be listed.
+        Bytes of a name that are not UTF-8 become U+FFFD: no file of Kafka's has such a name. Raises InputError where the directory cannot
+        be listed.
         """
         try:
-            infos = self.filesystem.get_file_info(pafs.FileSelector(self.path, recursive=False))
+            infos = list(map(named_in_text, self.filesystem.get_file_info(pafs.FileSelector(self.path, recursive=False))))
             if isinstance(self.filesystem, pafs.LocalFileSystem):
                 # Arrow leaves out links that lead nowhere: a log of which only the links were copied would be read as one without records.
                 listed = {info.base_name for info in infos}
-                links = [path for path in Path(self.path).iterdir() if path.name not in listed and path.is_symlink()]
-                infos += [pafs.FileInfo(str(path), pafs.FileType.NotFound) for path in links]
+                links = [os.fsencode(path.name).decode("utf-8", "replace") for path in Path(self.path).iterdir() if path.is_symlink()]
+                infos += [pafs.FileInfo(name, pafs.FileType.NotFound) for name in links if name not in listed]
         except (OSError, pa.ArrowException) as error:
             raise _failure(error, self.shown, f"the directory cannot be read: {first_line(error)}. Check its permissions.") from error
         return sorted(infos, key=lambda info: str(info.base_name))
@@ -222,6 +223,15 @@ def _located(uri: str, of_environment: tuple[tuple[str, str], ...]) -> tuple[Any
     for name in filter(None, names):
         path = _path_below(path, unquote(name))
     return filesystem, path
+
+
+def named_in_text(info: Any) -> Any:
+    """The FileInfo; if its path is not UTF-8, one that has U+FFFD in the place of such bytes: Arrow cannot tell the path."""
+    try:
+        _ = info.path
+    except UnicodeDecodeError as error:
+        return pafs.FileInfo(error.object.decode("utf-8", "replace"), info.type, size=info.size)
+    return info
 
 
 def _path_below(directory: str, name: str) -> str:

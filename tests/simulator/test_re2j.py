@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from resource import RUSAGE_SELF, getrusage
 
 import pytest
 
@@ -56,6 +57,12 @@ def test_what_re2j_lacks_is_refused(expression: str) -> None:
 def test_a_match_never_takes_exponential_time() -> None:
     assert not matches("((a*)*)*b", "a" * 200)
     assert matches("(a|aa)+", "a" * 200)
+
+
+def test_many_groups_in_one_another_take_no_memory() -> None:
+    before = getrusage(RUSAGE_SELF).ru_maxrss
+    assert matches("(" * 20_000 + "a" + ")" * 20_000, "a")
+    assert getrusage(RUSAGE_SELF).ru_maxrss < 2 * before
 
 
 @pytest.mark.parametrize("expression", ["\\\\C", "\\Q\\C\\E"])

@@ -20,6 +20,7 @@ import re2
 _QUOTED_OR_ESCAPED: Final = re.compile(r"\\Q.*?(?:\\E|$)|\\[^CQ]", re.DOTALL)
 _OPTIONS: Final = re2.Options()
 _OPTIONS.log_errors = False
+_OPTIONS.never_capture = True  # only whether a topic matches is asked: the memory of captures grows with the square of their number
 
 
 class InvalidExpressionError(ValueError):

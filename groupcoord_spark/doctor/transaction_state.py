@@ -97,8 +97,8 @@ def _read(directory: Location, newest_records: dict[bytes, _Record]) -> tuple[in
     Returns the newest timestamp, and whether all of the partition could be read.
     """
     number = _number(directory)
-    files = [(int(match[1]), info) for info in directory.list() if (match := _SEGMENT.fullmatch(str(info.base_name))) and info.size]
-    newest, is_whole = -1, True
+    files = [(int(match[1]), info) for info in directory.list() if (match := _SEGMENT.fullmatch(str(info.base_name)))]
+    newest, is_whole = -1, bool(files) and files[0][0] == 0  # the log is compacted, never cut: its first segment stays
     for place, (base_offset, info) in enumerate(files):
         following = files[place + 1][0] if place + 1 < len(files) else None
         for chunk in read_segment(Segment(directory.child(str(info.base_name)).uri, int(info.size), number, base_offset, following)):

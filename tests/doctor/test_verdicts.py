@@ -27,6 +27,8 @@ from groupcoord_spark.doctor.gather.producer_table import ProducerTable
 from groupcoord_spark.doctor.side_files import checked_files
 from groupcoord_spark.log import Segment, read_segment
 from groupcoord_spark.log.files.broker_files import LogDirectoryFiles, PartitionFiles, ProducerState
+from groupcoord_spark.log.partition_count import KAFKAS_DEFAULT
+from groupcoord_spark.protocol.partitioner import partitioning_hash
 from tests.doctor.copies import CORPORA, GOLDEN, SICK, logs, oracle
 from tests.examples import examples
 from tests.log.log_writer import T0, Rec, batch, write_segment
@@ -330,6 +332,22 @@ def test_part_of_the_coordinators_log_is_not_taken_for_all_of_it(other: int, tmp
     for number in (0, other):
         shutil.copytree(directory, tmp_path / f"__transaction_state-{number}")
     assert not read_transaction_states([], str(tmp_path)).is_complete
+
+
+@pytest.mark.parametrize(("segment", "is_complete"), [(f"{0:020}.log", True), (f"{7:020}.log", False), (None, False)])
+def test_copy_without_a_first_segment_is_not_all_of_the_coordinators_log(segment: str | None, is_complete: bool, tmp_path: Path) -> None:
+    """A partition without a transactional id has an empty first segment. The log is compacted: no first segment is ever deleted."""
+    key = b"\0\0\0\5app-1"
+    of_id = partitioning_hash("app-1") % KAFKAS_DEFAULT
+    for number in range(KAFKAS_DEFAULT):
+        (tmp_path / f"__transaction_state-{number}").mkdir()
+        (tmp_path / f"__transaction_state-{number}" / f"{0:020}.log").touch()
+    (tmp_path / f"__transaction_state-{of_id}" / f"{0:020}.log").write_bytes(batch(0, [Rec(key, None)]))
+    (path,) = (tmp_path / f"__transaction_state-{(of_id + 1) % KAFKAS_DEFAULT}").iterdir()
+    path.unlink()
+    if segment is not None:
+        (path.parent / segment).touch()
+    assert read_transaction_states([], str(tmp_path)).is_complete == is_complete
 
 
 @pytest.mark.parametrize(("hole_end", "fits"), [(20, True), (-1, False), (5, False)])

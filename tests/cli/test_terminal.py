@@ -99,6 +99,13 @@ def test_an_emoji_takes_two_cells() -> None:
     assert cut_in_the_middle("组" * 10, 9) == "组组…组组"
 
 
+def test_marks_stay_on_their_letter_where_an_id_is_cut() -> None:
+    assert cut_in_the_middle("abcdefghe\u0301", 3) == "a…e\u0301"
+    assert cut_in_the_middle("abcdefe\u0301g", 3) == "a…g"
+    for width in range(3, 12):
+        assert cell_len(cut_in_the_middle("1\ufe0f\u20e3🏳️\u200d🌈e\u0301" * 4, width)) <= width
+
+
 def test_sentences_go_on_below_their_column() -> None:
     lines, _ = fitted(["ID", "WHAT"], [["a", "one two three four five six seven eight nine"]], 34)
     assert lines == ["ID WHAT", "a  one two three four five six", "   seven eight nine"]

@@ -14,6 +14,7 @@ from urllib.parse import quote
 import pyarrow.compute as pc
 
 from groupcoord_spark.answers.findings import LEVELS
+from groupcoord_spark.answers.timeline import duration
 from groupcoord_spark.report.gather import CountedFinding, Report
 from groupcoord_spark.report.packing import as_json, packed, packed_tables
 from groupcoord_spark.report.tables import BY_NAME, TABLES
@@ -212,8 +213,10 @@ def _figures(report: Report) -> Iterator[str]:
     records, quarantined = (report.run.row[name][0].as_py() for name in ("records_read", "records_quarantined"))
     below = f"{quarantined:,} of them unreadable" if records else "nothing was new since the night before"
     yield _figure("Records that this run read", _link("nights", f"{records:,}"), below)
-    complete = "no history" if report.completeness is None else _percent(report.completeness)
-    yield _figure("Completeness of the history", _link("completeness", complete), "of all records ever written")
+    complete, below = "no history", ""
+    if report.completeness is not None:
+        complete, below = _percent(report.completeness), "of all records ever written"
+    yield _figure("Completeness of the history", _link("completeness", complete), below)
 
 
 def _figure(name: str, number: str, below: str, nights: Sequence[float | None] = ()) -> str:
@@ -247,10 +250,10 @@ def _percent(share: float) -> str:
 def _about(report: Report) -> str:
     run = report.run
     rules = f"{run.semantics} {run.broker_version or ''}".strip()
-    days = "" if run.retention_ms is None else f", offsets retention {run.retention_ms / 86_400_000:g} days"
+    retention = "" if run.retention_ms is None else f", offsets retention {duration(run.retention_ms)}"
     facts = {
         "Run": f"{run.run_id}, finished {_moment(run.finished_at_ms)}",
-        "Rules": f"coordinator {rules}{days}",
+        "Rules": f"coordinator {rules}{retention}",
         "Input": f"{run.row['input_kind'][0].as_py()}: {', '.join(run.row['inputs'][0].as_py())}",
         "Made by": f"groupcoord_spark {run.row['version'][0].as_py()}",
     }

@@ -12,13 +12,14 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pytest
 
 from groupcoord_spark.report import gather, index, page
 from groupcoord_spark.report.gather import Report
 from groupcoord_spark.report.ownership import Ownership, ended, stretches
 from groupcoord_spark.report.packing import packed_tables
 from groupcoord_spark.report.tables import TABLES
-from groupcoord_spark.warehouse.read import open_warehouse
+from groupcoord_spark.warehouse.read import RETENTION_SETTING, open_warehouse
 from tests.report.nights import HOSTILE, HOUR_MS, generation, offsets_partition
 from tests.warehouse.nights import AS_OF_MS, DAY_MS, commit, group, night, offset
 
@@ -203,6 +204,11 @@ def report_of(place: Path, rows: dict[str, list[dict[str, Any]]], **fields: Any)
     return gather(open_warehouse(str(place)), run)
 
 
+@pytest.mark.parametrize(("retention_ms", "shown"), [(DAY_MS, "1 d"), (60_000, "1 min"), (36 * HOUR_MS, "1 d 12 h")])
+def test_the_retention_is_told_in_units_that_fit_it(retention_ms: int, shown: str, tmp_path: Path) -> None:
+    assert f", offsets retention {shown}</dd>" in page(report_of(tmp_path / "w", {}, settings={RETENTION_SETTING: str(retention_ms)}))
+
+
 class TestWhatANightLacks:
     def test_an_empty_warehouse(self, tmp_path: Path) -> None:
         html = page(report_of(tmp_path / "w", {}))
@@ -215,7 +221,7 @@ class TestWhatANightLacks:
         )
         html = page(report)
         assert "This warehouse has no history" in html and "No lag: this night has no log ends" in html
-        assert "no history</a>" in html  # in place of the completeness
+        assert "no history</a><small></small>" in html  # in place of the completeness
         lacking = {table["name"] for table in json.loads(packed_part(html, "data"))["tables"] if table["lacks"]}
         assert lacking == {table.name for table in TABLES if table.needs in ("history", "log_ends")}
         assert "Could not be looked for: 5" in html

@@ -47,7 +47,7 @@ REASONS: Final[Mapping[str, str]] = {
     "topic_begun_anew": "The offsets topic was deleted and made again.",
     "committed": "Its transaction was committed.",
     "aborted": "Its transaction was aborted.",
-    "expiry_due": "Its retention was over by then, so a cleanup was due to remove it; no night has read the record of the removal.",
+    "expiry_due": "Its retention was over by then, so a cleanup was due to remove it; the history has no record of the removal.",
     "vanished": "Its record is gone from the log, and no night has read a later one or a tombstone: the warning keys_vanished has more.",
     PARTITION_MISSING: "The later night read no record of its offsets partition: the copy may have lacked it (--accept missing).",
     NO_LOG: "The nights are from the Admin API, and only the log tells why.",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import uuid
 from collections.abc import Iterable
 from pathlib import Path
@@ -89,6 +90,19 @@ def test_two_groups_with_wide_commits_fill_a_log_together(tmp_path: Path) -> Non
 def test_metadata_is_judged_by_its_share_of_the_log(length: int, tmp_path: Path) -> None:
     batches = [(place * 5_000, [commit("stateful", metadata="x" * length, offset=place)]) for place in range(20)]
     assert findings(tmp_path, batches) == [("large_metadata", "stateful")]
+
+
+def test_shares_of_groups_with_long_metadata_add_up_to_that_of_all_of_them(tmp_path: Path) -> None:
+    """Batches of few bytes are larger than their records: of the bytes of the log each group has 27 %, of those of the records 35.4 %."""
+    long = [(place * 60_000, [commit(f"stateful-{place % 2}", metadata="x" * 4_096, offset=place)]) for place in range(6)]
+    first, second = found(tmp_path, [*long, *((place * 6_000, [commit("plain", offset=place)]) for place in range(200))])
+    shares = re.compile(r"wrote (\d+) % of [0-9.]+ kB of records: .* Together 2 such groups wrote (\d+) %\.")
+    assert [shares.findall(finding.summary) for finding in (first, second)] == [[("35", "71")]] * 2
+
+
+def test_one_group_that_is_made_anew_is_one(tmp_path: Path) -> None:
+    (finding,) = found(tmp_path, throwaway(consumers(1), 60))
+    assert finding.summary.startswith("1 of 1 group is made anew for each start of a client (1 named by console-consumer)")
 
 
 def throwaway(names: Iterable[str], commits: int) -> list[tuple[int, list[Rec]]]:

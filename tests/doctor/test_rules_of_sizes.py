@@ -88,6 +88,7 @@ def test_tombstones_are_judged_by_their_bytes_and_not_by_their_number(tmp_path: 
     write_segment(tmp_path, [*commits("g" * 200, 30, tombstones=True), *commits("plain", 20, first=40)])
     (finding,) = of_kind(diagnosis_of(str(tmp_path)), "tombstones")
     assert finding.evidence["tombstones"] == 30
+    assert finding.summary.startswith("30 tombstones of 1 group: ")
 
 
 @pytest.mark.parametrize(("producers", "each"), [(40, 1), (2, 100)])

@@ -39,15 +39,16 @@ def of_habits(patient: Patient) -> Iterator[Finding]:
     facts = patient.facts
     for habit, (kind, sentence, remedy) in _OF_HABIT.items():
         of_habit, bytes_of = facts.group_sums.habits.get(habit), BYTES_OF_HABIT[habit]
-        total = facts.batches.record_bytes if kind is LARGE_METADATA else facts.log_bytes
+        total, of_what = (facts.batches.record_bytes, " of records") if kind is LARGE_METADATA else (facts.log_bytes, "")
         if of_habit is None or of_habit.size < max(FEW_BYTES, MOST_OF_THE_LOG * total):
             continue
         for place, group in enumerate(of_habit.largest):
             if place and bytes_of(group) < SHARE_OF_ONE_GROUP * total:
                 break
-            share = group.batch_bytes / facts.log_bytes
-            evidence = {**_figures_of_group(group), "log_bytes": facts.log_bytes, "share_of_log_bytes": round(share, 4)}
-            summary = f"Group {group.group_id!r} wrote {round(100 * share)} % of {size(facts.log_bytes)}: {sentence(group)}."
+            share_of_log_bytes = round(group.batch_bytes / facts.log_bytes, 4)
+            evidence = {**_figures_of_group(group), "log_bytes": facts.log_bytes, "share_of_log_bytes": share_of_log_bytes}
+            percent = round(100 * bytes_of(group) / total)
+            summary = f"Group {group.group_id!r} wrote {percent} % of {size(total)}{of_what}: {sentence(group)}."
             if of_habit.groups > 1:
                 evidence |= {"groups_alike": of_habit.groups, "share_of_groups_alike": round(of_habit.size / total, 4)}
                 summary += f" Together {of_habit.groups:,} such groups wrote {round(100 * of_habit.size / total)} %."
@@ -103,7 +104,8 @@ def throwaway_groups(copy: CopyFacts) -> Iterator[Finding]:
     }
     parts = ", ".join(f"{figures['groups']:,} named by {kind}" for kind, figures in kinds.items())
     summary = (
-        f"{number:,} of {all_groups:,} groups are made anew for each start of a client ({parts}), such as {names[0]!r}:"
+        f"{number:,} of {counted(all_groups, 'group')} {'is' if number == 1 else 'are'} made anew for each start of a client ({parts}),"
+        f" such as {names[0]!r}:"
         f" {round(100 * throwaway_bytes / record_bytes)} % of the bytes of all records."
     )
     remedy = (

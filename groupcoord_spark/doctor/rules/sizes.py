@@ -71,7 +71,8 @@ def of_producers(patient: Patient) -> Iterator[Finding]:
             "producers_with_more_than_one_marker": int((facts.producers.markers > 1).sum()),
         }
         summary = (
-            f"{producers:,} producers left {batches.control_batches:,} markers and {batches.empty_data_batches:,} empty batches:"
+            f"{counted(producers, 'producer')} left {counted(batches.control_batches, 'marker')} and"
+            f" {counted(batches.empty_data_batches, 'empty batch')}:"
             f" {round(100 * residue / facts.log_bytes)} % of {size(facts.log_bytes)}."
         )
         remedy = "Keep one transactional.id for each instance of the client, not one for each start. What is left goes a day later."
@@ -101,7 +102,7 @@ def of_tombstones(patient: Patient) -> Iterator[Finding]:
             "horizon_passed": sum(horizon < patient.dump_ms for horizon in horizons),
         }
         summary = (
-            f"{tombstones:,} tombstones of {of_groups.with_tombstones:,} groups are"
+            f"{counted(tombstones, 'tombstone')} of {counted(of_groups.with_tombstones, 'group')}:"
             f" {round(100 * size / batches.record_bytes)} % of the bytes of all records;"
             f" {counted(len(horizons), 'batch')} with a delete horizon."
         )

@@ -15,6 +15,7 @@ from groupcoord_spark.assignors.comparison import Comparison, compare_assignment
 from groupcoord_spark.assignors.membership import Assignment, Assignor, Member, Topic, assignment_of
 from groupcoord_spark.assignors.rebalances import rebalances_until_stable
 from groupcoord_spark.errors import UsageError
+from groupcoord_spark.wording import counted
 
 PLAUSIBLE_PARTITIONS = 10_000
 """A committed partition number from here on is taken for a mistake of the client, and not as evidence for the size of a topic."""
@@ -116,7 +117,7 @@ def with_changed_member_count(group: AssignableGroup, change: int) -> Assignable
         sentence = f"New members subscribe to {', '.join(topics) or 'nothing'}, have no rack and no instance id."
         return replace(group, members=(*group.members, *added), assumptions=(*group.assumptions, sentence))
     if -change >= len(group.members):
-        raise UsageError(f"The group has {len(group.members)} members: {-change} fewer leaves nobody.")
+        raise UsageError(f"The group has {counted(len(group.members), 'member')}: {-change} fewer leaves nobody.")
     by_id = sorted(group.members, key=lambda member: member.member_id)
     leaving = [member.member_id for member in by_id[change:]]
     sentence = f"Who leaves is assumed: {', '.join(leaving)}."

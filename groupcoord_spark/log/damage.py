@@ -9,6 +9,7 @@ from enum import StrEnum
 from typing import NamedTuple, Self
 
 from groupcoord_spark.protocol.errors import Doubt
+from groupcoord_spark.wording import counted
 
 MAX_RECORD_ROWS = 1000
 """The most rows about single records, for each code in each file; one more row has the count of the rest.
@@ -199,6 +200,5 @@ class DamageReport:
         """Adds, for each code with more records than rows, how many records have no row."""
         for code, records in self._records.items():
             if (rest := records - MAX_RECORD_ROWS) > 0:
-                rows = f"no rows of their own after the first {MAX_RECORD_ROWS}"
-                detail = f"{rest} more records of this file have this code; they have {rows}."
+                detail = f"{counted(rest, 'more record')} of this file with this code, and no row after the first {MAX_RECORD_ROWS}."
                 self.add([Damage(code, 0, 0, None, detail, rest)])

@@ -48,6 +48,7 @@ from groupcoord_spark.warehouse.tables import (
     TOPICS,
     TRANSACTIONAL_IDS,
 )
+from groupcoord_spark.wording import counted
 
 SHARE_STATE_TOPIC: Final = "__share_group_state"
 METADATA_TOPIC: Final = "__cluster_metadata"
@@ -139,7 +140,8 @@ def _share_tables(directories: Sequence[LogDirectory], topic_names: Mapping[str,
             offsets.append((*place, name, *numbers, *epochs, *times, log.offsets_partition, record_offset))
             batches += [(*place, name, *batch) for batch in state.batches]
         if replay.undecoded:
-            sentence = f"{log.directory}: {replay.undecoded} records do not decode; the share partitions that they are about are left out."
+            undecoded = counted(replay.undecoded, "record")
+            sentence = f"{log.directory}: the share partitions of {undecoded} that cannot be decoded are left out."
             damages.append(DamagedFile(log.directory, sentence))
     key = "group_id topic_id partition topic "
     columns = "start_offset delivery_complete_count state_epoch leader_epoch snapshot_epoch created_at_ms written_at_ms record_timestamp_ms"

@@ -41,6 +41,7 @@ from groupcoord_spark.sources.inputs import InputKind
 from groupcoord_spark.warehouse import AddedFile
 from groupcoord_spark.warehouse.read import RETENTION_SETTING, UNTIL_SETTING
 from groupcoord_spark.warehouse.tables import LOOK_BACK, NIGHT
+from groupcoord_spark.wording import counted
 
 _GO_ON = ("records", "decoded", "quarantined", "control_records", "bytes")
 """Counts of offsets_partitions to which each night adds those of its own records."""
@@ -78,8 +79,8 @@ def driver_rows(planned: NightPlan, reports: Sequence[PartitionReport], run_id: 
     for number, count in _missing_records(reports, points_in_time).items():
         end, complete_until = points_in_time[number].end_offset, points_in_time[number].complete_until
         detail = (
-            f"State up to offset {end} may not be exact: of the {end - complete_until} offsets"
-            f" from {complete_until} on, {count} have no record any more, neither in the log nor in the history."
+            f"State up to offset {end} may not be exact: neither the log nor the history has a record for {counted(count, 'offset')}"
+            f" of the {end - complete_until} from {complete_until} on."
         )
         doubts.append({"run_id": run_id, "offsets_partition": number, "code": "compacted_before_until", "detail": detail})
     doubts += [

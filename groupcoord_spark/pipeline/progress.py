@@ -7,6 +7,8 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from groupcoord_spark.wording import counted
+
 if TYPE_CHECKING:
     from groupcoord_spark.spark.job_progress import JobProgress
 
@@ -28,7 +30,7 @@ class Stage(NamedTuple):
     def __str__(self) -> str:
         columns = [
             f"{self.name:<22}",
-            f"{f'{self.rows:,} rows' if self.rows is not None else '':>15}",
+            f"{counted(self.rows, 'row') if self.rows is not None else '':>15}",
             f"{f'{self.bytes / 1e6:,.1f} MB' if self.bytes is not None else '':>11}",
             f"{self.seconds:>6.1f} s",
         ]

@@ -103,7 +103,7 @@ def test_members_may_come_and_go(place):
     fewer = rows_of(place, "--group", "shop", "--members", "-1", "--assignor", "range")["range"]
     assert fewer["partitions_by_member"] == {"a": 4, "b": 4}
     result = groupcoord("assign", "--warehouse", place, "--group", "shop", "--members", "-3")
-    assert "3 fewer leaves nobody" in result.stderr + str(result.exception)
+    assert "has 3 members: 3 fewer leaves nobody" in result.stderr + str(result.exception)
 
 
 def test_partitions_may_be_said(place):

@@ -26,6 +26,7 @@ def test_a_stage_is_one_line_with_rows_megabytes_seconds_and_rate():
 def test_what_is_not_known_is_left_out():
     assert str(Stage("commit", 0.25, None, None)).split() == ["commit", "0.2", "s"]
     assert str(Stage("commit", 0.0, 0, None)).split() == ["commit", "0", "rows", "0.0", "s"]
+    assert str(Stage("read", 0.0, 1, None)).split() == ["read", "1", "row", "0.0", "s"]
 
 
 def test_plain_lines_appear_when_a_stage_ends():

@@ -140,7 +140,9 @@ def test_records_that_are_gone_before_the_moment_are_a_warning() -> None:
     report.records_after_complete = 13
     warnings = rows_of_driver(plan(log(0, 120, 0)), [report], points_in_time={0: PointInTime(40, NO_HISTORY, 20)})["warnings"]
     (row,) = [row for row in warnings if row["code"] == "compacted_before_until"]
-    assert row["detail"].startswith("State up to offset 40 may not be exact: of the 20 offsets from 20 on, 7 have no record any more")
+    assert row["detail"] == (
+        "State up to offset 40 may not be exact: neither the log nor the history has a record for 7 offsets of the 20 from 20 on."
+    )
 
 
 def test_a_partition_that_the_settings_rule_out_contradicts_them() -> None:

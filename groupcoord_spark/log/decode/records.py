@@ -37,6 +37,7 @@ from groupcoord_spark.log.decode.definition import (
 from groupcoord_spark.log.files.storage import PADDING
 from groupcoord_spark.protocol.record_types import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NOT_A_CONTROL_RECORD, MarkerType
 from groupcoord_spark.protocol.slices import Bytes, Columns, Mask, Positions, Slices
+from groupcoord_spark.wording import counted
 
 OTHER_CONTROL_TYPE = 127
 """The control_type of a stored type that does not fit an int8, or would equal NOT_A_CONTROL_RECORD."""
@@ -454,14 +455,14 @@ class _Reading:
             if i not in self._lost and entries.last_offset[i] >= self._skip_below:
                 first = int(entries.first_offset[i])
                 claimed = first + int(last_delta[i])
-                detail = f"The batch at offset {first} claims to end at {claimed} with {headers['count'][i]} records in it."
+                detail = f"The batch at offset {first} claims to end at {claimed} with {counted(int(headers['count'][i]), 'record')} in it."
                 yield Damage("last_offset_delta_invalid", int(entries.position[i]), int(entries.size[i]), first, detail)
         outside = (record_offset < entries.first_offset[batch]) | (record_offset > entries.last_offset[batch])
         if not outside.any():
             return
         for i, records in zip(*(column.tolist() for column in np.unique(batch[outside], return_counts=True)), strict=True):
             first, last = int(entries.first_offset[i]), int(entries.last_offset[i])
-            detail = f"{records} records of the batch with offsets {first} to {last} have offsets outside of that range."
+            detail = f"The batch with offsets {first} to {last} has {counted(records, 'record')} outside of that range."
             yield Damage("record_offset_out_of_batch", int(entries.position[i]), int(entries.size[i]), first, detail, records)
 
 

@@ -25,6 +25,7 @@ from groupcoord_spark.pipeline.plan.row_overview import PartitionOverview, RowOv
 from groupcoord_spark.pipeline.read.rows import OfBatches, RowSource
 from groupcoord_spark.sources.rows import EVERY_ROW, LACKING, NO_END, TRANSACTIONS, RowBatch, Wanted, from_offsets
 from groupcoord_spark.warehouse import Warehouse
+from groupcoord_spark.wording import counted
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -207,12 +208,12 @@ def row_plan(source: RowSource, overview: RowOverview, *, cluster: str | None, a
         for code, detail, count in (
             (
                 "other_topic",
-                f"{overview.other_topics} rows are of other topics than __consumer_offsets; they are not read.",
+                f"{counted(overview.other_topics, 'row')} of other topics than __consumer_offsets: not read.",
                 overview.other_topics,
             ),
             (
                 "other_cluster",
-                f"{of_other_clusters} rows are of other clusters than {chosen_cluster!r}; they are not read.",
+                f"{counted(of_other_clusters, 'row')} of other clusters than {chosen_cluster!r}: not read.",
                 of_other_clusters,
             ),
             ("transactions_unknown", TRANSACTIONS_UNKNOWN, rows if TRANSACTIONS in overview.lacks else 0),

@@ -35,6 +35,7 @@ from groupcoord_spark.sources.json_lines import LINES_BYTES, read_lines
 from groupcoord_spark.sources.live import TopicExtent
 from groupcoord_spark.sources.parquet import PIECE_BYTES, constants_of, delta_pieces, read_parquet, readable_table
 from groupcoord_spark.sources.rows import EVERY_ROW, ROW_SCHEMA, SOURCE, FilePiece, RowBatch, Wanted, cut
+from groupcoord_spark.wording import counted
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -344,7 +345,7 @@ class _PartitionChunks:
         if pending_batches:
             yield self._chunk(pa.concat_batches(pending_batches))
         if self._duplicates:
-            detail = f"{self._duplicates} rows of the partition are there more than once, byte for byte; one of each is taken."
+            detail = f"The partition has {counted(self._duplicates, 'row')} more than once, byte for byte; one of each is taken."
             doubt = PlacedDoubt("row_duplicate", detail, self._source, self._offsets_partition, 0, 0, None, self._duplicates)
             yield Chunk(Records.none(), [], [doubt], 0)
 

@@ -17,7 +17,7 @@ from groupcoord_spark.pipeline.replay.kept_records_replay import REPLAYED_AT_ONC
 from groupcoord_spark.protocol.definition import decode_key
 from groupcoord_spark.protocol.errors import DecodeError
 from groupcoord_spark.protocol.record_types import NO_PRODUCER_ID, NOT_A_CONTROL_RECORD, KeyType
-from groupcoord_spark.wording import first_of
+from groupcoord_spark.wording import counted, first_of
 
 _GROUPS_NAMED = 5
 
@@ -173,6 +173,8 @@ def _replay_of(latest: pa.RecordBatch, semantics: Semantics) -> KeptRecordsRepla
 
 def _in_words(replay: KeptRecordsReplay, group_id: str, pending: PendingByGroup) -> str:
     group = replay.coordinator.group(group_id)
-    kind = "no group" if group is None else f"a {group.group_type} group of generation {group.generation} with {group.member_count} members"
+    kind = "no group"
+    if group is not None:
+        kind = f"a {group.group_type} group of generation {group.generation} with {counted(group.member_count, 'member')}"
     committed, staged = len(replay.coordinator.offsets.committed.get(group_id, ())), len(pending.get(group_id, ()))
     return f"{kind}, {committed} committed and {staged} pending offsets"

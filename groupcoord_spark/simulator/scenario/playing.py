@@ -30,6 +30,7 @@ from groupcoord_spark.simulator.scenario.reading import Scenario, ScenarioStep, 
 from groupcoord_spark.simulator.scenario.requests_by_hand import ADMIN, REQUESTS, Sender
 from groupcoord_spark.simulator.scenario.timeline_text import answer_text, request_text
 from groupcoord_spark.simulator.simulator import Simulator, TimelineEntry
+from groupcoord_spark.wording import counted
 
 BROKER: Final = "broker"
 MOST_WORK: Final = 500_000
@@ -429,7 +430,7 @@ def _action_text(action: actions.BrokerAction) -> str:
         case actions.BeginLoad(number):
             return f"starts to read __consumer_offsets-{number}"
         case actions.LoadPartition(number, records):
-            return f"has read __consumer_offsets-{number}: {len(records)} records"
+            return f"has read __consumer_offsets-{number}: {counted(len(records), 'record')}"
         case actions.LosePartition(number):
             return f"loses __consumer_offsets-{number}"
         case actions.FailAppends(error, takes_ms):
@@ -437,7 +438,7 @@ def _action_text(action: actions.BrokerAction) -> str:
             text += f" take {takes_ms / 1000:g} s" if takes_ms else ""
             return text if error is Error.NONE else f"{text}{' and' if takes_ms else ''} fail: {error.name}"
         case actions.CreateTopic(topic, partitions):
-            return f"topic {topic} is created with {partitions} partitions"
+            return f"topic {topic} is created with {counted(partitions, 'partition')}"
         case actions.AddPartitions(topic, partitions):
             return f"topic {topic} gets more partitions: {partitions}"
         case actions.DeleteTopic(topic):

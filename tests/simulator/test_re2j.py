@@ -62,6 +62,8 @@ def test_a_match_never_takes_exponential_time() -> None:
 def test_many_groups_in_one_another_take_no_memory() -> None:
     before = getrusage(RUSAGE_SELF).ru_maxrss
     assert matches("(" * 20_000 + "a" + ")" * 20_000, "a")
+    with pytest.raises(InvalidExpressionError, match="more than 1,000 groups with names"):
+        matches("".join(f"(?P<g{number}>" for number in range(20_000)) + "a" + ")" * 20_000, "a")
     assert getrusage(RUSAGE_SELF).ru_maxrss < 2 * before
 
 

@@ -7,6 +7,7 @@ text alone; the broker refuses such expressions with INVALID_REGULAR_EXPRESSION.
 - ``{+``: to RE2J a brace that counts nothing is a character that cannot be repeated, to RE2 it is a character like any other.
 - ``\é``: RE2 refuses a backslash before a character that is not ASCII, RE2J reads the character.
 - RE2 refuses an expression whose program needs more than 8 MiB; RE2J has no such limit.
+- More than 1,000 groups with names are refused here: what RE2 remembers of them takes memory with the square of their number.
 """
 
 from __future__ import annotations
@@ -20,7 +21,8 @@ import re2
 _QUOTED_OR_ESCAPED: Final = re.compile(r"\\Q.*?(?:\\E|$)|\\[^CQ]", re.DOTALL)
 _OPTIONS: Final = re2.Options()
 _OPTIONS.log_errors = False
-_OPTIONS.never_capture = True  # only whether a topic matches is asked: the memory of captures grows with the square of their number
+_OPTIONS.never_capture = True  # only whether a topic matches is asked; groups with names are remembered nonetheless
+_MOST_NAMED_GROUPS: Final = 1000
 
 
 class InvalidExpressionError(ValueError):
@@ -33,12 +35,15 @@ def parsed(expression: str) -> Any:
     if r"\C" in _QUOTED_OR_ESCAPED.sub("", expression):
         raise InvalidExpressionError(r"invalid escape sequence: \C")
     try:
-        return re2.compile(expression, _OPTIONS)
+        compiled = re2.compile(expression, _OPTIONS)
     except UnicodeEncodeError as e:
         raise InvalidExpressionError("half of a surrogate pair") from e
     except re2.error as e:
         (reason,) = e.args
         raise InvalidExpressionError(reason.decode("utf-8", "replace") if isinstance(reason, bytes) else str(reason)) from e
+    if compiled.groups > _MOST_NAMED_GROUPS:
+        raise InvalidExpressionError(f"more than {_MOST_NAMED_GROUPS:,} groups with names")
+    return compiled
 
 
 def matches(expression: str, text: str) -> bool:

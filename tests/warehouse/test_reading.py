@@ -117,10 +117,13 @@ def test_an_open_warehouse_stays_on_its_night(tmp_path):
     assert opened.read("committed_offsets")["committed_offset"].to_pylist() == [1]
 
 
-def test_a_name_that_is_not_utf_8_beside_the_tables_hinders_no_reader(tmp_path):
+def test_a_name_that_is_not_utf_8_hinders_no_reader_beside_the_tables_and_is_one_sentence_in_a_log(tmp_path):
     night(tmp_path, "c", {"groups": [group("g")]})
     (tmp_path / os.fsdecode(b"caf\xe9")).mkdir()
     assert open_warehouse(str(tmp_path)).read("groups")["group_id"].to_pylist() == ["g"]
+    (tmp_path / "groups" / "_delta_log" / os.fsdecode(b"\xe9.json")).touch()
+    with pytest.raises(WarehouseError, match=r"Table groups of .* cannot be read at version .* invalid path"):
+        open_warehouse(str(tmp_path)).read("groups")
 
 
 def test_unknown_cluster_names_those_there_are(tmp_path):

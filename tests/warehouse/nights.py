@@ -16,6 +16,12 @@ DAY_MS = 86_400_000
 
 Rows = Mapping[str, Sequence[Mapping[str, Any]]]
 
+FEW_TABLES = (
+    *("committed_offsets", "groups", "offset_commits", "group_records", "transactions", "rebalances", "surviving_records"),
+    *("quarantined_records", "warnings", "offsets_partitions", "runs", "log_ends"),
+)
+"""Tables of each kind, in their order: of the state, of history and of each night, with rows of the tests and without."""
+
 
 def run_fields(**fields: Any) -> dict[str, Any]:
     return {
@@ -40,8 +46,8 @@ def written(start: RunStart, rows: Rows) -> dict[str, list[AddedFile]]:
 
 
 @cache
-def _tables_without_rows() -> TemporaryDirectory[str]:
-    """A warehouse whose tables a first run has made, and no more; it goes with the process."""
+def _tables_without_rows(*names: str) -> TemporaryDirectory[str]:
+    """A warehouse whose tables, which have these names, a first run has made, and no more; it goes with the process."""
     directory = TemporaryDirectory(prefix="groupcoord-tests-")
     begin_run(directory.name, "template")
     return directory
@@ -53,7 +59,7 @@ def make_tables(warehouse: Path | str) -> None:
     A directory that has something in it, or is on a store, is left as it is.
     """
     if "://" not in str(warehouse) and not any(Path(warehouse).glob("*")):
-        copytree(_tables_without_rows().name, warehouse, dirs_exist_ok=True)
+        copytree(_tables_without_rows(*TABLES).name, warehouse, dirs_exist_ok=True)
 
 
 def night(warehouse: Path | str, cluster: str, rows: Rows, **fields: Any) -> Run:

@@ -19,6 +19,8 @@ from groupcoord_spark.warehouse.sql import Night
 from tests.warehouse.nights import AS_OF_MS, DAY_MS, night
 from tests.warehouse.test_two_runs import rows_of_night
 
+pytestmark = pytest.mark.usefixtures("few_tables")
+
 Damage = Callable[[Path], None]
 
 
@@ -84,7 +86,7 @@ DAMAGES: dict[str, Damage] = {
 
 
 @pytest.fixture(scope="module")
-def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def whole(few_tables: None, tmp_path_factory: pytest.TempPathFactory) -> Path:
     place = tmp_path_factory.mktemp("whole") / "w"
     for number in (1, 2):
         night(place, "prod", rows_of_night(number), as_of_ms=AS_OF_MS + number * DAY_MS)

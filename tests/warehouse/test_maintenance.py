@@ -21,9 +21,11 @@ from groupcoord_spark.warehouse import maintenance as upkeep
 from groupcoord_spark.warehouse.declaration import WriteMode
 from groupcoord_spark.warehouse.maintenance import maintain
 from groupcoord_spark.warehouse.parts import PartWriter, run_of
-from tests.warehouse.nights import AS_OF_MS, DAY_MS, commit, group, make_tables, marker, night, offset, run_fields, written
+from tests.warehouse.nights import AS_OF_MS, DAY_MS, FEW_TABLES, commit, group, make_tables, marker, night, offset, run_fields, written
 from tests.warehouse.test_damage import flip_in_the_name_of_a_column
 from tests.warehouse.test_two_runs import stopped_before_commit
+
+pytestmark = pytest.mark.usefixtures("few_tables")
 
 NEXT_MONTH_MS = time.time_ns() // 1_000_000 + 40 * DAY_MS
 LOG = {"last_stable_offset": 0, "records": 0, "decoded": 0, "quarantined": 0, "control_records": 0, "live_keys": 0, "bytes": 0}
@@ -86,22 +88,22 @@ def contents(place):
 
 @pytest.mark.parametrize("cluster", ["prod", "test/ü =%'"])
 def test_files_of_a_month_that_is_over_are_one_file_in_order_with_the_same_rows(tmp_path, cluster):
-    runs = nights(tmp_path, 5, cluster)
+    runs = nights(tmp_path, 3, cluster)
     before = {run.run_id: sorted_rows(tmp_path, cluster, run.as_of_ms) for run in runs}
     done = {table.table: table for table in maintain(str(tmp_path), cluster, now_ms=NEXT_MONTH_MS).tables}
     assert {name: (done[name].files_joined, done[name].files_made) for name in ("offset_commits", "warnings")} == {
-        "offset_commits": (4, 1),
-        "warnings": (4, 1),
+        "offset_commits": (2, 1),
+        "warnings": (2, 1),
     }
     assert {run.run_id: sorted_rows(tmp_path, cluster, run.as_of_ms) for run in runs} == before
-    nights(tmp_path, 1, cluster, first=5)
-    assert len(sorted_rows(tmp_path, cluster)["offset_commits"]) == 18
+    nights(tmp_path, 1, cluster, first=3)
+    assert len(sorted_rows(tmp_path, cluster)["offset_commits"]) == 12
     files = DeltaTable(f"{tmp_path}/offset_commits").file_uris()
     assert {run_of(file.rsplit("/", 1)[1]) for file in files} <= {
         run.run_id for run in open_warehouse(str(tmp_path)).finished_runs(cluster)
     }
     joined = max((pq.read_table(file, columns=["group_id", "record_offset"]) for file in files), key=len)
-    assert joined.num_rows == 12
+    assert joined.num_rows == 6
     assert joined.to_pylist() == sorted(joined.to_pylist(), key=lambda row: (row["group_id"], row["record_offset"]))
 
 
@@ -202,10 +204,10 @@ def test_rows_of_a_dead_run_are_not_joined(tmp_path, monkeypatch):
 
 def test_other_clusters_keep_their_files(tmp_path):
     nights(tmp_path, 4)
-    nights(tmp_path, 4, "other")
+    nights(tmp_path, 2, "other")
     before = sorted_rows(tmp_path, "other")
     maintain(str(tmp_path), "prod", now_ms=NEXT_MONTH_MS, keep_nights=1, keep_history_ms=DAY_MS)
-    assert [run.is_kept for run in open_warehouse(str(tmp_path)).finished_runs("other")] == [True] * 4
+    assert [run.is_kept for run in open_warehouse(str(tmp_path)).finished_runs("other")] == [True] * 2
     assert sorted_rows(tmp_path, "other") == before
 
 
@@ -316,7 +318,7 @@ def test_look_backs_still_know_where_the_logs_of_dropped_nights_ended(tmp_path):
     assert ends_of_complete_runs(tmp_path) == ends[-1:]
 
 
-@pytest.mark.parametrize("number", [1, 9, len(TABLES) - 1])
+@pytest.mark.parametrize("number", [1, 6, len(FEW_TABLES) - 1])
 def test_a_night_that_commits_at_this_moment_can_finish(tmp_path, number):
     place = tmp_path / "w"
     nights(place, 2)
@@ -334,7 +336,7 @@ def test_a_run_that_committed_last_ten_minutes_ago_is_dead(tmp_path, monkeypatch
     start = begin_run(str(place), "prod")
     files = written(start, {"groups": [group("new")], "offset_commits": [commit(99)]})
     monkeypatch.setattr(upkeep, "_COMMITTING_MS", 0)
-    with stopped_before_commit(9, lambda: maintain(str(place), "prod") and None), pytest.raises(WarehouseError, match="Another run"):
+    with stopped_before_commit(6, lambda: maintain(str(place), "prod") and None), pytest.raises(WarehouseError, match="Another run"):
         commit_run(start, run_fields(), files)
     assert 99 not in open_warehouse(str(place)).read("offset_commits")["record_offset"].to_pylist()
 

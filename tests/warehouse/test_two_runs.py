@@ -24,9 +24,11 @@ from groupcoord_spark.warehouse.open_table import OpenTable, open_table
 from groupcoord_spark.warehouse.tables import HISTORY
 from groupcoord_spark.warehouse.write import open_to_write
 from tests.running import commits_of
-from tests.warehouse.nights import commit, group, night, offset, run_fields, written
+from tests.warehouse.nights import FEW_TABLES, commit, group, night, offset, run_fields, written
 
-COMMITS = len(TABLES)
+pytestmark = pytest.mark.usefixtures("few_tables")
+
+COMMITS = len(FEW_TABLES)
 
 
 def rows_of_night(number: int) -> dict[str, list[dict[str, Any]]]:
@@ -85,7 +87,7 @@ def stop() -> None:
 
 
 @pytest.fixture(scope="module")
-def after_night_1(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def after_night_1(few_tables: None, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A warehouse that is not to be written to."""
     warehouse = tmp_path_factory.mktemp("night-1") / "w"
     nights(warehouse, 1)

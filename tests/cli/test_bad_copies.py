@@ -68,18 +68,26 @@ def settings_of_last_run(warehouse: Path) -> dict[str, Any]:
     return dict(rows_of(warehouse, "runs")[-1]["settings"])
 
 
+def go_on(warehouse: Path, dump: Path) -> None:
+    """A night in which nothing had to be accepted."""
+    assert "accepted" not in good(warehouse, dump)
+    assert settings_of_last_run(warehouse).keys().isdisjoint({"accepted", "history.beyond.end"})
+
+
 @pytest.fixture(scope="module")
-def three_nights(tmp_path_factory: pytest.TempPathFactory, commands_run_nights_here: None) -> Path:
-    """A warehouse after the nights 1 to 3; not to be written to."""
-    warehouse = tmp_path_factory.mktemp("three") / "w"
-    for night in (1, 2, 3):
-        good(warehouse, logs(night))
-    return warehouse
+def after(tmp_path_factory: pytest.TempPathFactory, commands_run_nights_here: None) -> list[Path]:
+    """Warehouses after none, one, two, three and four of the nights; not to be written to."""
+    warehouses = [tmp_path_factory.mktemp("after")]
+    for night in (1, 2, 3, 4):
+        warehouses.append(Path(shutil.copytree(warehouses[-1], tmp_path_factory.mktemp("after") / "w")))
+        go_on(warehouses[-1], logs(night))
+    return warehouses
 
 
 @pytest.fixture
-def warehouse(three_nights: Path, tmp_path: Path) -> Path:
-    return Path(shutil.copytree(three_nights, tmp_path / "w"))
+def warehouse(after: list[Path], tmp_path: Path) -> Path:
+    """A warehouse after the nights 1 to 3."""
+    return Path(shutil.copytree(after[3], tmp_path / "w"))
 
 
 @pytest.fixture
@@ -103,13 +111,15 @@ def export(kind: str, raw: pa.Table, directory: Path) -> Path:
 
 
 class TestGoodNights:
-    def test_one_after_another_with_cleanings_between_go_on_without_a_word(self, tmp_path: Path) -> None:
-        for night in (1, 1, 2, 3, 3, 4, 5, 5):
-            summary = good(tmp_path / "w", logs(night))
-            assert "accepted" not in summary
-            assert settings_of_last_run(tmp_path / "w").keys().isdisjoint({"accepted", "history.beyond.end"})
-        assert {row["incarnation"] for row in rows_of(tmp_path / "w", "offsets_partitions")} == {0}
-        places = history_of(tmp_path / "w")
+    @pytest.mark.parametrize("nights", [(1, 1), (4, 4, 5)])
+    def test_one_after_another_with_cleanings_between_go_on_without_a_word(
+        self, after: list[Path], tmp_path: Path, nights: tuple[int, ...]
+    ) -> None:
+        warehouse = Path(shutil.copytree(after[nights[0]], tmp_path / "w"))
+        for night in nights[1:]:
+            go_on(warehouse, logs(night))
+        assert {row["incarnation"] for row in rows_of(warehouse, "offsets_partitions")} == {0}
+        places = history_of(warehouse)
         assert len(places) == len(set(places))
 
     def test_in_other_kinds_of_input_go_on(self, warehouse: Path, tmp_path: Path) -> None:
@@ -146,7 +156,7 @@ class TestBadCopies:
         good(warehouse, tmp_path / "in", "--accept", "empty")
         assert rows_of(warehouse, "groups") == []
 
-    def test_that_are_older(self, warehouse: Path, three_nights: Path, tmp_path: Path) -> None:
+    def test_that_are_older(self, warehouse: Path, after: list[Path]) -> None:
         places, ends = (
             history_of(warehouse),
             {row["offsets_partition"]: row["history_end_offset"] for row in rows_of(warehouse, "offsets_partitions")},
@@ -155,18 +165,15 @@ class TestBadCopies:
         assert "4 of 4 offsets partitions end before it, 0 at 18 (last night 57), 1 at 141 (last night 234)" in sentence
         assert sentence.endswith("go on with --accept older: the state goes back, the history stays.")
         assert "accepted  older (4 offsets partitions: 0, 1, 2, 3)" in good(warehouse, logs(2), "--accept", "older")
-        good(tmp_path / "alone", logs(2))
-        assert state_of(warehouse) == state_of(tmp_path / "alone")
+        assert state_of(warehouse) == state_of(after[2])
         assert history_of(warehouse) == places
         assert {row["offsets_partition"]: row["history_end_offset"] for row in rows_of(warehouse, "offsets_partitions")} == ends
         settings = settings_of_last_run(warehouse)
         assert (settings["accepted"], settings["history.beyond.end"]) == ("older", "true")
         good(warehouse, logs(4))
-        undisturbed = shutil.copytree(three_nights, tmp_path / "undisturbed")
-        good(undisturbed, logs(4))
-        assert history_of(warehouse) == history_of(undisturbed)
-        assert tables_of(warehouse)["rebalances"] == tables_of(undisturbed)["rebalances"]
-        assert state_of(warehouse) == state_of(undisturbed)
+        assert history_of(warehouse) == history_of(after[4])
+        assert tables_of(warehouse)["rebalances"] == tables_of(after[4])["rebalances"]
+        assert state_of(warehouse) == state_of(after[4])
 
     def test_of_another_cluster_by_its_records(self, warehouse: Path, tmp_path: Path) -> None:
         sentence = refused(warehouse, OTHER)
@@ -258,11 +265,11 @@ class TestBadCopies:
         assert "The broker moved the log start offset to 173, by retention or DeleteRecords" in detail
 
     @pytest.mark.parametrize("damage", ["front missing", "empty", "cut", "zeros"])
-    def test_whose_old_segments_are_damaged_and_whose_new_records_have_no_gap(self, warehouse: Path, dump: Path, damage: str) -> None:
+    def test_whose_old_segments_are_damaged_and_whose_new_records_have_no_gap(
+        self, warehouse: Path, dump: Path, after: list[Path], damage: str
+    ) -> None:
         """The state is known without the old segments, and is kept; each night says so until they are back."""
-        log = dump / "__consumer_offsets-1"
-        undamaged = Path(shutil.copytree(dump, dump.parent / "undamaged"))
-        old = log / f"{0:020d}.log"
+        old = dump / "__consumer_offsets-1" / f"{0:020d}.log"
         if damage == "front missing":
             # the checkpoint says where the log begins, so the name of the next file does not
             (dump / "log-start-offset-checkpoint").write_text("0\n1\n__consumer_offsets 1 0\n")
@@ -271,14 +278,16 @@ class TestBadCopies:
             data = old.read_bytes()
             left = {"cut": data[: 12 + int.from_bytes(data[8:12], "big")], "empty": b"", "zeros": bytes(len(data))}
             old.write_bytes(left[damage])
-        for _ in range(2):
+        nights = 2 if damage == "cut" else 1
+        for _ in range(nights):
             summary = good(warehouse, dump)
             assert "incremental" in summary and " of the last night without a trace, in 1 offsets partition" in summary
-        state = state_of(warehouse)
-        assert "vanished" not in good(warehouse, undamaged)
-        assert state_of(warehouse) == state
+        assert state_of(warehouse) == state_of(after[4])
+        if nights > 1:
+            assert "vanished" not in good(warehouse, logs(4))
+            assert state_of(warehouse) == state_of(after[4])
         details = [row["detail"] for row in rows_of(warehouse, "warnings") if row["code"] == "keys_vanished"]
-        assert len(details) == 2 and details[1].endswith("The state keeps these keys; a night with --full would lose them.")
+        assert len(details) == nights and details[-1].endswith("The state keeps these keys; a night with --full would lose them.")
 
     def test_with_a_hole_that_is_longer_than_any_segment(self, tmp_path: Path) -> None:
         dump = Path(shutil.copytree(logs(1), tmp_path / "dump"))

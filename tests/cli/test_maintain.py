@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+from shutil import copytree
 
 import pytest
 
@@ -12,14 +13,27 @@ from groupcoord_spark.errors import WarehouseError
 from groupcoord_spark.pipeline.run_night import NIGHTS_BETWEEN_UPKEEP, do_upkeep
 from groupcoord_spark.warehouse import open_warehouse
 from tests.cli.warehouse import groupcoord
-from tests.warehouse.nights import AS_OF_MS, DAY_MS, group, night
+from tests.warehouse.nights import AS_OF_MS, DAY_MS, few_tables, group, night
+
+
+@pytest.fixture(scope="module", autouse=True)
+def each_run_goes_through_few_tables():
+    with few_tables():
+        yield
+
+
+@pytest.fixture(scope="module")
+def after_five_nights(tmp_path_factory):
+    place = tmp_path_factory.mktemp("five") / "w"
+    for number in range(5):
+        night(place, "prod", {"groups": [group(f"g{number}")]}, as_of_ms=AS_OF_MS + number * DAY_MS)
+    return place
 
 
 @pytest.fixture
-def five(tmp_path):
-    for number in range(5):
-        night(tmp_path, "prod", {"groups": [group(f"g{number}")]}, as_of_ms=AS_OF_MS + number * DAY_MS)
-    return str(tmp_path)
+def five(after_five_nights, tmp_path):
+    """Five nights, to which upkeep may be done."""
+    return str(copytree(after_five_nights, tmp_path / "w"))
 
 
 def kept(place):
@@ -69,13 +83,13 @@ class TestTheUpkeepOfANight:
         monkeypatch.setattr("groupcoord_spark.pipeline.run_night.maintain", maintain)
         for _ in range(nights):
             night(place, "prod", {"groups": [group("g")]})
-        return calls, do_upkeep(str(place), "prod")
+        return calls, do_upkeep(place, "prod")
 
-    def test_is_done_each_tenth_night(self, tmp_path, monkeypatch):
-        assert self.done(tmp_path, NIGHTS_BETWEEN_UPKEEP - 1, monkeypatch) == ([], None)
-        calls, upkeep = self.done(tmp_path, 1, monkeypatch)
-        assert (calls, upkeep.nights_dropped) == ([(str(tmp_path), "prod")], 0)
+    def test_is_done_each_tenth_night(self, five, monkeypatch):
+        assert self.done(five, NIGHTS_BETWEEN_UPKEEP - 6, monkeypatch) == ([], None)
+        calls, upkeep = self.done(five, 1, monkeypatch)
+        assert (calls, upkeep.nights_dropped) == ([(five, "prod")], 0)
 
-    def test_is_one_sentence_where_it_fails(self, tmp_path, monkeypatch):
-        _, upkeep = self.done(tmp_path, NIGHTS_BETWEEN_UPKEEP, monkeypatch, fails=True)
+    def test_is_one_sentence_where_it_fails(self, five, monkeypatch):
+        _, upkeep = self.done(five, NIGHTS_BETWEEN_UPKEEP - 5, monkeypatch, fails=True)
         assert upkeep == "Upkeep could not be done, and the night is written all the same: the disk is full."

@@ -14,8 +14,9 @@ from tests.warehouse.view_rows import SHARE_TOPIC_ID, end, record, share_offset,
 OLD = "MkTRaXlSRfWvFLT1M3hZWA"
 
 
-@pytest.fixture
-def place(tmp_path: Path) -> str:
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> str:
+    place = tmp_path_factory.mktemp("share") / "w"
     initialized = [{"topicId": SHARE_TOPIC_ID, "topicName": "t", "partitions": [0, 1, 2]}]
     metadata = json.dumps({"initializingTopics": [], "initializedTopics": initialized, "deletingTopics": []})
     positions = [
@@ -34,8 +35,8 @@ def place(tmp_path: Path) -> str:
         "group_configs": [{"group_id": "plain", "name": "consumer.session.timeout.ms", "value": "250000"}],
         "pending_offsets": [offset("plain", "t", 0, 7, producer_id=5, transactional_id="tx-payout")],
     }
-    night(tmp_path, "prod", rows)
-    return str(tmp_path)
+    night(place, "prod", rows)
+    return str(place)
 
 
 def test_describe_prints_what_kafka_share_groups_prints(place: str) -> None:
@@ -104,20 +105,20 @@ def test_members_and_states_are_printed_as_kafka_share_groups_prints_them(place:
     assert (idle.stdout, idle.stderr.strip().splitlines()[-1]) == ("", "Share group 'idle' has no active members.")
 
 
-def test_what_became_of_a_share_group_from_night_to_night(place: str) -> None:
+def test_what_became_of_a_share_group_from_night_to_night(tmp_path: Path) -> None:
     """Night two: partition 0 was reset, 1 has moved on, 2 stands still while the lag grows; topic u is gone with its position."""
     share = group("share", group_type="share")
     ends = [end("t", partition, 30, source="checkpoint", written_at_ms=AS_OF_MS) for partition in range(3)]
     at = [share_offset(number, start_offset=10, delivery_complete_count=0) for number in range(3)]
     positions = [*at, share_offset(0, topic_id=OLD, topic="u", start_offset=5)]
     topics = [topic("t", SHARE_TOPIC_ID), topic("u", OLD)]
-    night(Path(place), "two", {"groups": [share], "topics": topics, "share_offsets": positions, "log_ends": ends})
+    night(tmp_path, "two", {"groups": [share], "topics": topics, "share_offsets": positions, "log_ends": ends})
     now = [share_offset(number, start_offset=start, delivery_complete_count=0) for number, start in enumerate((2, 12, 10))]
     ends = [end("t", partition, 90, hours=24, source="checkpoint", written_at_ms=AS_OF_MS + DAY_MS) for partition in range(3)]
     topics = [topic("t", SHARE_TOPIC_ID), topic("u", OLD, is_deleted=True)]
     rows = {"groups": [share], "topics": topics, "share_offsets": now, "log_ends": ends}
-    night(Path(place), "two", rows, as_of_ms=AS_OF_MS + DAY_MS)
-    of_two = ["--cluster", "two", "--output", "json", "--warehouse", place]
+    night(tmp_path, "two", rows, as_of_ms=AS_OF_MS + DAY_MS)
+    of_two = ["--output", "json", "--warehouse", str(tmp_path)]
     changes = [json.loads(line) for line in groupcoord("diff", *of_two).stdout.splitlines()]
     assert {(row["change"], row["topic"], row["partition"], row["from"], row["to"]) for row in changes} == {
         ("topic_gone", "u", None, None, None),
@@ -128,5 +129,5 @@ def test_what_became_of_a_share_group_from_night_to_night(place: str) -> None:
     assert groupcoord("diff", "--fail-on", "stopped", *of_two).exit_code == 3
     events = [json.loads(line) for line in groupcoord("timeline", "--group", "share", *of_two).stdout.splitlines()]
     assert {(event["event"], event["facts"]["topic"]) for event in events} == {("share_reset", "t"), ("share_removed", "u")}
-    story = groupcoord("why", "--group", "share", "--topic", "t", "--partition", "0", "--cluster", "two", "--warehouse", place).stdout
+    story = groupcoord("why", "--group", "share", "--topic", "t", "--partition", "0", "--warehouse", str(tmp_path)).stdout
     assert "went back from 10 to 2 between the nights" in story

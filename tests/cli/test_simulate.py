@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -28,8 +29,21 @@ SHIPPED = list(shipped_scenarios())
 RELEASES = ["0.10.2", "2.0.1", "2.4.1", "2.8.2", "3.9.1", "4.3.1"]
 
 
+@pytest.fixture(scope="module", autouse=True)
+def each_scenario_is_read_once():
+    """A scenario is the same however often it is played, and to read its YAML takes a fifth of the CPU of a play."""
+    with pytest.MonkeyPatch.context() as patch:
+        for user in ("groupcoord_spark.simulator.scenario", "groupcoord_spark.simulator.scenario.reading"):
+            patch.setattr(f"{user}.read_scenario", cache(read_scenario))
+        yield
+
+
+first_play = cache(groupcoord)
+"""A command that several tests look at is run once for them."""
+
+
 def rows_of(name, *options):
-    result = groupcoord("simulate", name, "--output", "json", *options)
+    result = first_play("simulate", name, "--output", "json", *options)
     assert result.exit_code == 0, result.output
     return [json.loads(line) for line in result.stdout.splitlines()]
 
@@ -46,8 +60,8 @@ def answers(rows, who, request):
 def test_a_shipped_scenario_says_what_to_watch_for(name):
     text = shipped_scenarios()[name]
     assert text.startswith("# ") and "# Watch for:\n# - " in text
-    assert read_scenario(text, name).title in groupcoord("simulate", "--list").stdout
-    assert groupcoord("simulate", name, "--explain").stdout.startswith(text)
+    assert find_scenario(name).title in first_play("simulate", "--list").stdout
+    assert first_play("simulate", name, "--explain").stdout.startswith(text)
 
 
 ANSWERS = {
@@ -261,7 +275,7 @@ COMMANDS = sorted({line for line in LIFE_OF_A_GROUP.splitlines() if line.startsw
 
 @pytest.mark.parametrize("line", COMMANDS)
 def test_the_commands_of_the_life_of_a_group_run(line):
-    result = groupcoord(*shlex.split(line)[1:])
+    result = first_play(*shlex.split(line)[1:])
     assert result.exit_code == 0 and result.stdout
 
 
@@ -290,7 +304,7 @@ def test_the_list_comes_in_every_output_and_alone():
 
 @pytest.mark.parametrize("name", SHIPPED)
 def test_the_same_scenario_has_the_same_timeline(name):
-    assert groupcoord("simulate", name).stdout == groupcoord("simulate", name).stdout
+    assert groupcoord("simulate", name).stdout == first_play("simulate", name).stdout
 
 
 def test_a_newcomer_is_sent_back_for_its_id_and_waits_for_the_others_heartbeat():

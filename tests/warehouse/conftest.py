@@ -4,15 +4,14 @@ from unittest.mock import patch
 import pytest
 
 from groupcoord_spark.warehouse import TABLES
-from tests.warehouse.nights import FEW_TABLES
+from tests.warehouse import nights
 
 EVERY_TABLE = dict(TABLES)
 
 
 @pytest.fixture(scope="module")
 def few_tables() -> Iterator[None]:
-    """Warehouses have ``FEW_TABLES`` and no more: what a run and a reader do takes as much CPU as there are tables."""
-    with patch.dict(TABLES, {name: table for name, table in TABLES.items() if name in FEW_TABLES}, clear=True):
+    with nights.few_tables():
         yield
 
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from shutil import copytree
 from tempfile import TemporaryDirectory
 from typing import Any
+from unittest.mock import patch
 
 from groupcoord_spark.warehouse import TABLES, AddedFile, Run, RunStart, begin_run, commit_run, write_part
 
@@ -21,6 +23,13 @@ FEW_TABLES = (
     *("quarantined_records", "warnings", "offsets_partitions", "runs", "log_ends"),
 )
 """Tables of each kind, in their order: of the state, of history and of each night, with rows of the tests and without."""
+
+
+@contextmanager
+def few_tables() -> Iterator[None]:
+    """Warehouses have ``FEW_TABLES`` and no more: what a run and a reader do takes as much CPU as there are tables."""
+    with patch.dict(TABLES, {name: table for name, table in TABLES.items() if name in FEW_TABLES}, clear=True):
+        yield
 
 
 def run_fields(**fields: Any) -> dict[str, Any]:

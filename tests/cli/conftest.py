@@ -1,5 +1,6 @@
 import pytest
 
+from groupcoord_spark.answers.morning import morning
 from tests.cli import warehouse
 from tests.warehouse.nights import AS_OF_MS, DAY_MS
 
@@ -8,6 +9,22 @@ from tests.warehouse.nights import AS_OF_MS, DAY_MS
 def place(tmp_path_factory):
     """A warehouse with a group of each kind."""
     return warehouse.build(tmp_path_factory.mktemp("cli") / "warehouse")
+
+
+@pytest.fixture(scope="module")
+def news_are_gathered_once():
+    """Commands that show the same night show the same news, and to gather them takes most of the CPU of such a command."""
+    gathered = {}
+
+    def gather(warehouse, run, horizon_ms):
+        night = warehouse.location.uri, run.run_id, horizon_ms
+        if night not in gathered:
+            gathered[night] = morning(warehouse, run, horizon_ms)
+        return gathered[night]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("groupcoord_spark.answers.morning.morning", gather)
+        yield
 
 
 @pytest.fixture(autouse=True)

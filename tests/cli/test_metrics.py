@@ -26,6 +26,8 @@ from groupcoord_spark.errors import BadCopyError, UsageError
 from tests.cli.warehouse import groupcoord
 from tests.warehouse.nights import AS_OF_MS, DAY_MS, group, night, offset
 
+pytestmark = pytest.mark.usefixtures("news_are_gathered_once")
+
 ROOT = Path(__file__).parents[2]
 ALERTS, DASHBOARD = ROOT / "conf" / "prometheus" / "alerts.yml", ROOT / "conf" / "grafana" / "groupcoord.json"
 LAGS = {"behind": 70, "slow": 30, 'quo"ted\\\n': 20, "near": 5, "done": 0}
@@ -109,7 +111,7 @@ def test_every_cluster_has_the_figures_of_its_newest_night(place: str) -> None:
     ],
 )
 def test_the_number_of_series_is_bounded_and_the_sum_stays(place: str, options: list[str], own: set[str]) -> None:
-    found = metrics(place, *options)
+    found = metrics(place, "--cluster", "prod", *options)
     lags = {name[2:]: value for name, value in found.items() if name[0] == "group_lag_records"}
     assert {name for name, kind in lags if kind == "group"} == own and sum(lags.values()) == sum(LAGS.values())
     assert found["group_max_lag_records", "prod", "", "rest"] == max(lag for name, lag in LAGS.items() if name not in own)
@@ -117,7 +119,7 @@ def test_the_number_of_series_is_bounded_and_the_sum_stays(place: str, options: 
 
 
 def test_an_expression_that_explodes_elsewhere_is_harmless_and_a_wrong_one_is_said(place: str) -> None:
-    assert metrics(place, "--groups", "(a+)+$")["lag_rest_groups", "prod"] == len(LAGS)
+    assert metrics(place, "--groups", "(a+)+$", "--cluster", "prod")["lag_rest_groups", "prod"] == len(LAGS)
     result = groupcoord("metrics", "--groups", "(", "--warehouse", place)
     assert result.exit_code == 2 and "'(' is no regular expression of RE2" in result.stderr
 

@@ -13,6 +13,8 @@ from groupcoord_spark.warehouse import begin_run, commit_run
 from tests.cli.warehouse import groupcoord
 from tests.warehouse.nights import AS_OF_MS, DAY_MS, commit, group, night, offset, run_fields, written
 
+pytestmark = pytest.mark.usefixtures("news_are_gathered_once")
+
 LOG = {"last_stable_offset": 0, "records": 0, "decoded": 0, "quarantined": 0, "control_records": 0, "live_keys": 0, "bytes": 0}
 NO_TRAPS = dict.fromkeys(("inherits_empty_time", "is_simple_group", "has_explicit_expiry", "may_come_back", "retention_changed"), False)
 

@@ -71,13 +71,15 @@ class TestARun:
         assert tables_of(tmp_path / "w") == tables_of(sample_warehouse.path)
 
     def test_of_a_moment_that_has_not_come_yet_says_that_later_nights_are_refused_until_then(self, tmp_path: Path) -> None:
-        done = nightly(tmp_path / "w", SAMPLE_LOGS, "--as-of", "2099-01-01")
+        write_log(tmp_path / "logs", commits(0, 3))
+        done = nightly(tmp_path / "w", tmp_path / "logs", "--as-of", "2099-01-01")
         assert "\n  future    this night is as of 2099-01-01T00:00Z, in " in done.stderr
         assert "until then a night as of an earlier moment is refused, but for --accept earlier" in done.stderr
-        assert nightly(tmp_path / "w", SAMPLE_LOGS, "--as-of", "2099-01-01", "--until", "now").exit_code == 0
+        assert nightly(tmp_path / "w", tmp_path / "logs", "--as-of", "2099-01-01", "--until", "now").exit_code == 0
 
     def test_with_quiet_prints_nothing(self, tmp_path: Path) -> None:
-        result = nightly(tmp_path / "w", SAMPLE_LOGS, "--quiet", "--no-history")
+        write_log(tmp_path / "logs", commits(0, 3))
+        result = nightly(tmp_path / "w", tmp_path / "logs", "--quiet", "--no-history")
         assert (result.exit_code, result.output) == (0, "")
 
     def test_takes_the_cluster_of_meta_properties_then_the_only_one_there_is_then_default(self, tmp_path: Path) -> None:
@@ -145,9 +147,10 @@ class TestARun:
         assert [row["offsets_partition"] for row in rows_of(tmp_path / "w", "offsets_partitions")] == [0, 1, 2]
 
     def test_takes_uris(self, tmp_path: Path) -> None:
-        result = groupcoord("nightly", SAMPLE_LOGS.as_uri(), "--warehouse", (tmp_path / "w").as_uri(), "--no-history")
+        write_log(tmp_path / "logs", commits(0, 3))
+        result = groupcoord("nightly", (tmp_path / "logs").as_uri(), "--warehouse", (tmp_path / "w").as_uri(), "--no-history")
         assert result.exit_code == 0
-        assert len(rows_of(tmp_path / "w", "groups")) == 22
+        assert len(rows_of(tmp_path / "w", "committed_offsets")) == 3
 
     def test_names_topics_by_the_topic_ids_file(self, tmp_path: Path) -> None:
         (tmp_path / "ids.json").write_text(json.dumps({"orders": "AAAAAAAAAAAAAAAAAAAAAg"}))
@@ -400,13 +403,13 @@ class TestABadWarehouse:
         assert f"{tmp_path}/w" in self.refused(tmp_path / "w")
 
     def test_a_log_of_runs_that_is_no_delta(self, tmp_path: Path) -> None:
-        assert nightly(tmp_path / "w", SAMPLE_LOGS, "--cluster", "sample", "--no-history").exit_code == 0
+        night(tmp_path / "w", "sample", {"groups": [group("g")]})
         for version in (tmp_path / "w" / "runs" / "_delta_log").glob("*.json"):
             version.write_text("{")
         assert "runs" in self.refused(tmp_path / "w")
 
     def test_a_table_whose_log_is_no_delta(self, tmp_path: Path) -> None:
-        assert nightly(tmp_path / "w", SAMPLE_LOGS, "--cluster", "sample", "--no-history").exit_code == 0
+        night(tmp_path / "w", "sample", {"groups": [group("g")]})
         for version in (tmp_path / "w" / "groups" / "_delta_log").glob("*.json"):
             version.write_text("{")
         assert self.refused(tmp_path / "w").startswith(f"Table groups of {tmp_path}/w cannot be read:")

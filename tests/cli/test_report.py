@@ -35,7 +35,9 @@ def test_groups_for_the_timelines_are_names_or_patterns(place, tmp_path):
     assert "Group 'plane' does not exist" in result.stderr and "Did you mean 'plain'?" in result.stderr
 
 
-def test_a_file_that_cannot_be_written_is_named(place, tmp_path):
+def test_a_file_that_cannot_be_written_is_named(place, tmp_path, monkeypatch):
+    for name, value in (("gather", None), ("page", "")):
+        monkeypatch.setattr(f"groupcoord_spark.report.{name}", lambda *_, value=value: value)
     out = tmp_path / "nowhere" / "report.html"
     result = groupcoord("report", "--out", str(out), "--warehouse", place)
     assert result.exit_code == 1

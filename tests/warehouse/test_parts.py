@@ -153,7 +153,7 @@ def test_a_column_of_nulls_has_a_count_and_no_bounds(tmp_path):
 @given(st.lists(st.text(st.characters(codec="utf-8"), max_size=50), min_size=1, max_size=4))
 def test_bounds_of_texts_hold_them_all_in_byte_order(tmp_path_factory, texts):
     rows = COMMITS.from_rows([commit(n, group_id=text) for n, text in enumerate(texts)])
-    (file,) = write_part(str(tmp_path_factory.mktemp("w")), COMMITS, rows, "prod", "run-1")
+    (file,) = write_part(str(tmp_path_factory.getbasetemp() / "bounds"), COMMITS, rows, "prod", "run-1")
     stats = json.loads(file.stats)
     encoded = [text.encode() for text in texts]
     assert stats["minValues"]["group_id"].encode() <= min(encoded)

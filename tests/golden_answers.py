@@ -1,6 +1,7 @@
 """What real Kafka answered about the golden logs, in the shape of the tables that must say the same.
 
-Every ``expected_...`` maps a row's key to the fields that were told; every ``found_...`` maps the same key to the table's row.
+Every ``expected_...`` maps a row's key to the fields that were told; every ``found_...`` maps the same key to the table's row, which it
+gets from ``rows``: a function that gives the rows of a table by its name.
 """
 
 from __future__ import annotations
@@ -8,7 +9,7 @@ from __future__ import annotations
 import gzip
 import json
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -17,12 +18,12 @@ from typing import Any, Final
 from groupcoord_spark.coordinator.semantics import Semantics, semantics_for
 from groupcoord_spark.protocol import ZERO_UUID
 from tests.conftest import GOLDEN
-from tests.running import rows_of
 
 NOT_TOLD: Final = object()
 """The value of a field that this broker could not tell: whatever the table has is right."""
 
 Answers = Mapping[Any, Mapping[str, Any]]
+RowsOf = Callable[[str], list[dict[str, Any]]]
 
 OFFSET_KEYS = (0, 1)
 PARTITION_METADATA_KEY = 4
@@ -162,11 +163,11 @@ def _expected_group_record(record: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def found_records(warehouse: Path, table: str) -> dict[Any, dict[str, Any]]:
-    rows = rows_of(warehouse, table)
-    for row in rows:
+def found_records(rows: RowsOf, table: str) -> dict[Any, dict[str, Any]]:
+    found = rows(table)
+    for row in found:
         row |= {name: None if row[name] is None else json.loads(row[name]) for name in ("key_json", "value_json") if name in row}
-    return {(row["offsets_partition"], row["record_offset"]): row for row in rows}
+    return {(row["offsets_partition"], row["record_offset"]): row for row in found}
 
 
 # Offsets
@@ -223,12 +224,10 @@ def expected_groups(corpus: Corpus) -> dict[Any, dict[str, Any]]:
     }
 
 
-def found_groups(corpus: Corpus, warehouse: Path) -> dict[Any, dict[str, Any]]:
-    rows = rows_of(warehouse, "groups")
-    if corpus.lists_only_groups_of_members:
-        rows = [row for row in rows if not row["is_simple"]]
+def found_groups(corpus: Corpus, rows: RowsOf) -> dict[Any, dict[str, Any]]:
+    found = [row for row in rows("groups") if not (corpus.lists_only_groups_of_members and row["is_simple"])]
     # The broker answers with the empty text where a group has no protocol.
-    return {row["group_id"]: {**row, "protocol_type": row["protocol_type"] or "", "protocol": row["protocol"] or ""} for row in rows}
+    return {row["group_id"]: {**row, "protocol_type": row["protocol_type"] or "", "protocol": row["protocol"] or ""} for row in found}
 
 
 def expected_members(corpus: Corpus) -> dict[Any, dict[str, Any]]:
@@ -253,7 +252,7 @@ def _expected_rack(group: Mapping[str, Any], member: Mapping[str, Any]) -> Any:
     return NOT_TOLD if rack is None and group["type"] == "classic" and member.get("subscribed_topics") is None else rack
 
 
-def found_members(corpus: Corpus, warehouse: Path) -> dict[Any, dict[str, Any]]:
+def found_members(corpus: Corpus, rows: RowsOf) -> dict[Any, dict[str, Any]]:
     listed = {group["group"] for group in corpus.answer("groups.json")}
     return {
         (row["group_id"], row["member_id"]): {
@@ -262,7 +261,7 @@ def found_members(corpus: Corpus, warehouse: Path) -> dict[Any, dict[str, Any]]:
             "subscribed_topic_regex": row["subscribed_topic_regex"] or None,
             "subscribed_topics": None if row["subscribed_topics"] is None else set(row["subscribed_topics"]),
         }
-        for row in rows_of(warehouse, "members")
+        for row in rows("members")
         if row["group_id"] in listed
     }
 
@@ -281,12 +280,12 @@ def expected_holdings(corpus: Corpus, holding: str) -> dict[Any, set[Any]]:
     }
 
 
-def found_holdings(corpus: Corpus, warehouse: Path, holding: str) -> dict[Any, set[Any]]:
+def found_holdings(corpus: Corpus, rows: RowsOf, holding: str) -> dict[Any, set[Any]]:
     """The same of the members that have any."""
     types = {group["group"]: group["type"] for group in corpus.answer("groups.json")}
     task_types = {"standby_tasks": ("standby",), "warmup_tasks": ("warmup",)}.get(holding, (None, "active"))
     held: dict[Any, set[Any]] = {}
-    for row in rows_of(warehouse, "assignments"):
+    for row in rows("assignments"):
         kinds = ["target"] if holding == "target_assignment" else ["current"]
         if holding == "assignment" and types.get(row["group_id"]) == "consumer" and corpus.semantics.describes_pending_revocation:
             kinds.append("pending_revocation")
@@ -334,10 +333,11 @@ def refused_by_kafka(corpus: Corpus) -> set[tuple[int, int]]:
 
 
 def tombstone_keys(case: Mapping[str, Any]) -> Counter[str]:
-    """Keys of the records that a cleanup appends, as hex; some answers list those of groups alone."""
-    return Counter(each["key_hex"] for each in case["tombstones"])
+    """Keys of the records that a cleanup appends, as hex."""
+    return listed(case, (each["key_hex"] for each in case["tombstones"]))
 
 
-def found_tombstone_keys(warehouse: Path, *, of_groups_alone: bool) -> Counter[str]:
-    rows = rows_of(warehouse, "tombstones")
-    return Counter(row["key"].hex() for row in rows if not of_groups_alone or row["key_type"] not in OFFSET_KEYS)
+def listed(case: Mapping[str, Any], keys: Iterable[str]) -> Counter[str]:
+    """The keys without those of offsets where the answer lists groups alone."""
+    is_complete = case.get("tombstones_complete", True)
+    return Counter(key for key in keys if is_complete or int(key[:4], 16) not in OFFSET_KEYS)

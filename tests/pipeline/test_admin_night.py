@@ -21,7 +21,7 @@ from tests.conftest import GOLDEN
 from tests.running import rows_of
 from tests.running import run as run_segments
 from tests.verification.golden import answers_of
-from tests.warehouse.nights import group, night
+from tests.warehouse.nights import group, make_tables, night
 
 if TYPE_CHECKING:
     from tests.local_session import LocalSession
@@ -49,16 +49,21 @@ class OneCluster:
 Ask = Callable[..., gc.Summary]
 
 
-@pytest.fixture
-def ask(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Ask:
-    """A night of the answers, in the warehouse at ``tmp_path``."""
+def asking(place: Path, patch: pytest.MonkeyPatch) -> Ask:
+    """A night of the answers that it is given, in the warehouse at ``place``."""
 
     def run(answers: Answers, *, extents: dict[tuple[str, int], tuple[int, int]] | None = None, **arguments: Any) -> gc.Summary:
         cluster = OneCluster(answers, extents=extents or {})
-        monkeypatch.setattr(admin_night, "connected", lambda uri, properties, source: cluster)
-        return gc.run_night(URI, tmp_path / "warehouse", **{"cluster": "hidden", **arguments})
+        patch.setattr(admin_night, "connected", lambda uri, properties, source: cluster)
+        return gc.run_night(URI, place, **{"cluster": "hidden", **arguments})
 
     return run
+
+
+@pytest.fixture
+def ask(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Ask:
+    make_tables(tmp_path / "warehouse")
+    return asking(tmp_path / "warehouse", monkeypatch)
 
 
 def answers(corpus: str, tmp_path: Path, **parts: Any) -> Answers:
@@ -117,14 +122,16 @@ def test_groups_lie_in_the_partition_that_the_number_of_partitions_gives_them(as
     assert {row["offsets_partition"] for row in rows_of(tmp_path / "warehouse", "committed_offsets")} == {97 % 7}
 
 
-@pytest.fixture
-def two_nights(ask: Ask, tmp_path: Path) -> str:
-    """Group b goes, an offset of group a goes back, and group c comes."""
-    ends = {("t", 0): (0, 10), ("t", 1): (8, 20)}
-    ask(simple_answers(), extents=ends)
+@pytest.fixture(scope="module")
+def two_nights(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """Group b goes, an offset of group a goes back, and group c comes. The tests only read."""
+    place, ends = tmp_path_factory.mktemp("admin") / "warehouse", {("t", 0): (0, 10), ("t", 1): (8, 20)}
     later = simple_answers("ac", asked_at_ms=1795330409000)
-    ask(replace(later, offsets=[{**OFFSETS[0], "offset": 3}, OFFSETS[1]]), extents=ends)
-    return str(tmp_path / "warehouse")
+    with pytest.MonkeyPatch.context() as patch:
+        ask = asking(place, patch)
+        ask(simple_answers(), extents=ends)
+        ask(replace(later, offsets=[{**OFFSETS[0], "offset": 3}, OFFSETS[1]]), extents=ends)
+    return str(place)
 
 
 def test_diff_and_morning_tell_what_changed_and_that_only_the_log_tells_why(two_nights: str) -> None:

@@ -5,16 +5,20 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
+from collections.abc import Iterator
 from datetime import datetime
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import duckdb
 import pytest
 
-from groupcoord_spark.answers.offset_history import COMMIT_COLUMNS, read_markers
-from groupcoord_spark.answers.removals import removals_of
-from groupcoord_spark.warehouse import TABLES, open_warehouse
+from groupcoord_spark.answers import group_history as histories
+from groupcoord_spark.answers import why as stories
+from groupcoord_spark.answers.removals import Removals, removals_of
+from groupcoord_spark.coordinator.semantics import JAVA
+from groupcoord_spark.warehouse import TABLES, open_warehouse, read
 from groupcoord_spark.warehouse.views import VIEWS
 from tests.cli.warehouse import groupcoord
 from tests.conftest import GOLDEN
@@ -52,6 +56,24 @@ def warehouse(local: LocalSession, tmp_path_factory: pytest.TempPathFactory) -> 
     read_at_ms = int((VANISHED / "oracle" / "read_at_ms.txt").read_text().split()[0])
     run(local, path, VANISHED / "logs", as_of_ms=read_at_ms, retention_ms=60_000)
     return path
+
+
+@pytest.fixture(scope="module", autouse=True)
+def everything_is_read_once() -> Iterator[None]:
+    """The commands share the open warehouse, the history of a group, and the causes of its removals, which are those of its partitions."""
+    of_groups: dict[tuple[str, ...], Removals] = {}
+
+    def removals(warehouse: Any, cluster: str, group_ids: list[str], *records: Any) -> Removals:
+        if tuple(group_ids) not in of_groups:
+            of_groups[tuple(group_ids)] = removals_of(warehouse, cluster, group_ids, *records)
+        return of_groups[tuple(group_ids)]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(read, "open_warehouse", cache(open_warehouse))
+        patch.setattr(histories, "removals_of", removals)
+        patch.setattr(histories, "group_history", cache(histories.group_history))
+        patch.setattr(stories, "group_history", histories.group_history)
+        yield
 
 
 @pytest.fixture(scope="module")
@@ -107,15 +129,13 @@ def test_causes_of_one_group_are_those_of_the_view(warehouse: Path, vanished: du
     """`timeline` asks the view about the records of one group and of the topics that matter to it: no cause changes by that."""
     query = "SELECT offsets_partition, record_offset, cause, groups_at_once, offsets_spared FROM tombstone_causes"
     of_view = {(partition, at): tuple(rest) for partition, at, *rest in vanished.execute(query).fetchall()}
-    opened, of_groups = open_warehouse(str(warehouse)), {}
+    of_groups: dict[tuple[int, int], tuple[Any, ...]] = {}
     for group_id in {each["group"] for each in causes()}:
-        commits = opened.read("offset_commits", cluster="sample", columns=COMMIT_COLUMNS, where=[("group_id", "=", group_id)])
-        removals = removals_of(opened, "sample", [group_id], commits, read_markers(opened, "sample", commits))
-        for removal in removals.offsets:
-            place = removal.place.offsets_partition, removal.record_offset
-            of_groups[place] = (removal.cause, removal.groups_at_once, removal.offsets_kept)
-        for of_group in removals.groups:
-            of_groups[of_group.place.offsets_partition, of_group.record_offset] = (of_group.cause, None, None)
+        question = histories.Question("sample", group_id)
+        for place, *_, ends, removals in histories.group_history(read.open_warehouse(str(warehouse)), question, JAVA):
+            at = place.offsets_partition
+            of_groups |= {(at, end.record_offset): (end.cause, None, None) for end in ends}
+            of_groups |= {(at, offset): (one.cause, one.groups_at_once, one.offsets_kept) for offset, one in removals.items()}
     assert of_groups == of_view
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
+from functools import cache
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -33,9 +34,22 @@ def warehouse(local: LocalSession, tmp_path_factory: pytest.TempPathFactory) -> 
     return path
 
 
-def events(warehouse: Path, group_id: str, kind: str) -> list[dict[str, Any]]:
+@cache
+def all_events(warehouse: Path, group_id: str) -> list[dict[str, Any]]:
     result = groupcoord("timeline", "--warehouse", str(warehouse), "--group", group_id, "--output", "json")
-    return [event for event in map(json.loads, result.stdout.splitlines()) if event["event"] == kind]
+    return [json.loads(line) for line in result.stdout.splitlines()]
+
+
+def events(warehouse: Path, group_id: str, kind: str) -> list[dict[str, Any]]:
+    return [event for event in all_events(warehouse, group_id) if event["event"] == kind]
+
+
+@pytest.fixture(scope="module")
+def changes(warehouse: Path) -> dict[tuple[int, int], list[Change]]:
+    """Two consecutive nights by their numbers, and what changed from the first to the second."""
+    opened = open_warehouse(str(warehouse))
+    pairs = enumerate(pairwise(opened.finished_runs("sample")), 1)
+    return {(number, number + 1): list(night_changes(opened, before, after)) for number, (before, after) in pairs}
 
 
 def test_every_offset_that_went_back_is_an_event_of_its_own(warehouse: Path) -> None:
@@ -60,12 +74,10 @@ def test_stretches_are_told_from_their_least_to_their_greatest_offset(warehouse:
     assert stretches == ["orders 0-3 at 100 to 1803.", "orders 0-3 at 1900 to 2103."]
 
 
-def test_changes_of_consecutive_nights_are_those_of_the_brokers_answers(warehouse: Path) -> None:
-    opened = open_warehouse(str(warehouse))
-    runs = opened.finished_runs("sample")
+def test_changes_of_consecutive_nights_are_those_of_the_brokers_answers(changes: dict[tuple[int, int], list[Change]]) -> None:
     for expected in json.loads((GOLDEN / "nights" / "changes.json").read_text()):
         of_kind: dict[str, list[Change]] = defaultdict(list)
-        for change in night_changes(opened, runs[expected["from_night"] - 1], runs[expected["to_night"] - 1]):
+        for change in changes[expected["from_night"], expected["to_night"]]:
             of_kind[change.change].append(change)
         changed = {change.group_id: (change.before, change.after) for change in of_kind["group_changed"]}
         assert {group: tuple(list(map(side.get, ("type", "state", "members"))) for side in sides) for group, sides in changed.items()} == {
@@ -83,11 +95,8 @@ def test_changes_of_consecutive_nights_are_those_of_the_brokers_answers(warehous
             ]
 
 
-def test_why_groups_and_offsets_are_gone_is_known_from_the_history(warehouse: Path) -> None:
-    opened = open_warehouse(str(warehouse))
-    runs = opened.finished_runs("sample")
-    changes = [change for before, after in pairwise(runs) for change in night_changes(opened, before, after)]
-    assert {(change.group_id, change.topic, change.why) for change in changes if change.why} == {
+def test_why_groups_and_offsets_are_gone_is_known_from_the_history(changes: dict[tuple[int, int], list[Change]]) -> None:
+    assert {(change.group_id, change.topic, change.why) for found in changes.values() for change in found if change.why} == {
         *((group, None, "group_deleted") for group in ("brief-us", "loyalty", "reports-za", "season-eu", "export-in")),
         *((group, "orders", "group_deleted") for group in ("brief-us", "reports-za", "export-in")),
         *((group, "payments", "group_deleted") for group in ("loyalty", "season-eu")),

@@ -102,10 +102,10 @@ def _causes(
         "runs": warehouse.read("runs", run=run),
     }
     with duckdb_over(**tables) as connection:
-        for name in ("offset_commits_resolved", "tombstone_causes"):
-            connection.execute(f"CREATE TEMP VIEW {name} AS {VIEWS[name]}")
-        causes: list[dict[str, Any]] = connection.sql(_CAUSES, params=[list(group_ids)]).to_arrow_table().to_pylist()
-    return causes
+        # Not as views of the connection, nor as a relation: DuckDB plans those when they are made and again when it runs them.
+        views = ", ".join(f"{name} AS ({VIEWS[name]})" for name in ("offset_commits_resolved", "tombstone_causes"))
+        found = connection.execute(f"WITH {views} {_CAUSES}", [list(group_ids)])
+        return [dict(zip((name for name, *_ in found.description), row, strict=True)) for row in found.fetchall()]
 
 
 def _depends_on_other_offsets(row: Mapping[str, Any], run: Run) -> bool:

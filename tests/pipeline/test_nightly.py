@@ -27,7 +27,7 @@ from groupcoord_spark.protocol import encode_value
 from groupcoord_spark.protocol.record_types import KeyType
 from groupcoord_spark.spark.session import WORKER_DAEMON
 from groupcoord_spark.warehouse import TABLES, open_warehouse
-from tests.conftest import DAY_MS, GOLDEN, SAMPLE_LOGS, SampleWarehouse
+from tests.conftest import DAY_MS, GOLDEN, SAMPLE_AS_OF_MS, SAMPLE_LOGS, SampleWarehouse
 from tests.coordinator.records import consumer_member, current_assignment, group_epoch, target_epoch
 from tests.log.log_writer import T0
 from tests.pipeline.logs import TOPIC_ID, LogRecord, classic_group_key, classic_value, commit_value, log_of, offset_key
@@ -78,33 +78,38 @@ def files(warehouse: Path) -> set[Path]:
     return {path for path in warehouse.rglob("*") if path.is_file()}
 
 
+@pytest.fixture(scope="module")
+def second(local: LocalSession, sample_warehouse: SampleWarehouse, tmp_path_factory: pytest.TempPathFactory) -> SampleWarehouse:
+    """The sample's warehouse after another night over the same log; not to be written to."""
+    place = shutil.copytree(sample_warehouse.path, tmp_path_factory.mktemp("second") / "w")
+    return SampleWarehouse(place, run(local, place, SAMPLE_LOGS, as_of_ms=SAMPLE_AS_OF_MS))
+
+
 class TestASecondNight:
-    def test_over_the_same_input_gives_the_same_rows(self, spark: SparkSession, tmp_path: Path) -> None:
-        run(spark, tmp_path / "w", SAMPLE_LOGS)
-        first = found_by_the_last_run(tmp_path / "w")
-        summary = run(spark, tmp_path / "w", SAMPLE_LOGS)
-        second = found_by_the_last_run(tmp_path / "w")
-        assert (summary.records_read, summary.reading.since_ms, summary.reading.whole) == (0, AS_OF_MS, {})
+    def test_over_the_same_input_gives_the_same_rows(self, sample_warehouse: SampleWarehouse, second: SampleWarehouse) -> None:
+        reading = second.summary.reading
+        assert (second.summary.records_read, reading.since_ms, reading.whole) == (0, SAMPLE_AS_OF_MS, {})
+        before, after = (found_by_the_last_run(each.path) for each in (sample_warehouse, second))
         # What it read, and that its own run saw no record in the log, are the only differences.
-        assert second.pop("surviving_records") == []
-        assert first.pop("surviving_records")
-        for rows in (first, second):
+        assert after.pop("surviving_records") == []
+        assert before.pop("surviving_records")
+        for rows in (before, after):
             rows["offsets_partitions"] = [re.sub(r"'read_from': (None|\d+), ", "", row) for row in rows["offsets_partitions"]]
-        assert second == first
-        assert all(first[table] for table in ("committed_offsets", "groups", "members", "offset_commits", "tombstones"))
-        assert len(rows_of(tmp_path / "w", "runs")) == 2
+        assert after == before
+        assert all(before[table] for table in ("committed_offsets", "groups", "members", "offset_commits", "tombstones"))
+        assert len(rows_of(second.path, "runs")) == 2
 
-    def test_adds_no_file_to_history_when_nothing_is_new(self, local: LocalSession, tmp_path: Path) -> None:
-        run(local, tmp_path / "w", SAMPLE_LOGS)
-        before = {table: set(DeltaTable(str(tmp_path / "w" / table)).file_uris()) for table in HISTORY}
-        run(local, tmp_path / "w", SAMPLE_LOGS)
-        assert {table: set(DeltaTable(str(tmp_path / "w" / table)).file_uris()) for table in HISTORY} == before
+    def test_adds_no_file_to_history_when_nothing_is_new(self, sample_warehouse: SampleWarehouse, second: SampleWarehouse) -> None:
+        before, after = (
+            {table: {Path(uri).name for uri in DeltaTable(str(each.path / table)).file_uris()} for table in HISTORY}
+            for each in (sample_warehouse, second)
+        )
+        assert after == before
 
-    def test_that_is_full_says_that_the_carried_state_is_equal(self, local: LocalSession, tmp_path: Path) -> None:
-        run(local, tmp_path / "w", SAMPLE_LOGS)
-        run(local, tmp_path / "w", SAMPLE_LOGS)
-        carried = found_by_the_last_run(tmp_path / "w")
-        summary = run(local, tmp_path / "w", SAMPLE_LOGS, full=True)
+    def test_that_is_full_says_that_the_carried_state_is_equal(self, local: LocalSession, tmp_path: Path, second: SampleWarehouse) -> None:
+        carried = found_by_the_last_run(second.path)
+        shutil.copytree(second.path, tmp_path / "w")
+        summary = run(local, tmp_path / "w", SAMPLE_LOGS, as_of_ms=SAMPLE_AS_OF_MS, full=True)
         assert (summary.reading.differences, summary.reading.whole) == (0, {"--full": 5})
         full = found_by_the_last_run(tmp_path / "w")
         assert {table: full[table] for table in STATE} == {table: carried[table] for table in STATE}
@@ -161,12 +166,13 @@ class TestASecondNight:
         assert {row["group_id"] for row in rows_of(tmp_path / "w", "groups")} == {"g", "h"}
         assert summary.reading.whole == {"the night before kept no latest records of them": 1}
 
-    def test_writes_the_whole_history_after_one_without(self, local: LocalSession, tmp_path: Path) -> None:
-        run(local, tmp_path / "w", SAMPLE_LOGS, with_history=False)
+    def test_writes_the_whole_history_after_one_without(
+        self, local: LocalSession, tmp_path: Path, sample_warehouse: SampleWarehouse
+    ) -> None:
+        run(local, tmp_path / "w", SAMPLE_LOGS, as_of_ms=SAMPLE_AS_OF_MS, with_history=False)
         assert history_places(tmp_path / "w") == []
-        run(local, tmp_path / "w", SAMPLE_LOGS)
-        run(local, tmp_path / "once", SAMPLE_LOGS)
-        assert found_by_the_last_run(tmp_path / "w") == found_by_the_last_run(tmp_path / "once")
+        run(local, tmp_path / "w", SAMPLE_LOGS, as_of_ms=SAMPLE_AS_OF_MS)
+        assert found_by_the_last_run(tmp_path / "w") == found_by_the_last_run(sample_warehouse.path)
 
     def test_without_history_leaves_the_history_that_is_there(self, local: LocalSession, tmp_path: Path) -> None:
         write_log(tmp_path / "logs", commits(0, 20))
@@ -247,12 +253,11 @@ def test_the_largest_number_of_a_partition_is_read_in_one_night_after_another(lo
     }
 
 
-def test_two_clusters_share_a_warehouse(local: LocalSession, tmp_path: Path) -> None:
+def test_two_clusters_share_a_warehouse(local: LocalSession, tmp_path: Path, sample_warehouse: SampleWarehouse) -> None:
     write_log(tmp_path / "other", commits(0, 9))
-    run(local, tmp_path / "alone", SAMPLE_LOGS)
-    run(local, tmp_path / "w", SAMPLE_LOGS)
+    shutil.copytree(sample_warehouse.path, tmp_path / "w")
     run(local, tmp_path / "w", tmp_path / "other", cluster="other")
-    assert tables_of(tmp_path / "w", "sample") == tables_of(tmp_path / "alone", "sample")
+    assert tables_of(tmp_path / "w", "sample") == tables_of(sample_warehouse.path)
     assert history_places(tmp_path / "w", "other") == [(0, 0, each) for each in range(9)]
     run(local, tmp_path / "w", SAMPLE_LOGS)
     assert len(rows_of(tmp_path / "w", "committed_offsets", "other")) == 3
@@ -276,30 +281,23 @@ class TestARunThatFails:
         assert str(gone) in str(failure.value)
         return str(failure.value)
 
-    def logs(self, tmp_path: Path) -> Path:
-        return Path(shutil.copytree(SAMPLE_LOGS, tmp_path / "logs"))
-
-    def test_tells_one_sentence_and_leaves_the_tables_as_they_were(self, spark: SparkSession, tmp_path: Path) -> None:
-        logs = self.logs(tmp_path)
-        run(spark, tmp_path / "w", logs)
-        before, rows, there = versions(tmp_path / "w"), tables_of(tmp_path / "w", but=()), files(tmp_path / "w")
-        sentence = self.fail(spark, tmp_path / "w", logs)
+    def test_tells_one_sentence_and_leaves_the_tables_as_they_were_before_and_after_one_that_is_whole(
+        self, spark: SparkSession, tmp_path: Path, sample_warehouse: SampleWarehouse
+    ) -> None:
+        logs, place = Path(shutil.copytree(SAMPLE_LOGS, tmp_path / "logs")), tmp_path / "w"
+        self.fail(spark, place, logs)
+        with pytest.raises(WarehouseError, match="holds no run of cluster 'sample'"):
+            open_warehouse(str(place)).read("groups", cluster="sample")
+        run(spark, place, logs, as_of_ms=SAMPLE_AS_OF_MS)
+        before, rows, there = versions(place), tables_of(place, but=()), files(place)
+        once = tables_of(sample_warehouse.path, but=())
+        assert {table: len(of_table) for table, of_table in rows.items()} == {table: len(of_table) for table, of_table in once.items()}
+        sentence = self.fail(spark, place, logs)
         assert "\n" not in sentence
         assert "Traceback" not in sentence
-        assert versions(tmp_path / "w") == before
-        assert tables_of(tmp_path / "w", but=()) == rows
-        assert there <= files(tmp_path / "w")
-
-    def test_is_followed_by_one_that_is_whole(self, spark: SparkSession, tmp_path: Path) -> None:
-        logs = self.logs(tmp_path)
-        self.fail(spark, tmp_path / "w", logs)
-        with pytest.raises(WarehouseError, match="holds no run of cluster 'sample'"):
-            open_warehouse(str(tmp_path / "w")).read("groups", cluster="sample")
-        run(spark, tmp_path / "w", logs)
-        run(spark, tmp_path / "once", logs)
-        assert {table: len(rows) for table, rows in tables_of(tmp_path / "w").items()} == {
-            table: len(rows) for table, rows in tables_of(tmp_path / "once").items()
-        }
+        assert versions(place) == before
+        assert tables_of(place, but=()) == rows
+        assert there <= files(place)
 
 
 class TestWhatCannotBeRead:

@@ -33,6 +33,7 @@ from tests.pipeline.segment_files import write_log
 from tests.pipeline.test_nightly import commits
 from tests.running import AS_OF_MS, rows_of, run, tables_of
 from tests.sources.exports import kcat_lines, lines, of_sparks_kafka_source, raw_rows, write_parquet
+from tests.warehouse.nights import make_tables
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -190,6 +191,7 @@ def night_over(
     spark: SparkSession | LocalSession, warehouse: Path, *inputs: Path, cluster: str | None = "sample", **changed: Any
 ) -> Summary:
     """As ``groupcoord nightly`` does it."""
+    make_tables(warehouse)
     paths = tuple(map(str, inputs))
     files = row_files(kind_of(paths), paths)
     goes_on = not changed.get("full") and changed.get("until") is None
@@ -333,11 +335,11 @@ def test_lines_that_are_no_records_are_quarantined_with_their_place_and_counted(
     assert (unread["records"], unread["quarantined"]) == (3, 3)
 
 
-def test_of_rows_of_several_clusters_the_named_one_is_read(spark, tmp_path):
+def test_of_rows_of_several_clusters_the_named_one_is_read(local, tmp_path):
     raw = raw_rows(GOLDEN / "classic-modern" / "logs", cluster="a")
     other = raw_rows(TRANSACTIONS, cluster="b")
     write_parquet(tmp_path / "in", pa.concat_tables([raw, other]))
-    summary = night_over(spark, tmp_path / "w", tmp_path / "in", cluster="a", with_history=False)
+    summary = night_over(local, tmp_path / "w", tmp_path / "in", cluster="a", with_history=False)
     assert summary.records_read == raw.num_rows
     assert [each["detail"] for each in rows_of(tmp_path / "w", "warnings")] == [
         f"{other.num_rows} rows of other clusters than 'a': not read."

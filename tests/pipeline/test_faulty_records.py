@@ -17,7 +17,7 @@ from groupcoord_spark.pipeline.read.rows import RowPiece
 from groupcoord_spark.pipeline.rebalances import RebalanceJob
 from tests.pipeline.logs import LogRecord, commit_value, offset_key, records_of
 
-MANY = 30_000
+MANY = 6_000
 OFFSET = offset_key()
 FAULTS: dict[str, dict[str, Any]] = {
     "null keys": {"key": None, "value": b"\0\0", "code": "null_key", "rule": "R-1.7"},

@@ -49,9 +49,10 @@ def test_version_tells_ours_sparks_and_deltas():
     assert groupcoord("--version").stdout == f"groupcoord {__version__} (Spark {spark}, Delta {delta})\n"
 
 
-def test_help_lists_every_command_without_importing_one():
-    result = command_line("--help")
-    assert result.returncode == 0
+def test_help_lists_every_command_without_importing_one(monkeypatch):
+    monkeypatch.setattr("groupcoord_spark.cli.commands.import_module", None)
+    result = groupcoord("--help")
+    assert result.exit_code == 0
     assert all(f"  {name} " in result.stdout for name in COMMANDS)
 
 
@@ -71,16 +72,16 @@ def test_examples_of_read_commands_run(place, name, monkeypatch):
 def test_reading_starts_neither_spark_nor_pandas(place):
     code = (
         "import sys; from groupcoord_spark.cli import main\n"
-        "try: main(sys.argv[1:])\n"
-        "finally: print({'pandas', 'pyspark'} & set(sys.modules))"
+        "for words in (['list', '--state'], ['describe', '--group', 'plain']):\n"
+        "    try: main([*words, '--warehouse', sys.argv[1]])\n"
+        "    except SystemExit as end: assert end.code == 0\n"
+        "print({'pandas', 'pyspark'} & set(sys.modules))"
     )
-    for options in (["list", "--state"], ["describe", "--group", "plain"]):
-        result = subprocess.run([sys.executable, "-c", code, *options, "--warehouse", place], capture_output=True, text=True, check=False)
-        assert result.stdout.endswith("set()\n"), result
+    result = subprocess.run([sys.executable, "-c", code, place], capture_output=True, text=True, check=False)
+    assert result.stdout.endswith("set()\n"), result
 
 
 def test_exit_codes_of_the_process(place, tmp_path):
-    assert command_line("list", "--warehouse", place).returncode == 0
     assert command_line("list", GROUPCOORD_WAREHOUSE=place).returncode == 0
     missing = command_line("list", "--warehouse", str(tmp_path / "none"))
     assert missing.returncode == 1
@@ -102,7 +103,7 @@ def test_a_reader_that_leaves_is_no_error(place):
 
 
 def test_output_that_cannot_be_finished_because_the_reader_left_is_quiet(tmp_path):
-    night(tmp_path, "prod", {"groups": [group(f"group-{n:06d}") for n in range(20_000)]})
+    night(tmp_path, "prod", {"groups": [group(f"{n:0200}") for n in range(1_000)]})
     run = f"{sys.executable} -m groupcoord_spark list --quiet --warehouse {shlex.quote(str(tmp_path))} | true; echo ${{PIPESTATUS[0]}}"
     result = subprocess.run(["bash", "-c", run], capture_output=True, text=True, check=False)
     assert (result.stdout, result.stderr) == ("0\n", "")

@@ -6,13 +6,13 @@ import os
 import pty
 import re
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 from rich.cells import cell_len
 
 from groupcoord_spark.cli.terminal import cut_in_the_middle, fitted_table
+from tests.cli.processes import in_turn, of_each
 from tests.warehouse.nights import commit, group, night
 
 pytestmark = pytest.mark.process
@@ -20,11 +20,11 @@ pytestmark = pytest.mark.process
 ESCAPES = re.compile(r"\x1b\[[0-9;]*m")
 
 
-def on_terminal(*words: str, **environment: str) -> str:
-    """What the command prints on a terminal of 80 columns."""
+def on_terminal(*commands: tuple[str, ...], **environment: str) -> list[str]:
+    """What each of the commands prints on a terminal of 80 columns."""
     ours, theirs = pty.openpty()
     settings = {**os.environ, "COLUMNS": "80", "LINES": "24", **environment}
-    process = subprocess.Popen([sys.executable, "-m", "groupcoord_spark", *words], stdout=theirs, stderr=subprocess.DEVNULL, env=settings)
+    process = subprocess.Popen(in_turn(commands), stdout=theirs, stderr=subprocess.DEVNULL, env=settings)
     os.close(theirs)
     parts = []
     try:
@@ -34,7 +34,9 @@ def on_terminal(*words: str, **environment: str) -> str:
         pass
     os.close(ours)
     assert process.wait() == 0
-    return b"".join(parts).decode().replace("\r\n", "\n")
+    printed = of_each(b"".join(parts).decode().replace("\r\n", "\n"))
+    assert [code for _, code in printed] == [0] * len(commands)
+    return [text for text, _ in printed]
 
 
 def fitted(titles: list[str], rows: list[list[str]], limit: int) -> tuple[list[str], list[str]]:
@@ -111,22 +113,20 @@ def test_sentences_go_on_below_their_column() -> None:
     assert lines == ["ID WHAT", "a  one two three four five six", "   seven eight nine"]
 
 
-@pytest.mark.parametrize(
-    "words", [("describe", "--all-groups"), ("describe", "--all-groups", "--members", "--verbose"), ("list", "--state")]
-)
-def test_tables_fit_eighty_columns(place: str, words: tuple[str, ...]) -> None:
-    shown = on_terminal(*words, "--warehouse", place)
-    assert max(map(cell_len, shown.splitlines())) <= 80
-    wide = on_terminal(*words, "--wide", "--warehouse", place)
-    assert "…" not in wide and len(wide) > len(shown)
+def test_tables_fit_eighty_columns(place: str) -> None:
+    commands = ("describe", "--all-groups"), ("describe", "--all-groups", "--members", "--verbose"), ("list", "--state")
+    printed = on_terminal(*((*words, *wide, "--warehouse", place) for words in commands for wide in ((), ("--wide",))))
+    for shown, wide in zip(printed[::2], printed[1::2], strict=True):
+        assert max(map(cell_len, shown.splitlines())) <= 80
+        assert "…" not in wide and len(wide) > len(shown)
 
 
 def test_what_is_wrong_is_red_unless_no_color_is_set(tmp_path: Path) -> None:
     night(tmp_path, "prod", {"groups": [group("g")], "offset_commits": [commit(1, committed_offset=9), commit(2, committed_offset=3)]})
     words = ("timeline", "--group", "g", "--warehouse", str(tmp_path))
-    shown = on_terminal(*words)
+    (shown,) = on_terminal(words)
     assert re.search(r"\x1b\[31m.* rewind ", shown)
-    assert not ESCAPES.search(on_terminal(*words, NO_COLOR="1"))
+    assert not ESCAPES.search(*on_terminal(words, NO_COLOR="1"))
     assert max(len(ESCAPES.sub("", line)) for line in shown.splitlines()) <= 80
 
 
@@ -134,6 +134,7 @@ def test_rows_with_more_columns_than_fit_are_blocks(tmp_path: Path) -> None:
     """Sixteen columns of a view were cut to two letters each, and still broke the line."""
     night(tmp_path, "prod", {"offset_commits": [commit(1, committed_offset=9), commit(2, committed_offset=3)]})
     words = ("sql", "--warehouse", str(tmp_path))
-    shown = on_terminal(*words, "SELECT * FROM rewinds").splitlines()
-    assert "KIND                   reset" in shown and "BACK_BY                6" in shown
-    assert on_terminal(*words, "SELECT group_id, kind FROM rewinds").splitlines() == ["GROUP_ID KIND", "g        reset"]
+    queries = "SELECT * FROM rewinds", "SELECT group_id, kind FROM rewinds"
+    blocks, table = (shown.splitlines() for shown in on_terminal(*((*words, query) for query in queries)))
+    assert "KIND                   reset" in blocks and "BACK_BY                6" in blocks
+    assert table == ["GROUP_ID KIND", "g        reset"]

@@ -9,9 +9,8 @@ from typing import NamedTuple
 
 import duckdb
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from groupcoord_spark.warehouse import TABLES, open_warehouse
 from groupcoord_spark.warehouse.views import VIEWS
@@ -73,6 +72,11 @@ def duck(vanished_warehouse: Path) -> duckdb.DuckDBPyConnection:
 
 
 @pytest.fixture(scope="module")
+def sample(sample_warehouse: SampleWarehouse) -> duckdb.DuckDBPyConnection:
+    return connect(sample_warehouse.path, "sample")
+
+
+@pytest.fixture(scope="module")
 def nights(local: LocalSession, tmp_path_factory: pytest.TempPathFactory) -> duckdb.DuckDBPyConnection:
     warehouse = tmp_path_factory.mktemp("nights") / "warehouse"
     for night in range(1, 6):
@@ -96,25 +100,30 @@ class InSpark(NamedTuple):
     operators: dict[str, int]
 
 
+def frame_of(spark: SparkSession, rows: pa.Table) -> DataFrame:
+    # Spark takes no column without a chunk.
+    return spark.createDataFrame(rows if rows.num_rows else pa.table([pa.array([], f.type) for f in rows.schema], schema=rows.schema))
+
+
 @pytest.fixture(scope="module")
-def in_spark(spark: SparkSession, both_clusters: dict[str, pa.Table], tmp_path_factory: pytest.TempPathFactory) -> Iterator[InSpark]:
+def in_spark(spark: SparkSession, both_clusters: dict[str, pa.Table]) -> Iterator[InSpark]:
     """Each view reads the rows of the views before it and not their plans, which Spark would make again in every view above them."""
-    place = tmp_path_factory.mktemp("tables")
+    spark.conf.set("spark.sql.optimizer.excludedRules", "org.apache.spark.sql.catalyst.optimizer.ConvertToLocalRelation")
     for name, rows in both_clusters.items():
-        pq.write_table(rows, place / f"{name}.parquet")
-        spark.read.parquet(str(place / f"{name}.parquet")).createOrReplaceTempView(name)
+        frame_of(spark, rows).createOrReplaceTempView(name)
     operators: dict[str, int] = {}
     view_of_columns: dict[tuple[str, ...], str] = {}
     for view, query in VIEWS.items():
         rows_of_view = spark.sql(query)
         plan = rows_of_view._jdf.queryExecution().optimizedPlan()
         leaves = [plan.collectLeaves().apply(number) for number in range(plan.collectLeaves().size())]
-        views_read = [view_of_columns[tuple(leaf.schema().fieldNames())] for leaf in leaves if leaf.nodeName() == "LogicalRDD"]
-        operators[view] = plan.toString().count("\n") + sum(operators[read] - 1 for read in views_read)
+        views_read = (view_of_columns.get(tuple(leaf.schema().fieldNames())) for leaf in leaves)
+        operators[view] = plan.toString().count("\n") + sum(operators[read] - 1 for read in views_read if read)
         assert tuple(rows_of_view.columns) not in view_of_columns
         view_of_columns[tuple(rows_of_view.columns)] = view
-        rows_of_view.localCheckpoint().createOrReplaceTempView(view)
+        frame_of(spark, rows_of_view.toArrow()).createOrReplaceTempView(view)
     yield InSpark(spark, operators)
+    spark.conf.unset("spark.sql.optimizer.excludedRules")
     for name in (*TABLES, *VIEWS):
         spark.catalog.dropTempView(name)
 
@@ -172,12 +181,12 @@ def test_the_example_of_a_view_is_what_the_query_gives(
     duck: duckdb.DuckDBPyConnection,
     nights: duckdb.DuckDBPyConnection,
     clusters: duckdb.DuckDBPyConnection,
-    sample_warehouse: SampleWarehouse,
+    sample: duckdb.DuckDBPyConnection,
 ) -> None:
     where, _, example = SECTIONS[view].partition("```text\n")
     query, _, rows = example.partition("\n```")[0].partition("\n\n")
     if "On the sample:" in where:
-        connection = connect(sample_warehouse.path, "sample")
+        connection = sample
     elif "On two clusters" in where:
         connection = clusters
     else:

@@ -126,10 +126,11 @@ def maintain(
         done[table.name] = replace(done[table.name], files_joined=joined, files_made=made)
     dropped, runs = _drop_nights(target, keep_nights, border_ms)
     for table in TABLES.values():
-        files, size = _delete_unneeded(target, table, runs)
+        newest = open_table(target.location, table)
+        files, size = _delete_unneeded(target, newest, runs)
         done[table.name] = replace(done[table.name], files_deleted=files, bytes_deleted=size)
         if not dry_run:
-            open_table(target.location, table).delta.create_checkpoint()
+            newest.delta.create_checkpoint()
     nights = sum(run.kind == "night" for run in dropped)
     return Upkeep(nights, len(dropped) - nights, tuple(done.values()))
 
@@ -342,8 +343,9 @@ def _write_versions(target: _Target, changed: Mapping[str, Mapping[str, int]]) -
     _commit(target, opened, files, write_part(target.location.uri, RUNS, rows, target.cluster, _NAME), is_data_change=True)
 
 
-def _delete_unneeded(target: _Target, table: Table, runs: Sequence[read.Run]) -> tuple[int, int]:
+def _delete_unneeded(target: _Target, opened: OpenTable, runs: Sequence[read.Run]) -> tuple[int, int]:
     """The number and bytes of the deleted files: those that neither the newest version of the table nor a run names."""
+    table = opened.table
     naming = [run for run in runs if table.name in run.table_versions]
     # There may be hundreds of dropped nights. Reading each of their versions takes long, and file names say the same.
     versions = sorted({run.table_versions[table.name] for run in naming if run.is_kept})
@@ -352,7 +354,7 @@ def _delete_unneeded(target: _Target, table: Table, runs: Sequence[read.Run]) ->
     filesystem = target.location.filesystem
     count = size = 0
     try:
-        unneeded = open_table(target.location, table).delta.vacuum(
+        unneeded = opened.delta.vacuum(
             retention_hours=0, dry_run=True, enforce_retention_duration=False, full=True, keep_versions=versions
         )
         # A file that was removed, added and removed again is listed twice.

@@ -19,6 +19,7 @@ from tests.object_store import DUMPS, WAREHOUSES, ObjectStore, object_store
 from tests.running import rows_of, run, tables_of
 from tests.sources.exports import of_sparks_kafka_source, raw_rows, write_parquet
 from tests.tools.faults.two_runs import one_run, pauses
+from tests.warehouse.nights import make_tables
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -103,9 +104,10 @@ def test_upkeep_of_a_warehouse_on_a_store(warehouses: tuple[str, Path]) -> None:
     assert [rows_of(uri, table) for table in ("committed_offsets", "offset_commits")] == before
 
 
-def test_of_two_runs_at_once_on_a_store_one_finishes(store: ObjectStore) -> None:
-    uri = f"s3://{WAREHOUSES}/two-runs"
-    assert one_run(uri, "prod", 1, 0) == "finished"
+def test_of_two_runs_at_once_on_a_store_one_finishes(store: ObjectStore, tmp_path: Path) -> None:
+    make_tables(tmp_path)
+    assert one_run(str(tmp_path), "prod", 1, 0) == "finished"
+    uri = store.upload(tmp_path, "two-runs")
     with pauses(7), ThreadPoolExecutor(2) as pool:
         ends = list(pool.map(lambda number: one_run(uri, "prod", number, 0), (2, 3)))
     finished = [number for number, end in zip((2, 3), ends, strict=True) if end == "finished"]

@@ -12,8 +12,6 @@ import nbformat
 import pytest
 
 from docs.notebooks import MOST_BYTES, PICTURE, cells_of_text, pictures_of
-from groupcoord_spark.errors import WarehouseError
-from groupcoord_spark.warehouse import find_warehouse
 from groupcoord_spark.warehouse.sql import names_in
 from groupcoord_spark.warehouse.views import VIEWS
 from tests.conftest import FOR_FEW_ROWS
@@ -135,15 +133,3 @@ def test_every_view_has_a_cell_in_the_notebook_of_answers() -> None:
     statements = "\n".join(cells_of(jupytext.read(NOTEBOOKS[0].with_name("05_answers.py")), "code"))
     helpers = {"offset_commits_resolved", "record_positions"}
     assert helpers == set(VIEWS) - set(names_in(statements))
-
-
-def test_the_nearest_warehouse_is_found_from_below(sample_warehouse: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("GROUPCOORD_WAREHOUSE", raising=False)
-    below = tmp_path / "warehouse" / "more"  # a directory of that name that is none is passed by
-    below.mkdir(parents=True)
-    with pytest.raises(WarehouseError, match=r"There is no warehouse in a directory 'warehouse' of .*more or above\. Run `make nightly`"):
-        find_warehouse(below)
-    (below / "warehouse").symlink_to(sample_warehouse.path)
-    assert find_warehouse(below) == str(below / "warehouse")
-    monkeypatch.setenv("GROUPCOORD_WAREHOUSE", "s3://bucket/elsewhere")
-    assert find_warehouse(below) == "s3://bucket/elsewhere"

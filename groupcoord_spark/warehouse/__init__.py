@@ -7,7 +7,7 @@ here needs Spark.
 """
 
 from groupcoord_spark.warehouse.parts import AddedFile, PartWriter, write_part
-from groupcoord_spark.warehouse.read import Run, Warehouse, find_warehouse, open_warehouse
+from groupcoord_spark.warehouse.read import Run, Warehouse, open_warehouse
 from groupcoord_spark.warehouse.stored_file import Condition
 from groupcoord_spark.warehouse.tables import TABLES, Column, Table
 from groupcoord_spark.warehouse.write import RunStart, begin_run, commit_run, discarded_on_failure

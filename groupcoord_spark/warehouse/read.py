@@ -6,12 +6,10 @@ cluster, not the newest version of each table. A look-back (``nightly --until``)
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from os import PathLike, fspath
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
@@ -35,9 +33,6 @@ if TYPE_CHECKING:
     from groupcoord_spark.warehouse.sql import Night
 
 SCHEMA_VERSION_PROPERTY: Final = "groupcoord.schemaVersion"
-
-WAREHOUSE_VARIABLE: Final = "GROUPCOORD_WAREHOUSE"
-"""Names the warehouse where no option does."""
 
 RETENTION_SETTING: Final = "offsets.retention.ms"
 """Key of ``runs.settings`` that holds the retention of the run."""
@@ -290,25 +285,6 @@ def open_warehouse(uri: str | PathLike[str]) -> Warehouse:
             f"{location.uri} is no warehouse: nothing is there. Make one with `groupcoord nightly`, or name another with --warehouse."
         )
     return Warehouse(location, {RUNS.name: runs})
-
-
-def find_warehouse(start: Path | None = None) -> str:
-    """The warehouse that GROUPCOORD_WAREHOUSE names, else the nearest directory ``warehouse`` in a directory or one above it.
-
-    start: the directory; None: the current one, which for a notebook is the notebook's own. Raises WarehouseError where there is none.
-    """
-    named = os.environ.get(WAREHOUSE_VARIABLE)
-    if named:
-        return named
-    directory = (start or Path.cwd()).resolve()
-    for parent in (directory, *directory.parents):
-        warehouse = parent / "warehouse"
-        if (warehouse / RUNS.name).is_dir() and open_runs(locate(str(warehouse))) is not None:
-            return str(warehouse)
-    raise WarehouseError(
-        f"There is no warehouse in a directory 'warehouse' of {directory} or above."
-        f" Run `make nightly`, or set {WAREHOUSE_VARIABLE} to its path."
-    )
 
 
 def open_runs(location: WarehouseLocation) -> OpenTable | None:

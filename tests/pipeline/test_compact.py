@@ -97,12 +97,20 @@ def chunks_of(log: list[LogRecord], sizes: list[int]) -> list[list[LogRecord]]:
 
 
 @pytest.mark.parametrize("semantics", COORDINATORS, ids=lambda semantics: f"{semantics.name} {semantics.broker_version}")
-@examples(100)
-@given(seed=st.integers(0, 2**32), length=st.integers(1, 60), sizes=st.lists(st.integers(1, 40), min_size=1, max_size=4))
-def test_what_is_kept_replays_to_the_same_state(semantics: Semantics, seed: int, length: int, sizes: list[int]) -> None:
+@examples(40)
+@given(
+    seed=st.integers(0, 2**32),
+    length=st.integers(1, 60),
+    sizes=st.lists(st.integers(1, 40), min_size=1, max_size=4),
+    rows=st.integers(0, 30),
+)
+def test_what_is_kept_at_once_and_what_is_left_after_waiting_replay_to_the_same_state(
+    semantics: Semantics, seed: int, length: int, sizes: list[int], rows: int
+) -> None:
     log = random_log(random.Random(seed), length)
-    chunks = chunks_of(log, sizes)
-    assert state_of(chunks, semantics, drop=True) == state_of([log], semantics, drop=False)
+    chunks, replayed_one_by_one = chunks_of(log, sizes), state_of([log], semantics, drop=False)
+    assert state_of(chunks, semantics, drop=True) == replayed_one_by_one
+    assert state_after_waiting(chunks, semantics, rows) == replayed_one_by_one
 
 
 def state_after_waiting(chunks: list[list[LogRecord]], semantics: Semantics, rows: int) -> dict[str, Any]:
@@ -121,21 +129,6 @@ def state_after_waiting(chunks: list[list[LogRecord]], semantics: Semantics, row
     for part in parts:
         replay.apply(part)
     return _told_of(replay, semantics, refused)
-
-
-@pytest.mark.parametrize("semantics", COORDINATORS, ids=lambda semantics: f"{semantics.name} {semantics.broker_version}")
-@examples(100)
-@given(
-    seed=st.integers(0, 2**32),
-    length=st.integers(1, 60),
-    sizes=st.lists(st.integers(1, 20), min_size=1, max_size=4),
-    rows=st.integers(0, 30),
-)
-def test_what_is_left_after_waiting_replays_to_the_same_state(
-    semantics: Semantics, seed: int, length: int, sizes: list[int], rows: int
-) -> None:
-    log = random_log(random.Random(seed), length)
-    assert state_after_waiting(chunks_of(log, sizes), semantics, rows) == state_of([log], semantics, drop=False)
 
 
 @examples(60)
@@ -215,6 +208,10 @@ def test_each_record_of_a_consumer_group_over_a_classic_group_is_warned_of() -> 
 def test_of_classic_group_records_in_a_row_the_last_is_kept() -> None:
     log = [LogRecord(i, GROUP, classic_value(i + 1, 1)) for i in range(5)]
     assert kept_offsets(log) == [4]
+
+
+def test_a_tombstone_of_a_classic_group_does_not_supersede_the_record_before_it() -> None:
+    assert kept_offsets([LogRecord(0, GROUP, classic_value(1, 1)), LogRecord(1, GROUP, None)]) == [0, 1]
 
 
 def test_records_in_transactions_and_markers_are_kept() -> None:

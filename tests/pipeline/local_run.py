@@ -43,7 +43,7 @@ def run_locally(
     for offsets_partition, rows in to_replay.groupby("offsets_partition"):
         frames = (rows.iloc[at : at + rows_per_frame] for at in range(0, len(rows), rows_per_frame))
         for frame in replay((read_job.cluster, offsets_partition), frames):
-            replayed += frame[COLUMNS].itertuples(index=False)
+            replayed += zip(*(frame[column].tolist() for column in COLUMNS), strict=True)
     write = state_writer(WriteJob(read_job.cluster, read_job.warehouse_uri, read_job.run_id, {}))
     reports: list[PartitionReport] = []
     for writer in range(replay_job.writers):

@@ -227,8 +227,7 @@ def is_in_history(record: LogRecord) -> bool:
     return True
 
 
-@pytest.mark.parametrize("semantics", [JAVA, SCALA], ids=["java", "scala"])
-@pytest.mark.parametrize("seed", [3, 77])
+@pytest.mark.parametrize(("seed", "semantics"), [(3, SCALA), (77, JAVA)], ids=["scala", "java"])
 def test_a_night_gives_the_state_of_the_rule(local: LocalSession, tmp_path: Path, seed: int, semantics: Semantics) -> None:
     assert_night_gives_the_state_of_the_rule(local, tmp_path, seed, semantics)
 

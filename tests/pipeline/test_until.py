@@ -43,10 +43,10 @@ from tests.running import plain_rows, rows_of, run, tables_of
 if TYPE_CHECKING:
     from tests.local_session import LocalSession
 
-STATE = (
+STATE = {
     *("committed_offsets", "pending_offsets", "orphan_offsets", "groups", "members", "assignments"),
     *("offset_expirations", "group_expirations", "tombstones"),
-)
+}
 
 
 def replayed(
@@ -110,8 +110,7 @@ def test_history_and_what_is_left_of_the_log_give_the_state_of_the_whole_log_the
 
 
 def state_of(warehouse: Path, run_id: str | None = None) -> dict[str, list[str]]:
-    tables = tables_of(warehouse, run_id=run_id)
-    return {table: tables[table] for table in STATE}
+    return tables_of(warehouse, run_id=run_id, but=tuple(TABLES.keys() - STATE))
 
 
 def tables_at_newest_versions(warehouse: Path) -> dict[str, list[str]]:
@@ -164,34 +163,24 @@ def shape(records: Records) -> list[tuple[Any, ...]]:
 NIGHTS = [GOLDEN / "nights" / str(night) / "logs" for night in range(1, 6)]
 
 
-@pytest.fixture(scope="module")
-def warehouse(local: LocalSession, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[Any]]:
-    """All nights in one warehouse, and the state after each."""
-    path, states = tmp_path_factory.mktemp("nights") / "w", []
-    for logs in NIGHTS:
-        run(local, path, logs)
-        states.append(state_of(path))
-    return path, states
-
-
 class TestNightsOfOneBroker:
     """Five nights of one cluster whose log was cleaned hard between them."""
 
-    @pytest.mark.parametrize(("night", "by_time"), [(1, False), (3, True)])
-    def test_come_out_of_the_last_log_and_the_history_as_they_were(
-        self, local: LocalSession, warehouse: tuple[Path, list[Any]], night: int, by_time: bool
-    ) -> None:
-        path, states = warehouse
+    def test_come_out_of_the_last_log_and_the_history_as_they_were(self, local: LocalSession, tmp_path: Path) -> None:
+        path = tmp_path / "w"
+        nights = [(logs, run(local, path, logs).run_id) for logs in NIGHTS]
         before = tables_of(path)
-        ends = ends_of(NIGHTS[night - 1])
-        asked = Until("then", time_ms=newest_in(NIGHTS[night - 1])) if by_time else Until("then", end_offsets=ends)
-        summary = run(local, path, NIGHTS[-1], until=asked)
-        assert summary.point_in_time is not None and summary.point_in_time.records_from_history > 0 and summary.point_in_time.missing == {}
-        assert state_of(path, summary.run_id) == states[night - 1]
+        for by_time, (logs, run_id) in ((False, nights[0]), (True, nights[2])):
+            ends, state = ends_of(logs), state_of(path, run_id)
+            asked = Until("then", time_ms=newest_in(logs)) if by_time else Until("then", end_offsets=ends)
+            summary = run(local, path, NIGHTS[-1], until=asked)
+            past = summary.point_in_time
+            assert past is not None and past.records_from_history > 0 and past.missing == {}
+            assert state_of(path, summary.run_id) == state
+            assert rows_of(path, "runs")[-1]["kind"] == "look_back"
+            settings = dict(rows_of(path, "runs")[-1]["settings"])
+            assert (settings["until"], json.loads(settings["until.end.offsets"])) == ("then", {str(p): end for p, end in ends.items()})
         assert tables_of(path) == before == tables_at_newest_versions(path)
-        assert rows_of(path, "runs")[-1]["kind"] == "look_back"
-        settings = dict(rows_of(path, "runs")[-1]["settings"])
-        assert (settings["until"], json.loads(settings["until.end.offsets"])) == ("then", {str(p): end for p, end in ends.items()})
 
     def test_without_history_what_compaction_has_taken_is_told(self, local: LocalSession, tmp_path: Path) -> None:
         summary = run(local, tmp_path / "w", NIGHTS[-1], until=Until("then", end_offsets=ends_of(NIGHTS[0])))

@@ -18,6 +18,7 @@ from groupcoord_spark.coordinator import JAVA, SCALA, Semantics, StoredOffset
 from groupcoord_spark.coordinator.transactions import OffsetStore
 from groupcoord_spark.protocol.record_types import MarkerType
 from groupcoord_spark.warehouse import TABLES
+from tests.examples import examples
 from tests.warehouse.nights import AS_OF_MS, commit, marker
 
 Step = tuple[str, int, int, int]
@@ -27,6 +28,7 @@ STEPS = st.lists(
     st.tuples(
         st.sampled_from(("commit", "commit", "commit", "tombstone", "C", "A")), st.integers(0, 1), st.integers(0, 3), st.integers(-1, 2)
     ),
+    min_size=8,
     max_size=14,
 )
 REMOVAL = OffsetRemoval(Place(0, 0), "g", "t", 0, 0, None, "expiry", None, None, None, None, None, None)
@@ -105,6 +107,7 @@ def truth_of(steps: Sequence[Step], semantics: Semantics) -> Truth:
 
 
 @pytest.mark.parametrize("semantics", [JAVA, SCALA], ids=["java", "scala"])
+@examples(40)
 @given(steps=STEPS)
 def test_what_counts_and_what_goes_back_is_what_the_coordinators_store_says(semantics: Semantics, steps: list[Step]) -> None:
     truth = truth_of(steps, semantics)

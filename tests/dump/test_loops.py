@@ -88,7 +88,7 @@ rows = st.builds(
 )
 
 
-@examples(300)
+@examples(120)
 @given(st.lists(rows, max_size=8), st.booleans(), st.booleans(), st.sampled_from([1, 1500, 1 << 20]))
 def test_the_loop_writes_the_lines_of_the_definition(rows: list[Row], is_redacted: bool, with_bytes: bool, block_bytes: int) -> None:
     redaction = Redaction() if is_redacted else None

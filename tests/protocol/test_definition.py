@@ -48,7 +48,7 @@ def test_a_key_that_is_written_is_read_with_no_byte_left_over(record_type: Recor
 
 
 @EVERY_LAYOUT
-@examples(15)
+@examples(6)
 @given(data=st.data())
 def test_a_value_that_is_written_is_read_with_no_byte_left_over(
     record_type: RecordType, message: Message, version: int, data: st.DataObject

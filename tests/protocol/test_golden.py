@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ GOLDEN = Path(__file__).parent.parent / "golden"
 CORPORA = sorted(GOLDEN.glob("**/oracle/records.jsonl.gz"))
 
 
+@cache
 def records_of(corpus: Path) -> list[dict[str, Any]]:
     with gzip.open(corpus, "rt", encoding="utf-8") as lines:
         return [record for record in map(json.loads, lines) if record["control"] is None]

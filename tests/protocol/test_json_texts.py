@@ -51,7 +51,7 @@ def test_texts_of_keys_are_what_the_definition_says(keys: list[bytes]) -> None:
     assert_each_decoder_gives([*map(defined_key, keys), None], lambda: key_json_texts([*keys, None]))
 
 
-@examples(200)
+@examples(80)
 @given(st.lists(damaged_values, max_size=4))
 def test_texts_of_values_are_what_the_definition_says(typed: list[tuple[int, bytes]]) -> None:
     key_types, values = [key_type for key_type, _ in typed], [value for _, value in typed]

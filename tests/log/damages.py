@@ -30,6 +30,11 @@ def _place(entries: list[bytes], at: int) -> tuple[int, int]:
     raise IndexError
 
 
+def _between(entries: list[bytes], start: int, end: int) -> range:
+    """The entries that have bytes from ``start`` to ``end`` of the file."""
+    return range(_place(entries, start)[0], _place(entries, end - 1)[0] + 1)
+
+
 def _all_but(entries: list[bytes], *touched: int) -> frozenset[int]:
     return frozenset(range(len(entries))) - frozenset(touched)
 
@@ -38,7 +43,7 @@ def _overwritten(entries: list[bytes], start: int, new: bytes) -> Harmed:
     data = bytearray(b"".join(entries))
     new = new[: len(data) - start]
     data[start : start + len(new)] = new
-    touched = {_place(entries, start + i)[0] for i in range(len(new))}
+    touched = _between(entries, start, start + len(new))
     return Harmed(bytes(data), _all_but(entries, *touched))
 
 
@@ -81,7 +86,7 @@ def _delete(rng: random.Random, entries: list[bytes], most: int) -> Harmed:
     data = b"".join(entries)
     n = rng.randint(1, min(most, len(data)))
     at = rng.randrange(len(data) - n + 1)
-    touched = {_place(entries, at + i)[0] for i in range(n)}
+    touched = _between(entries, at, at + n)
     return Harmed(data[:at] + data[at + n :], _all_but(entries, *touched))
 
 

@@ -9,13 +9,16 @@ import os
 import random
 import struct
 from collections import defaultdict
+from functools import cache
+from itertools import accumulate
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 
 from tests.log.damages import KINDS, harm
 from tests.log.log_writer import GZIP, LZ4, Rec, batch, marker, message, records, wrapper, write_segment
-from tests.log.reading import SMALL_CHUNK, Row, read_file
+from tests.log.reading import SMALL_CHUNK, Read, Row, read_file
 
 RUNS = int(os.environ.get("GROUPCOORD_SALVAGE_RUNS", "1500"))
 SEED = int(os.environ.get("GROUPCOORD_SALVAGE_SEED", "20251121"))
@@ -59,18 +62,30 @@ def random_log(rng: random.Random) -> list[bytes]:
     return [struct.pack(">q", base), *entries]
 
 
-def logs(rng: random.Random) -> list[tuple[int, list[bytes]]]:
-    """File base and entries of real and of random files."""
-    found = []
-    for corpus in REAL:
-        for path in sorted((GOLDEN / corpus / "logs").rglob("*.log")):
-            entries = split(path.read_bytes())
-            if len(entries) > 1:
-                found.append((int(path.stem), entries))
-    for _ in range(40):
-        base, *entries = random_log(rng)
-        found.append((int(struct.unpack(">q", base)[0]), entries))
-    return found
+File = tuple[int, tuple[bytes, ...]]
+"""Base and entries."""
+
+
+@cache
+def files() -> list[File]:
+    """Real and random files."""
+    paths = (path for corpus in REAL for path in sorted((GOLDEN / corpus / "logs").rglob("*.log")))
+    real = [(int(path.stem), tuple(split(path.read_bytes()))) for path in paths]
+    rng = random.Random(SEED)
+    made = [(int(struct.unpack(">q", base)[0]), tuple(entries)) for base, *entries in (random_log(rng) for _ in range(60))]
+    return [file for file in real + made if len(file[1]) > 1]
+
+
+@cache
+def sound(base: int, entries: tuple[bytes, ...]) -> tuple[Read, list[set[Row]]]:
+    """What is read of a file while it is sound, and the rows of each of its entries."""
+    with TemporaryDirectory() as directory:
+        whole = read_file(write_segment(Path(directory), entries, base_offset=base))
+    rows: dict[int, set[Row]] = defaultdict(set)
+    for row in whole.rows:
+        rows[row.position].add(row._replace(position=0))
+    starts = accumulate(map(len, entries), initial=0)
+    return whole, [rows[start] for _, start in zip(entries, starts, strict=False)]
 
 
 def end_offset(entry: bytes) -> int:
@@ -81,18 +96,13 @@ def end_offset(entry: bytes) -> int:
 @pytest.mark.parametrize("kind", KINDS)
 def test_what_the_damage_did_not_touch_is_kept(kind: str, tmp_path: Path) -> None:
     rng = random.Random(f"{SEED} {kind}")
-    files = logs(rng)
     runs = RUNS // len(KINDS)
     hurt = 0
     for n in range(runs):
-        base, entries = rng.choice(files)
+        base, entries = rng.choice(files())
         where = f"kind {kind!r}, seed {SEED}, run {n}"
-        whole = read_file(write_segment(tmp_path / "whole", entries, base_offset=base))
-        by_entry: dict[int, set[Row]] = defaultdict(set)
-        starts = {sum(map(len, entries[:i])): i for i in range(len(entries))}
-        for row in whole.rows:
-            by_entry[starts[row.position]].add(row._replace(position=0))
-        harmed = harm(rng, kind, entries)
+        whole, by_entry = sound(base, entries)
+        harmed = harm(rng, kind, list(entries))
         path = write_segment(tmp_path / "harmed", [harmed.data], base_offset=base)
         next_base = rng.choice([None, end_offset(entries[-1])])
         got = read_file(path, next_base=next_base, chunk_bytes=rng.choice([1 << 25, SMALL_CHUNK]))

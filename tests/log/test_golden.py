@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,7 @@ CORPORA = sorted(path.parent.parent.relative_to(GOLDEN).as_posix() for path in G
 CONTROL = {None: -1, "ABORT": 0, "COMMIT": 1}
 
 
+@cache
 def expected_rows(corpus: Path) -> list[Row]:
     rows = []
     with gzip.open(corpus / "oracle/records.jsonl.gz", "rt") as lines:

@@ -58,7 +58,7 @@ def assert_same(facts: PartitionFacts, expected: PartitionFacts) -> None:
             assert getattr(facts, name) == getattr(expected, name), name
 
 
-@pytest.mark.parametrize("chunk_bytes", [12 << 20, 700])
+@pytest.mark.parametrize("chunk_bytes", [12 << 20, 2_000])
 @pytest.mark.parametrize("corpus", CORPORA)
 def test_bytes_of_every_group_by_fate_are_kafkas(corpus: str, chunk_bytes: int) -> None:
     storage = oracle(corpus, "storage")
@@ -74,7 +74,7 @@ def test_bytes_of_every_group_by_fate_are_kafkas(corpus: str, chunk_bytes: int) 
         assert found == expected
 
 
-@pytest.mark.parametrize("chunk_bytes", [12 << 20, 700])
+@pytest.mark.parametrize("chunk_bytes", [12 << 20, 2_000])
 @pytest.mark.parametrize("corpus", CORPORA)
 def test_batches_are_kafkas(corpus: str, chunk_bytes: int) -> None:
     storage = oracle(corpus, "storage")
@@ -100,13 +100,13 @@ def test_batches_are_kafkas(corpus: str, chunk_bytes: int) -> None:
 
 
 def test_columns_of_open_transactions_do_not_depend_on_chunks() -> None:
-    whole, pieces = (facts_of("hanging", chunk_bytes) for chunk_bytes in (12 << 20, 700))
+    whole, pieces = (facts_of("hanging", chunk_bytes) for chunk_bytes in (12 << 20, 2_000))
     assert [facts.open_transactions for facts in whole] == [facts.open_transactions for facts in pieces]
     assert sum(len(facts.open_transactions) for facts in whole) == 6
 
 
 @pytest.mark.parametrize("corpus", ["hot", "many-producers", "hanging"])
 def test_groups_do_not_depend_on_chunks(corpus: str) -> None:
-    whole, pieces = (facts_of(corpus, chunk_bytes) for chunk_bytes in (12 << 20, 700))
+    whole, pieces = (facts_of(corpus, chunk_bytes) for chunk_bytes in (12 << 20, 2_000))
     assert [facts.groups for facts in whole] == [facts.groups for facts in pieces]
     assert [(facts.keys, facts.dirty_keys, facts.holes) for facts in whole] == [(each.keys, each.dirty_keys, each.holes) for each in pieces]

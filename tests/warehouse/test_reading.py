@@ -6,6 +6,7 @@ import datetime
 import os
 import subprocess
 import sys
+from itertools import chain
 
 import duckdb
 import pytest
@@ -14,29 +15,32 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from groupcoord_spark.errors import WarehouseError
-from groupcoord_spark.warehouse import TABLES, begin_run, open_warehouse
+from groupcoord_spark.warehouse import TABLES, begin_run, commit_run, open_warehouse, write_part
 from groupcoord_spark.warehouse.stored_file import rows_of_file
 from tests.examples import examples
-from tests.warehouse.nights import AS_OF_MS, DAY_MS, commit, group, night, offset
+from tests.warehouse.nights import AS_OF_MS, DAY_MS, commit, group, make_tables, night, offset, run_fields
 
 
 @pytest.fixture(scope="module")
 def month(tmp_path_factory):
     """Three nights of history, ten offsets partitions a night, a file each."""
     place = tmp_path_factory.mktemp("month")
-    from tests.warehouse.nights import commit_run, run_fields, write_part
-
     for day in range(3):
-        start = begin_run(str(place), "prod")
-        files = []
-        for partition in range(10):
-            rows = [
-                commit(day * 10 + n, offsets_partition=partition, group_id=f"g{partition}-{n}", record_timestamp_ms=AS_OF_MS + day * DAY_MS)
-                for n in range(10)
-            ]
-            files += write_part(str(place), TABLES["offset_commits"], TABLES["offset_commits"].from_rows(rows), "prod", start.run_id)
-        commit_run(start, run_fields(as_of_ms=AS_OF_MS + day * DAY_MS), {"offset_commits": files})
+        at_ms = AS_OF_MS + day * DAY_MS
+        files = [
+            [commit(day * 10 + n, offsets_partition=number, group_id=f"g{number}-{n}", record_timestamp_ms=at_ms) for n in range(10)]
+            for number in range(10)
+        ]
+        commit_night(place, "offset_commits", files, as_of_ms=at_ms)
     return str(place)
+
+
+def commit_night(place, table, files, **fields):
+    """A night whose rows of one table are in these files."""
+    make_tables(place)
+    start, declared = begin_run(str(place), "prod"), TABLES[table]
+    added = [file for rows in files for file in write_part(str(place), declared, declared.from_rows(rows), "prod", start.run_id)]
+    commit_run(start, run_fields(**fields), {table: added})
 
 
 def read_files(monkeypatch):
@@ -85,15 +89,18 @@ def test_null_meets_no_condition(tmp_path):
     assert found["record_offset"].to_pylist() == [2]
 
 
-@examples(15)
-@given(st.lists(st.text(st.characters(codec="utf-8"), max_size=60), min_size=1, max_size=5, unique=True))
-def test_every_group_is_found_by_its_name(tmp_path_factory, names):
+NAMES_OF_A_FILE = st.lists(st.text(st.characters(codec="utf-8"), max_size=60), min_size=1, max_size=5, unique=True)
+
+
+@examples(3)
+@given(st.lists(NAMES_OF_A_FILE, min_size=5, max_size=5))
+def test_every_group_is_found_by_its_name(tmp_path_factory, files):
     place = tmp_path_factory.mktemp("w")
-    night(place, "prod", {"groups": [group(name) for name in names]})
+    commit_night(place, "groups", [[group(name) for name in names] for names in files])
     opened = open_warehouse(str(place))
-    for name in names:
+    for name in set(chain.from_iterable(files)):
         found = opened.read("groups", cluster="prod", columns=["group_id"], where=[("group_id", "=", name)])
-        assert found["group_id"].to_pylist() == [name]
+        assert found["group_id"].to_pylist() == [name] * sum(name in names for names in files)
 
 
 def test_an_earlier_night_is_read_as_it_was(tmp_path):

@@ -39,6 +39,7 @@ class Command:
         self.temporary = self.place / f"temporary-{self.marker}"
         self.temporary.mkdir(parents=True)
         self._stderr = self.place / f"stderr-{self.marker}"
+        self._others = set(PROCESSES.iterdir())
         variables = {**os.environ, "TMPDIR": str(self.temporary), MARKER: self.marker, "SPARK_MASTER": "local[2]", **self.environment}
         with self._stderr.open("wb") as stderr:
             self.process = subprocess.Popen(
@@ -67,7 +68,7 @@ class Command:
     def processes(self, kind: str | None = None) -> list[int]:
         """Ids of the processes that the command has started: all of them, or java, daemon or worker."""
         found = []
-        for each in PROCESSES.iterdir():
+        for each in set(PROCESSES.iterdir()) - self._others:  # of a hundred processes those that began after the command
             if each.name.isdigit() and int(each.name) != self.process.pid:
                 with suppress(OSError):
                     if f"{MARKER}={self.marker}".encode() not in (each / "environ").read_bytes().split(b"\0"):
@@ -83,7 +84,7 @@ class Command:
             if self.process.poll() is not None:
                 return False
             assert time.monotonic() < end, self.stderr
-            time.sleep(0.002)
+            time.sleep(0.01)
         return True
 
     def send(self, number: signal.Signals, *, to_group: bool) -> None:

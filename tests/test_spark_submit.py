@@ -15,6 +15,7 @@ from pathlib import Path
 import pyspark
 import pytest
 
+from groupcoord_spark.spark.class_archive import options_to_use
 from tests.conftest import SAMPLE_LOGS, SampleWarehouse
 from tests.running import tables_of
 
@@ -26,6 +27,9 @@ SPARK_SUBMIT = Path(pyspark.__file__).parent / "bin" / "spark-submit"
 
 FOR_A_SHORT_LIFE = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 """Options of a Java that lives for some seconds, as those of conf/spark-local.conf: its second compiler costs more than it saves."""
+
+OF_JAVA = FOR_A_SHORT_LIFE + options_to_use()
+"""The same, and classes from the archive of ``groupcoord warm-up``, where there is one: no class is unpacked and checked."""
 
 
 def zipped_package(place: Path, appended: Mapping[str, str] | None = None) -> Path:
@@ -51,6 +55,7 @@ def submit(tmp_path: Path, *args: str) -> subprocess.CompletedProcess[str]:
     variables["SPARK_LAUNCHER_OPTS"] = FOR_A_SHORT_LIFE
     command = [
         *(str(SPARK_SUBMIT), "--properties-file", str(ROOT / "conf" / "spark-local.conf"), "--master", "local[1]"),
+        *("--conf", f"spark.driver.defaultJavaOptions={OF_JAVA}"),
         *("--py-files", str(package), str(ROOT / "jobs" / "nightly.py"), *args),
     ]
     return subprocess.run(command, cwd=elsewhere, env=variables, capture_output=True, text=True, check=False, timeout=300)

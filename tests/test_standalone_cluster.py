@@ -18,7 +18,7 @@ from deltalake import DeltaTable
 from groupcoord_spark.warehouse import TABLES
 from tests.conftest import SAMPLE_LOGS, SampleWarehouse
 from tests.running import tables_of
-from tests.test_spark_submit import FOR_A_SHORT_LIFE, SPARK_SUBMIT, zipped_package
+from tests.test_spark_submit import FOR_A_SHORT_LIFE, OF_JAVA, SPARK_SUBMIT, zipped_package
 
 pytestmark = pytest.mark.cluster
 
@@ -58,7 +58,7 @@ class Cluster:
         """Start a master or a worker; the file with what it prints."""
         log = self.place / f"{role}-{len(self.processes)}.log"
         environment = {**os.environ, "PYSPARK_PYTHON": sys.executable, "SPARK_WORKER_DIR": str(self.place / "work")}
-        environment |= {"SPARK_DAEMON_JAVA_OPTS": FOR_A_SHORT_LIFE, "SPARK_LAUNCHER_OPTS": FOR_A_SHORT_LIFE}
+        environment |= {"SPARK_DAEMON_JAVA_OPTS": OF_JAVA, "SPARK_LAUNCHER_OPTS": FOR_A_SHORT_LIFE}
         environment.pop("PYTHONPATH", None)
         options = ["--host", "localhost", "--port", "0", "--webui-port", "0", *args]
         command = [str(SPARK_CLASS), f"org.apache.spark.deploy.{role.lower()}.{role}", *options]
@@ -127,7 +127,7 @@ def submitted(cluster: Cluster, warehouse: Path, waiting: Path) -> subprocess.Po
     command = [
         *(str(SPARK_SUBMIT), "--properties-file", str(ROOT / "conf" / "spark-cluster.conf"), "--master", cluster.url),
         *("--conf", "spark.driver.host=localhost", "--conf", "spark.executor.memory=512m", "--conf", "spark.driver.memory=512m"),
-        *("--driver-java-options", FOR_A_SHORT_LIFE, "--conf", f"spark.executor.extraJavaOptions={FOR_A_SHORT_LIFE}"),
+        *("--driver-java-options", OF_JAVA, "--conf", f"spark.executor.extraJavaOptions={OF_JAVA}"),
         *("--py-files", str(package), str(ROOT / "jobs" / "nightly.py"), str(SAMPLE_LOGS), "--warehouse", str(warehouse)),
         *("--cluster", "sample", "--as-of", "2026-11-21T08:00:00Z"),
     ]

@@ -163,9 +163,10 @@ def left_in_warehouse(warehouse: Path) -> list[str]:
     needed: set[str] = set()
     for name in TABLES:
         table = str(warehouse / name)
-        versions = {dict(versions)[name] for versions in runs if name in dict(versions)} | {DeltaTable(table).version()}
-        for version in versions:
-            needed.update(unquote(uri).removeprefix("file://") for uri in DeltaTable(table, version=version).file_uris())
+        newest = DeltaTable(table)
+        earlier = {dict(versions)[name] for versions in runs if name in dict(versions)} - {newest.version()}
+        for opened in (newest, *(DeltaTable(table, version=version) for version in earlier)):
+            needed.update(unquote(uri).removeprefix("file://") for uri in opened.file_uris())
     is_log = re.compile(r"_delta_log/(\d{20}\.json|\d{20}\.checkpoint\.parquet|_last_checkpoint)$")
     files = (str(path) for path in warehouse.rglob("*") if path.is_file())
     return sorted(path.removeprefix(f"{warehouse}/") for path in files if path not in needed and not is_log.search(path))

@@ -125,18 +125,20 @@ def faults_of(warehouse: Path, actors: Sequence[str], endings: Sequence[str], fi
     of_runs = [ending for actor, ending in zip(actors, endings, strict=True) if not actor.startswith(UPKEEP_OF)]
     if opened.runs().num_rows - finished_before != of_runs.count("finished"):
         faults.append(f"{opened.runs().num_rows} rows in runs")
+    # The newest versions are those of the newest run, while nobody has begun to repair.
+    newest = {name: DeltaTable(str(warehouse / name)).version() for name in TABLES if name != RUNS.name}
+    expected: dict[str, dict[str, list[str]]] = {}
+    places: set[tuple[str, int, str]] = set()
     for cluster in opened.clusters_with_nights():
         # A run's number is in its row of runs too: as so many records.
         runs = opened.runs(cluster)
-        numbers = runs.filter(pc.equal(runs["kind"], NIGHT))["records_read"].to_pylist()
-        expected = undisturbed_rows(numbers)
-        # The newest versions are those of the newest run, while nobody has begun to repair.
-        newest = {name: DeltaTable(str(warehouse / name)).version() for name in TABLES if name != RUNS.name}
-        for name, version in {*opened.run(cluster).table_versions.items(), *newest.items()}:
-            columns = [column.name for column in TABLES[name].columns if column.name != "cluster"]
-            rows = sorted(map(str, rows_at(locate(str(warehouse)), TABLES[name], version, cluster, columns).to_pylist()))
-            if rows != expected.get(name, []):
-                faults.append(f"{name} of {cluster} has {rows} at version {version}, expected {expected.get(name, [])}")
+        expected[cluster] = undisturbed_rows(runs.filter(pc.equal(runs["kind"], NIGHT))["records_read"].to_pylist())
+        places.update((*place, cluster) for place in (*opened.run(cluster).table_versions.items(), *newest.items()))
+    for name, version, cluster in sorted(places):  # what is of one version is opened once
+        columns = [column.name for column in TABLES[name].columns if column.name != "cluster"]
+        rows = sorted(map(str, rows_at(locate(str(warehouse)), TABLES[name], version, cluster, columns).to_pylist()))
+        if rows != expected[cluster].get(name, []):
+            faults.append(f"{name} of {cluster} has {rows} at version {version}, expected {expected[cluster].get(name, [])}")
     return faults
 
 

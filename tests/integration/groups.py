@@ -108,7 +108,7 @@ class Groups:
         leaving = self._worker("empty", CLASSIC, client_id="leaving")
         self.commit_as_tools_do("simple", [TopicPartition("orders", 1, 7, metadata="a note"), TopicPartition("payments", 0, 0)])
         self.commit_as_tools_do("deleted", [TopicPartition("orders", 0, 5)])
-        admin.delete_consumer_groups(["deleted"])["deleted"].result()
+        self.delete("deleted")
         self._transaction("transactional", [TopicPartition("orders", 0, 11), TopicPartition("orders", 1, 12)], Producer.commit_transaction)
         self._transaction("transactional", [TopicPartition("orders", 0, 99)], Producer.abort_transaction)
         self._transaction("transactional", [TopicPartition("orders", 1, 55), TopicPartition("payments", 1, 3)])
@@ -159,6 +159,10 @@ class Groups:
         consumer = Consumer({**self._client, "group.id": group_id})
         commit_when_coordinator_is_there(consumer, offsets)
         consumer.close()
+
+    def delete(self, group_id: str) -> None:
+        admin = AdminClient(self._client)  # a client that nobody holds any more does not answer
+        admin.delete_consumer_groups([group_id])[group_id].result()
 
     def _transaction(self, group_id: str, offsets: list[TopicPartition], end: Callable[[Producer], object] | None = None) -> None:
         """Offsets of a group in a transaction of its own, which stays open without ``end``."""

@@ -68,11 +68,16 @@ class Ended(NamedTuple):
 
 
 class CommandsOfOneProcess:
-    """``groupcoord`` called again and again in a process of its own: the connector must be there when Java starts, and Java starts once."""
+    """``groupcoord`` called again and again in a process of its own: the connector must be there when Java starts, and Java starts once.
+
+    The first night starts it, and it does not end with that night: the others find its session.
+    """
 
     PROGRAM = """
 import contextlib, io, json, sys
 from groupcoord_spark.cli import main
+from groupcoord_spark.pipeline import run_night
+run_night.session_ends_with_block = contextlib.nullcontext
 for line in sys.stdin:
     stderr = io.StringIO()
     with contextlib.redirect_stderr(stderr):
@@ -205,4 +210,4 @@ def test_a_second_night_fetches_what_is_new_and_has_the_state_of_a_whole_one(
     assert "committed-later" in {row["group_id"] for row in rows_of(nights.live, "committed_offsets")}
     whole = live_night(commands, broker, nights.live, "--full")
     assert "compared  with the state that the nights before carried on: it is the same" in whole.stderr, whole.stderr
-    broker.consumer_groups("--delete", "--group", "committed-later")  # other tests count the groups of this broker
+    groups.delete("committed-later")  # other tests count the groups of this broker

@@ -132,16 +132,13 @@ def _rows_of_last_night(start: RunStart) -> list[Row]:
     return [{**row, "evidence": json.loads(row["evidence"])} for row in rows]
 
 
-def _is_about_transaction(row: Mapping[str, Any]) -> bool:
-    return row["certainty"] is not None or row["finding"] == _BLOCKED
-
-
 def _merged(of_night: Sequence[Row], of_last_night: Sequence[Row]) -> list[Row]:
     """The rows of a partition of which the night has read the new records only."""
     certain = {row["subject"]: row for row in of_last_night if row["certainty"] == Certainty.CERTAIN}
     # What proved it certain may lie in records that this night has not read.
     transactions = [certain.get(row["subject"], row) if row["certainty"] else row for row in of_night if row["finding"] in FINDINGS]
-    stay = [row for row in of_last_night if not _is_about_transaction(row) and row["finding"] in FINDINGS]
+    # Findings about transactions, which have a certainty, do not stay.
+    stay = [row for row in of_last_night if row["certainty"] is None and row["finding"] in {*FINDINGS} - {_BLOCKED}]
     healthy = [row for row in (*of_last_night, *of_night) if row["finding"] not in FINDINGS]
     return [*transactions, *stay] or healthy[:1]
 

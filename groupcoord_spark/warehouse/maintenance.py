@@ -354,9 +354,7 @@ def _delete_unneeded(target: _Target, opened: OpenTable, runs: Sequence[read.Run
     filesystem = target.location.filesystem
     count = size = 0
     try:
-        unneeded = opened.delta.vacuum(
-            retention_hours=0, dry_run=True, enforce_retention_duration=False, full=True, keep_versions=versions
-        )
+        unneeded = opened.delta.vacuum(retention_hours=0, dry_run=True, enforce_retention_duration=False, full=True, keep_versions=versions)
         # A file that was removed, added and removed again is listed twice.
         for file in filesystem.get_file_info([target.location.path_in(table.name, path) for path in dict.fromkeys(unneeded)]):
             if not file.is_file or run_of(file.base_name) in of_dropped or _may_be_committed(table, file, finished_at_ms):

@@ -105,14 +105,6 @@ class HabitOfGroups:
     largest: tuple[GroupInLog, ...]
 
 
-def _repeated_bytes(group: GroupInLog) -> int:
-    return group.batch_bytes if group.repeated_commits and 2 * group.repeated_commits >= group.commits else 0
-
-
-def _metadata_bytes(group: GroupInLog) -> int:
-    return group.large_commit_bytes if group.metadata_bytes else 0
-
-
 def _wide_bytes(group: GroupInLog) -> int:
     # many members that commit a partition each make large batches too, where the coordinator waits for further commits
     is_wide = min(group.keys, group.most_records_in_batch) >= WIDE_COMMIT and 2 * group.records >= WIDE_COMMIT * group.batches
@@ -120,8 +112,8 @@ def _wide_bytes(group: GroupInLog) -> int:
 
 
 BYTES_OF_HABIT: Final[Mapping[str, Callable[[GroupInLog], int]]] = {
-    "repeats": _repeated_bytes,
-    "metadata": _metadata_bytes,
+    "repeats": lambda group: group.batch_bytes if group.repeated_commits and 2 * group.repeated_commits >= group.commits else 0,
+    "metadata": lambda group: group.large_commit_bytes if group.metadata_bytes else 0,
     "wide": _wide_bytes,
 }
 """Habit -> the bytes that a group wrote so; 0 where it has another habit. Those of metadata are bytes of records, others of batches."""

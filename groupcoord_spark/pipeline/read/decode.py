@@ -194,7 +194,8 @@ def decode_chunk(records: Records, semantics: Semantics) -> DecodedChunk:
     null_keys = RowNotes.same_for_rows(np.flatnonzero(~decoder.has_key & ~decoder.is_control), NullKey.code, NULL_KEY)
     faults = RowNotes.concatenated((key_refusals, null_keys, *value_faults))
     findings = RowNotes.concatenated((key_findings, *value_findings, *decoder.transaction_notes()))
-    refusals = RowNotes.concatenated((_as_rules(faults), *refusals_of_sound_records))
+    faults_as_rules = replace(faults, codes=tuple(RULE_OF_REASON.get(code, code) for code in faults.codes))
+    refusals = RowNotes.concatenated((faults_as_rules, *refusals_of_sound_records))
     return decoder.decoded(kinds, decodes, faults, findings, refusals)
 
 
@@ -316,11 +317,6 @@ def _decode_distinct(
         if key_type in OFFSET_KEY_TYPES:
             topic_ids[place] = np.frombuffer(uuid_bytes(decoded.fields.get("topic_id", ZERO_UUID)), ">i8")
     return faults, findings, is_good, topic_ids
-
-
-def _as_rules(faults: RowNotes) -> RowNotes:
-    """The same notes, with the id of the replay rule as their code."""
-    return replace(faults, codes=tuple(RULE_OF_REASON.get(code, code) for code in faults.codes))
 
 
 def _refusals_of_what_decodes(records: Records, kinds: ChunkKinds, decoder: _ChunkDecoder, semantics: Semantics) -> Iterator[RowNotes]:

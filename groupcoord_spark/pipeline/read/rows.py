@@ -350,7 +350,7 @@ class _PartitionChunks:
             yield Chunk(Records.none(), [], [doubt], 0)
 
     def _chunk(self, rows: pa.RecordBatch) -> Chunk:
-        size = sum(_bytes_in(rows.column(name)) for name in ("key", "value"))
+        size = sum(pc.sum(pc.binary_length(rows.column(name))).as_py() or 0 for name in ("key", "value"))
         is_fault = rows.column("fault").is_valid()
         lost: list[Lost] = []
         if pc.any(is_fault).as_py():
@@ -399,10 +399,6 @@ class _PartitionChunks:
         if kept.num_rows:
             self._last = kept.slice(kept.num_rows - 1, 1)
         return kept
-
-
-def _bytes_in(column: pa.Array) -> int:
-    return int(pc.sum(pc.binary_length(column)).as_py() or 0)
 
 
 def _records(rows: pa.RecordBatch) -> Records:

@@ -176,10 +176,6 @@ def _int32(value: Any) -> int:
     return int(value)
 
 
-def _milliseconds_32(value: Any) -> int:
-    return _int32(_milliseconds(value))
-
-
 def _setting_ms(value: Any) -> int:
     milliseconds = _milliseconds(value)
     if not 1 <= milliseconds <= LARGEST_INT:
@@ -311,7 +307,7 @@ DURATION: Final = ValueKind(
     _milliseconds,
 )
 SETTING_MS: Final = ValueKind("a time such as 500ms, 30s or 5m, and not 0", DURATION.schema, _setting_ms)
-DURATION_32: Final = ValueKind(DURATION.words, DURATION.schema, _milliseconds_32)
+DURATION_32: Final = ValueKind(DURATION.words, DURATION.schema, lambda value: _int32(_milliseconds(value)))
 MOMENT: Final = ValueKind("a moment such as 2026-01-01T00:00:00Z", {"type": "string"}, _moment)
 TEXTS: Final = ValueKind(
     "a name, or a list of names", {"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}}]}, _texts

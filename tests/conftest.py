@@ -5,9 +5,8 @@ from __future__ import annotations
 import gc
 import os
 import re
-import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -18,6 +17,7 @@ from hypothesis import settings
 
 from groupcoord_spark.protocol import fast_path
 from tests.examples import PROFILE
+from tests.loops import WITH_CHECK, compile_loops
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -45,41 +45,32 @@ SAMPLE_AS_OF_MS = 1_795_248_000_000
 
 def pytest_configure(config: pytest.Config) -> None:
     """Has the compiled loops check every index in the tests' own processes. Spark's workers, and commands, run the loops as shipped."""
-    # numba does not know its compiled code with the check from that without, so each has a directory of its own.
-    with_check = {"NUMBA_BOUNDSCHECK": "1", "NUMBA_CACHE_DIR": str(config.rootpath / ".pytest_cache" / "loops-with-bounds-check")}
     if config.getoption("numprocesses", None) and not hasattr(config, "workerinput"):
-        compile_loops(config.rootpath, with_check)
+        compile_loops({}, WITH_CHECK)
     else:
         gc.disable()  # until the tests are collected: collecting makes a million objects, which all stay
     numba.config.BOUNDSCHECK = 1
-    numba.config.CACHE_DIR = with_check["NUMBA_CACHE_DIR"]
-
-
-def compile_loops(root: Path, with_check: Mapping[str, str]) -> None:
-    """Compiles the loops in both ways, before processes of pytest begin that would all compile them at once."""
-    as_shipped = {name: value for name, value in os.environ.items() if not name.startswith("NUMBA_")}
-    command = [sys.executable, "-c", "import groupcoord_spark.protocol.json_loops"]
-    compilers = [subprocess.Popen(command, cwd=root, env=as_shipped | more) for more in ({}, with_check)]
-    for compiler in compilers:
-        compiler.wait()
+    numba.config.CACHE_DIR = WITH_CHECK["NUMBA_CACHE_DIR"]
 
 
 SLOWEST_FILES = (
-    *("integration/test_live_topic.py", "pipeline/test_views_alike.py", "test_object_store.py", "cli/test_warm_up.py"),
-    *("test_documentation.py", "dataframes/test_nightly_tables.py", "test_notebooks.py", "test_standalone_cluster.py"),
-    *("pipeline/test_nightly.py", "warehouse/test_maintenance.py", "warehouse/test_two_runs.py", "cli/test_bad_copies.py"),
-    *("pipeline/test_nights.py", "warehouse/test_sql_engines.py", "pipeline/test_golden.py", "pipeline/test_distributed_replay.py"),
-    *("faults/test_deaths.py", "pipeline/test_rows.py", "pipeline/test_causes.py", "warehouse/test_views.py"),
-    *("pipeline/test_incremental_rows.py", "dataframes/test_frames_of_users.py", "pipeline/test_until.py", "warehouse/test_runs.py"),
-    *("test_spark_submit.py", "pipeline/test_run_night.py", "cli/test_nightly.py", "cli/test_simulate.py", "pipeline/test_compact.py"),
-    *("pipeline/test_latest_records.py", "faults/test_two_runs.py", "cli/test_maintain.py", "pipeline/test_admin_night.py"),
-    *("faults/test_interruptions.py", "report/test_in_browser.py", "cli/test_untrusted_text.py", "answers/test_night_changes.py"),
-    *("cli/test_metrics.py", "cli/test_mcp.py", "faults/test_full_disk.py", "warehouse/test_reading.py", "cli/test_morning.py"),
-    *("report/test_gather.py", "log/test_ranges.py", "answers/test_why.py", "dataframes/test_records.py"),
-    *("pipeline/test_timeline.py", "pipeline/test_decode.py", "pipeline/test_upgrade.py"),
-    *("log/test_columnar.py", "sources/test_segments.py", "answers/test_offset_history.py", "doctor/test_verdicts.py"),
-    *("pipeline/test_topic_health.py", "dump/test_loops.py", "protocol/test_definition.py", "doctor/test_gather.py"),
-    *("cli/test_commands.py", "protocol/test_json_texts.py", "faults/test_files_in_use.py"),
+    *("warehouse/test_sql_engines.py", "pipeline/test_views_alike.py", "test_documentation.py", "test_object_store.py"),
+    *("cli/test_bad_copies.py", "pipeline/test_nights.py", "test_standalone_cluster.py", "dataframes/test_nightly_tables.py"),
+    *("pipeline/test_nightly.py", "warehouse/test_views.py", "cli/test_nightly.py", "pipeline/test_distributed_replay.py"),
+    *("integration/test_live_topic.py", "pipeline/test_golden.py", "warehouse/test_maintenance.py", "pipeline/test_incremental_rows.py"),
+    *("faults/test_deaths.py", "test_spark_submit.py", "pipeline/test_until.py", "warehouse/test_two_runs.py"),
+    *("faults/test_interruptions.py", "pipeline/test_run_night.py", "dataframes/test_frames_of_users.py", "faults/test_two_runs.py"),
+    *("report/test_gather.py", "cli/test_mcp.py", "sources/test_segments.py", "cli/test_untrusted_text.py", "pipeline/test_rows.py"),
+    *("warehouse/test_runs.py", "test_notebooks.py", "assignors/test_properties.py", "report/test_in_browser.py", "cli/test_simulate.py"),
+    *("pipeline/test_admin_night.py", "pipeline/test_topic_health.py", "log/test_columnar.py", "pipeline/test_compact.py"),
+    *("doctor/test_verdicts.py", "pipeline/test_causes.py", "answers/test_night_changes.py", "cli/test_metrics.py"),
+    *("pipeline/test_upgrade.py", "dataframes/test_records.py", "log/test_ranges.py", "faults/test_full_disk.py", "answers/test_why.py"),
+    *("test_packaging.py", "doctor/test_gather.py", "protocol/test_columnar.py", "cli/test_report.py", "log/test_salvage.py"),
+    *("warehouse/test_reading.py", "faults/test_files_in_use.py", "protocol/test_definition.py", "integration/test_what_clients_do.py"),
+    *("cli/test_dump.py", "pipeline/test_latest_records.py", "cli/test_commands.py", "protocol/test_json_texts.py"),
+    *("verification/test_comparison.py", "integration/test_real_broker.py", "pipeline/test_timeline.py", "faults/test_hostile_sizes.py"),
+    *("cli/test_morning.py", "warehouse/test_answer_views.py", "simulator/test_properties.py", "cli/test_doctor.py"),
+    *("assignors/test_large_groups.py", "cli/test_terminal.py", "answers/test_offset_history.py", "cli/test_describe.py"),
 )
 """Files of tests that take more than some seconds of CPU, the slowest first."""
 

@@ -156,7 +156,7 @@ def cut_in_the_middle(text: str, width: int) -> str:
     ellipsis = "…" if (sys.stdout.encoding or "utf-8").lower().startswith("utf") else "~"
     begin, end = chop_cells(text, width // 2)[0], ""
     for letter in reversed(chop_cells(text, 1)):  # with the marks that stand on it
-        if cell_len(letter + end) > width - 1 - width // 2:
+        if cell_len(letter + end) > (width - 1) // 2:
             break
         end = letter + end
     return f"{begin}{ellipsis}{end}"

@@ -200,5 +200,5 @@ class DamageReport:
         """Adds, for each code with more records than rows, how many records have no row."""
         for code, records in self._records.items():
             if (rest := records - MAX_RECORD_ROWS) > 0:
-                detail = f"{counted(rest, 'more record')} of this file with this code, and no row after the first {MAX_RECORD_ROWS}."
+                detail = f"This file has {counted(rest, 'more record')} with this code; only the first {MAX_RECORD_ROWS} records have rows."
                 self.add([Damage(code, 0, 0, None, detail, rest)])

@@ -342,5 +342,5 @@ def test_of_rows_of_several_clusters_the_named_one_is_read(local, tmp_path):
     summary = night_over(local, tmp_path / "w", tmp_path / "in", cluster="a", with_history=False)
     assert summary.records_read == raw.num_rows
     assert [each["detail"] for each in rows_of(tmp_path / "w", "warnings")] == [
-        f"{other.num_rows} rows of other clusters than 'a': not read."
+        f"The input has {other.num_rows} rows of other clusters; only rows of 'a' are read."
     ]

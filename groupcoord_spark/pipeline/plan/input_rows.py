@@ -208,12 +208,12 @@ def row_plan(source: RowSource, overview: RowOverview, *, cluster: str | None, a
         for code, detail, count in (
             (
                 "other_topic",
-                f"{counted(overview.other_topics, 'row')} of other topics than __consumer_offsets: not read.",
+                f"The input has {counted(overview.other_topics, 'row')} of other topics; only rows of __consumer_offsets are read.",
                 overview.other_topics,
             ),
             (
                 "other_cluster",
-                f"{counted(of_other_clusters, 'row')} of other clusters than {chosen_cluster!r}: not read.",
+                f"The input has {counted(of_other_clusters, 'row')} of other clusters; only rows of {chosen_cluster!r} are read.",
                 of_other_clusters,
             ),
             ("transactions_unknown", TRANSACTIONS_UNKNOWN, rows if TRANSACTIONS in overview.lacks else 0),

@@ -16,7 +16,7 @@ import pyarrow.fs as pafs
 from groupcoord_spark.errors import InputError
 from groupcoord_spark.log.directory import log_directories_below
 from groupcoord_spark.log.files.broker_files import OFFSETS_TOPIC
-from groupcoord_spark.log.files.storage import Location, first_line, named_in_text, shown
+from groupcoord_spark.log.files.storage import Location, first_line, infos_in, shown
 
 KAFKA_SCHEME: Final = "kafka://"
 ADMIN_SCHEME: Final = "admin://"
@@ -152,7 +152,7 @@ def data_files(location: Location) -> list[tuple[str, int]]:
     if info.type == pafs.FileType.File:
         return [("", info.size)]
     try:
-        infos = list(map(named_in_text, location.filesystem.get_file_info(pafs.FileSelector(location.path, recursive=True))))
+        infos = infos_in(location.filesystem, location.path, recursive=True)
     except (OSError, pa.ArrowException) as error:
         raise InputError(f"{location.shown}: the directory cannot be read: {first_line(error)}. Check its permissions.") from error
     top = location.path.rstrip("/") + "/"

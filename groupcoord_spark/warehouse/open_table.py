@@ -13,10 +13,9 @@ import pyarrow.parquet as pq
 from deltalake import CommitProperties, DeltaTable
 from deltalake.exceptions import DeltaError, TableNotFoundError
 from deltalake.transaction import AddAction, RemoveAction, Transaction
-from pyarrow import fs
 
 from groupcoord_spark.errors import WarehouseError
-from groupcoord_spark.log.files.storage import named_in_text, side_by_side
+from groupcoord_spark.log.files.storage import infos_in, side_by_side
 from groupcoord_spark.warehouse.declaration import Table, no_rows
 from groupcoord_spark.warehouse.location import WarehouseLocation, cause_of, directory_of
 from groupcoord_spark.warehouse.parts import run_of
@@ -268,10 +267,10 @@ def open_table(location: WarehouseLocation, table: Table, version: int | None = 
 def begins_after(location: WarehouseLocation, table: Table, version: int) -> bool:
     """True where the log of a table begins above a version, because the table was deleted and a later run made it anew."""
     try:
-        log = location.filesystem.get_file_info(fs.FileSelector(location.path_in(table.name, "_delta_log"), allow_not_found=True))
+        log = infos_in(location.filesystem, location.path_in(table.name, "_delta_log"), allow_not_found=True)
     except OSError:
         return False
-    numbers = [int(number) for file in log if (number := named_in_text(file).base_name.split(".")[0]).isdecimal()]
+    numbers = [int(number) for file in log if (number := file.base_name.split(".")[0]).isdecimal()]
     return bool(numbers) and min(numbers) > version
 
 

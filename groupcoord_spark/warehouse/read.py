@@ -20,7 +20,7 @@ from pyarrow import fs
 
 from groupcoord_spark.errors import WarehouseError
 from groupcoord_spark.log.files.object_store import missing_bucket, no_such_bucket
-from groupcoord_spark.log.files.storage import named_in_text
+from groupcoord_spark.log.files.storage import infos_in
 from groupcoord_spark.moments import Moment, NightsAgo, NightTime, milliseconds_of
 from groupcoord_spark.warehouse.declaration import Table, no_rows
 from groupcoord_spark.warehouse.location import WarehouseLocation, cause_of, locate
@@ -300,7 +300,7 @@ def open_runs(location: WarehouseLocation) -> OpenTable | None:
             return None
         if place.type == fs.FileType.File:
             raise WarehouseError(f"{location.uri} is a file, not a warehouse directory. Name a directory with --warehouse.")
-        names = [named_in_text(info).base_name for info in location.filesystem.get_file_info(fs.FileSelector(location.path))]
+        names = [info.base_name for info in infos_in(location.filesystem, location.path)]
         if not names:
             return None
         has_runs = RUNS.name in names and table_exists(location, RUNS)
@@ -332,7 +332,7 @@ def _is_being_made(location: WarehouseLocation, names: Sequence[str]) -> bool:
     """True where nothing exists but the beginning of ``runs``, the first table to be created: another run is at work, or one died here."""
     if names != [RUNS.name]:
         return False
-    begun = location.filesystem.get_file_info(fs.FileSelector(f"{location.path}/{RUNS.name}", allow_not_found=True))
+    begun = infos_in(location.filesystem, f"{location.path}/{RUNS.name}", allow_not_found=True)
     return all(f.base_name == "_delta_log" for f in begun)
 
 

@@ -38,7 +38,7 @@ from pyarrow import fs
 from groupcoord_spark import __version__
 from groupcoord_spark.errors import WarehouseError
 from groupcoord_spark.log.files.object_store import is_object_store
-from groupcoord_spark.log.files.storage import side_by_side
+from groupcoord_spark.log.files.storage import infos_in, side_by_side
 from groupcoord_spark.warehouse import read
 from groupcoord_spark.warehouse.declaration import Table, WriteMode, no_rows
 from groupcoord_spark.warehouse.location import WarehouseLocation, cause_of, directory_of, locate
@@ -247,9 +247,9 @@ def _delete_files(start: RunStart, but: Iterable[AddedFile] = ()) -> None:
     filesystem = start.location.filesystem
 
     def delete_of(table: Table) -> None:
-        directory = fs.FileSelector(start.location.path_in(table.name, directory_of(start.cluster)), allow_not_found=True)
+        directory = start.location.path_in(table.name, directory_of(start.cluster))
         with suppress(OSError):
-            for file in filesystem.get_file_info(directory):
+            for file in infos_in(filesystem, directory, allow_not_found=True):
                 if run_of(file.base_name) == start.run_id and file.base_name not in kept:
                     filesystem.delete_file(file.path)
 
@@ -401,7 +401,7 @@ def _skip_versions(location: WarehouseLocation, table: Table, opened: DeltaTable
         opened.create_write_transaction([], "append", opened.schema(), partition_by=list(table.partition_columns))
         opened.update_incremental()
     opened.create_checkpoint()
-    for file in location.filesystem.get_file_info(fs.FileSelector(location.path_in(table.name, "_delta_log"))):
+    for file in infos_in(location.filesystem, location.path_in(table.name, "_delta_log")):
         number = file.base_name.split(".")[0]
         if number.isdecimal() and int(number) <= named_version:
             location.filesystem.delete_file(file.path)

@@ -111,7 +111,7 @@ class Location:
         be listed.
         """
         try:
-            infos = list(map(named_in_text, self.filesystem.get_file_info(pafs.FileSelector(self.path, recursive=False))))
+            infos = infos_in(self.filesystem, self.path)
             if isinstance(self.filesystem, pafs.LocalFileSystem):
                 # Arrow leaves out links that lead nowhere: a log of which only the links were copied would be read as one without records.
                 listed = {info.base_name for info in infos}
@@ -225,13 +225,21 @@ def _located(uri: str, of_environment: tuple[tuple[str, str], ...]) -> tuple[Any
     return filesystem, path
 
 
-def named_in_text(info: Any) -> Any:
-    """The FileInfo; if its path is not UTF-8, one that has U+FFFD in the place of such bytes: Arrow cannot tell the path."""
-    try:
-        _ = info.path
-    except UnicodeDecodeError as error:
-        return pafs.FileInfo(error.object.decode("utf-8", "replace"), info.type, size=info.size)
-    return info
+def infos_in(filesystem: Any, directory: str, *, recursive: bool = False, allow_not_found: bool = False) -> list[Any]:
+    """The FileInfos of what is in a directory. Raises OSError or ArrowException where the directory cannot be listed.
+
+    Arrow raises UnicodeDecodeError when a path that is not UTF-8 is asked for: the FileInfo then has U+FFFD for each such byte.
+    """
+
+    def with_text(info: Any) -> Any:
+        try:
+            _ = info.path
+        except UnicodeDecodeError as error:
+            return pafs.FileInfo(error.object.decode("utf-8", "replace"), info.type, size=info.size)
+        return info
+
+    selector = pafs.FileSelector(directory, allow_not_found=allow_not_found, recursive=recursive)
+    return [with_text(info) for info in filesystem.get_file_info(selector)]
 
 
 def _path_below(directory: str, name: str) -> str:

@@ -214,14 +214,9 @@ SIDE_FILES = sorted(
 
 @cache
 def verdicts_with(name: str, content: bytes | None) -> dict[int, list[tuple[str, str | int | None]]]:
-    """(finding, subject) by offsets partition of the hanging copy, where one side file has this content; None: the file is not there.
-
-    Of the partitions there are two: the least, and the one that the file is beside where it is beside one.
-    """
-    left_out = {f"__consumer_offsets-{number}" for number in (1, 3, 4)} - {Path(name).parent.name}
+    """(finding, subject) by offsets partition of the hanging copy, where one side file has this content; None: the file is not there."""
     with TemporaryDirectory() as directory:
-        target = Path(directory) / "logs"
-        shutil.copytree(SICK / "hanging" / "logs", target, ignore=lambda *_: left_out)
+        target = copied("hanging", Path(directory))
         (target / name).unlink()
         if content is not None:
             (target / name).write_bytes(content)

@@ -10,7 +10,6 @@ import re
 import shlex
 import subprocess
 import sys
-from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -258,12 +257,10 @@ def test_the_locale_c_gets_no_traceback(letters: Path) -> None:
     assert (done.returncode, done.stderr, done.stdout.count(b"\n")) == (0, b"", 1)
 
 
-TO_PIPES = [["expire"], ["dump", "LOGS"], ["list", "--quiet", "--output", "json"], ["export-offsets", "--group", "組🎉"]]
-
-
 @pytest.mark.parametrize(
-    ("arguments", "pipe"), [*product(TO_PIPES, ["| true", "2>&1 | true"]), (["expire"], "2>&1 >/dev/null | true")], ids=str
+    "arguments", [["expire"], ["dump", "LOGS"], ["list", "--quiet", "--output", "json"], ["export-offsets", "--group", "組🎉"]]
 )
+@pytest.mark.parametrize("pipe", ["| true", "2>&1 | true", "2>&1 >/dev/null | true"])
 def test_whoever_reads_no_further_ends_a_command_quietly(letters: Path, arguments: list[str], pipe: str) -> None:
     named = [str(letters / "logs") if word == "LOGS" else word for word in arguments]
     command = shlex.join([sys.executable, "-m", "groupcoord_spark", *named])

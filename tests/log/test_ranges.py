@@ -20,8 +20,7 @@ from tests.log.test_salvage import split
 
 RUNS = int(os.environ.get("GROUPCOORD_SALVAGE_RUNS", "1500")) // 3
 SEED = int(os.environ.get("GROUPCOORD_SALVAGE_SEED", "20251121"))
-CORPORA = sorted({str(logs.parent.relative_to(GOLDEN)) for logs in GOLDEN.rglob("logs") if logs.is_dir() and "sick" not in logs.parts})
-"""The sick ones are large, and of no other formats than ``transactions`` and ``compacted``."""
+CORPORA = sorted({str(logs.parent.relative_to(GOLDEN)) for logs in GOLDEN.rglob("logs") if logs.is_dir()})
 
 
 def ranges_of(segment: Segment, range_bytes: int) -> list[Segment]:

@@ -1,4 +1,7 @@
-"""Compiles the loops before processes of pytest begin that would all compile them at once: ``python -m tests.loops``, those with checks."""
+"""Compiles the loops before the processes of pytest begin, which would otherwise all compile the loops at once.
+
+``python -m tests.loops`` compiles the loops that check every index.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,7 @@ WITH_CHECK = {"NUMBA_BOUNDSCHECK": "1", "NUMBA_CACHE_DIR": str(ROOT / ".pytest_c
 
 
 def compile_loops(*variants: Mapping[str, str]) -> None:
-    """Compiles the loops once for each variant: variables of numba; none: as they are shipped."""
+    """Compiles the loops once for each variant: the variables of numba for that process; without variables the loops are as shipped."""
     as_shipped = {name: value for name, value in os.environ.items() if not name.startswith("NUMBA_")}
     command = [sys.executable, "-c", "import groupcoord_spark.protocol.json_loops"]
     compilers = [subprocess.Popen(command, cwd=ROOT, env=as_shipped | variables) for variables in variants]

@@ -7,7 +7,7 @@ text alone; the broker refuses such expressions with INVALID_REGULAR_EXPRESSION.
 - ``{+``: to RE2J a brace that counts nothing is a character that cannot be repeated, to RE2 it is a character like any other.
 - ``\é``: RE2 refuses a backslash before a character that is not ASCII, RE2J reads the character.
 - RE2 refuses an expression whose program needs more than 8 MiB; RE2J has no such limit.
-- More than 1,000 groups with names are refused here: what RE2 remembers of them takes memory with the square of their number.
+- An expression with more than 1,000 named groups is refused here: RE2 needs memory that grows with the square of the number of groups.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import re2
 _QUOTED_OR_ESCAPED: Final = re.compile(r"\\Q.*?(?:\\E|$)|\\[^CQ]", re.DOTALL)
 _OPTIONS: Final = re2.Options()
 _OPTIONS.log_errors = False
-_OPTIONS.never_capture = True  # only whether a topic matches is asked; groups with names are remembered nonetheless
+_OPTIONS.never_capture = True  # the broker asks only whether a topic matches; RE2 captures named groups nonetheless
 _MOST_NAMED_GROUPS: Final = 1000
 
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from groupcoord_spark.sources.segments import register
+from groupcoord_spark.sources.segments import ConsumerOffsetsReader, register
 from tests.conftest import GOLDEN, SAMPLE_LOGS
 from tests.golden_answers import Corpus
 from tests.log.reading import read_logs
@@ -23,41 +23,51 @@ def raw(spark: SparkSession, path: Path, **options: str) -> DataFrame:
     return spark.read.format("consumer_offsets").options(**options).load(str(path))
 
 
+def rows_of(path: Path, **options: str) -> list[dict[str, Any]]:
+    """The rows of the source, read in this process: Spark starts two processes for each frame that it reads."""
+    reader = ConsumerOffsetsReader({"path": str(path), **options})
+    return [row for partition in reader.partitions() for batch in reader.read(partition) for row in batch.to_pylist()]
+
+
+def test_a_frame_has_the_rows_of_the_source(spark: SparkSession) -> None:
+    frame = raw(spark, SAMPLE_LOGS, cluster="mine")
+    assert sorted(map(repr, (row.asDict() for row in frame.collect()))) == sorted(map(repr, rows_of(SAMPLE_LOGS, cluster="mine")))
+
+
 @pytest.mark.parametrize("name", ["classic-modern", "transactions", "codec-zstd", "mixed-magic"])
-def test_rows_are_the_records_that_kafkas_classes_read(spark: SparkSession, name: str) -> None:
+def test_rows_are_the_records_that_kafkas_classes_read(name: str) -> None:
     corpus = Corpus(name)
-    rows = {(row.offsets_partition, row.record_offset): row for row in raw(spark, corpus.logs).collect()}
+    rows = {(row["offsets_partition"], row["record_offset"]): row for row in rows_of(corpus.logs)}
     assert len(rows) == len(corpus.records)
     for record in corpus.records:
         row = rows[record["partition"], record["offset"]]
         told = (
-            row.record_timestamp_ms,
-            None if row.value is None else row.value.hex(),
-            row.producer_id,
-            row.producer_epoch,
-            row.is_transactional,
-            row.control_type,
+            row["record_timestamp_ms"],
+            None if row["value"] is None else row["value"].hex(),
+            row["producer_id"],
+            row["producer_epoch"],
+            row["is_transactional"],
+            row["control_type"],
         )
         expected = (
             *(record["timestamp"], record["value_hex"], record["producer_id"], record["producer_epoch"]),
             *(record["transactional"], record["control"]),
         )
         assert told == expected
-        assert (None if row.key is None else row.key.hex()) == record["key_hex"]
+        assert (None if row["key"] is None else row["key"].hex()) == record["key_hex"]
 
 
-def test_rows_tell_the_batch_they_come_from(spark: SparkSession, tmp_path: Path) -> None:
+def test_rows_tell_the_batch_they_come_from(tmp_path: Path) -> None:
     first, second = write_log(tmp_path, commits(0, 20), segments=2, largest_batch=5)
     one_batch = len(batch_of(commits(0, 5)))
-    rows = sorted((row.record_offset, row.source, row.position) for row in raw(spark, tmp_path).collect())
+    rows = sorted((row["record_offset"], row["source"], row["position"]) for row in rows_of(tmp_path))
     files = [(first, 0), (first, one_batch), (second, 0), (second, one_batch)]
     assert rows == [(each, str(files[each // 5][0]), files[each // 5][1]) for each in range(20)]
 
 
-def test_positions_are_those_the_log_reader_tells(spark: SparkSession) -> None:
-    rows = raw(spark, SAMPLE_LOGS).select("record_offset", "position").collect()
+def test_positions_are_those_the_log_reader_tells() -> None:
     expected = [(row.record_offset, row.position) for row in read_logs(SAMPLE_LOGS).rows]
-    assert sorted((row.record_offset, row.position) for row in rows) == sorted(expected)
+    assert sorted((row["record_offset"], row["position"]) for row in rows_of(SAMPLE_LOGS)) == sorted(expected)
 
 
 def test_columns_are_those_that_are_declared(spark: SparkSession) -> None:
@@ -74,20 +84,20 @@ def test_every_file_is_a_partition_of_spark(spark: SparkSession) -> None:
     assert raw(spark, GOLDEN / "fuzz-1" / "logs").rdd.getNumPartitions() == sum(path.stat().st_size > 0 for path in files)
 
 
-def test_the_cluster_is_the_one_given_else_that_of_meta_properties_else_default(spark: SparkSession, tmp_path: Path) -> None:
+def test_the_cluster_is_the_one_given_else_that_of_meta_properties_else_default(tmp_path: Path) -> None:
     write_log(tmp_path, [commit(0)])
-    assert [row.cluster for row in raw(spark, tmp_path).collect()] == ["default"]
+    assert [row["cluster"] for row in rows_of(tmp_path)] == ["default"]
     (tmp_path / "meta.properties").write_text("cluster.id=abc123\n")
-    assert [row.cluster for row in raw(spark, tmp_path).collect()] == ["abc123"]
-    assert [row.cluster for row in raw(spark, tmp_path, cluster="mine").collect()] == ["mine"]
+    assert [row["cluster"] for row in rows_of(tmp_path)] == ["abc123"]
+    assert [row["cluster"] for row in rows_of(tmp_path, cluster="mine")] == ["mine"]
 
 
-def test_damaged_bytes_are_left_out_and_the_rest_is_read(spark: SparkSession, tmp_path: Path) -> None:
+def test_damaged_bytes_are_left_out_and_the_rest_is_read(tmp_path: Path) -> None:
     (path,) = write_log(tmp_path, commits(0, 15), largest_batch=5)
     stored = bytearray(path.read_bytes())
     stored[len(batch_of(commits(0, 5))) + 70] ^= 0xFF
     path.write_bytes(stored)
-    assert sorted(row.record_offset for row in raw(spark, tmp_path).collect()) == [*range(5), *range(10, 15)]
+    assert sorted(row["record_offset"] for row in rows_of(tmp_path)) == [*range(5), *range(10, 15)]
 
 
 def test_a_path_that_is_not_there_is_told_in_a_sentence(spark: SparkSession, tmp_path: Path) -> None:

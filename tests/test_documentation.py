@@ -427,7 +427,7 @@ class TestBlocks:
     def test_python_and_sql_run_in_spark_with_delta(
         self, spark_with_delta: Any, in_sample: Any, capsys: pytest.CaptureFixture[str]
     ) -> None:
-        """Queries read the rows of a view: tests/warehouse/test_sql_engines.py has Spark plan these views over Delta tables."""
+        """Spark reads the text of every view, over Delta tables. Queries then read the rows of a view, so that it is not planned again."""
         block = next(block for block in blocks("python") if "with_delta=True" in block)
         # The JVM does not follow when a test changes its directory.
         namespace: dict[str, Any] = {"__name__": "docs"}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
@@ -12,6 +12,7 @@ from typing import Any
 from unittest.mock import patch
 
 from groupcoord_spark.warehouse import TABLES, AddedFile, Run, RunStart, begin_run, commit_run, write_part
+from groupcoord_spark.warehouse.views import VIEWS
 
 AS_OF_MS = 1_767_225_600_000  # 2026-01-01T00:00:00Z
 DAY_MS = 86_400_000
@@ -26,9 +27,16 @@ FEW_TABLES = (
 
 
 @contextmanager
-def few_tables() -> Iterator[None]:
-    """Warehouses have ``FEW_TABLES`` and no more: what a run and a reader do takes as much CPU as there are tables."""
-    with patch.dict(TABLES, {name: table for name, table in TABLES.items() if name in FEW_TABLES}, clear=True):
+def few_tables(names: Collection[str] = FEW_TABLES) -> Iterator[None]:
+    """Warehouses have these tables and no more: what a run and a reader do takes as much CPU as there are tables."""
+    with patch.dict(TABLES, {name: table for name, table in TABLES.items() if name in names}, clear=True):
+        yield
+
+
+@contextmanager
+def few_views(names: Collection[str]) -> Iterator[None]:
+    """There are these views and no more: Spark takes half a second to read the text of one over Delta tables."""
+    with patch.dict(VIEWS, {name: query for name, query in VIEWS.items() if name in names}, clear=True):  # type: ignore[arg-type]
         yield
 
 

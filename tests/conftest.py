@@ -117,16 +117,14 @@ ASKS_FOR_SPARK = re.compile(r"^ *def \w+\([^)]*\bspark(_\w+)?\b", re.MULTILINE)
 
 @cache
 def _session_of(file: str) -> str:
-    """The file; or, where a function of it asks for the Spark session, one of two names for such files."""
-    if not _asks_for_spark(file):
+    """The file; or, where a function of it asks for the Spark session, one of two names for such files, each with half of the CPU.
+
+    Files that read Delta through Spark have one name, so that only one Java loads and compiles what Delta needs.
+    """
+    text = (Path(__file__).parents[1] / file).read_text(encoding="utf-8")
+    if not ASKS_FOR_SPARK.search(text):
         return file
-    by_slowness = [name for name in (f"tests/{slow}" for slow in SLOWEST_FILES) if _asks_for_spark(name)]
-    return f"Spark {by_slowness.index(file) % 2 if file in by_slowness else 1}"
-
-
-@cache
-def _asks_for_spark(file: str) -> bool:
-    return bool(ASKS_FOR_SPARK.search((Path(__file__).parents[1] / file).read_text(encoding="utf-8")))
+    return "Spark with Delta" if "spark_with_delta" in text or file.startswith("tests/dataframes/") else "Spark"
 
 
 @pytest.fixture
@@ -160,10 +158,12 @@ FOR_FEW_ROWS = {
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
     "spark.sql.constraintPropagation.enabled": "false",
+    "spark.sql.autoBroadcastJoinThreshold": "-1",
 }
 """Settings for queries over a few rows, which still go through a shuffle of two tasks.
 
-To compile code for such queries, and to plan them anew while they run, takes longer than the queries.
+To compile code for such queries, to plan them anew while they run, and to run a job for each small side of a join takes longer than the
+queries.
 """
 
 

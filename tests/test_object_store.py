@@ -19,7 +19,7 @@ from tests.object_store import DUMPS, WAREHOUSES, ObjectStore, object_store
 from tests.running import rows_of, run, tables_of
 from tests.sources.exports import of_sparks_kafka_source, raw_rows, write_parquet
 from tests.tools.faults.two_runs import one_run, pauses
-from tests.warehouse.nights import make_tables
+from tests.warehouse.nights import few_tables, make_tables
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -99,11 +99,19 @@ def test_a_store_keeps_no_marks_of_directories(warehouses: tuple[str, Path], sto
 def test_upkeep_of_a_warehouse_on_a_store(warehouses: tuple[str, Path]) -> None:
     uri, _ = warehouses
     before = [rows_of(uri, table) for table in ("committed_offsets", "offset_commits")]
-    result = groupcoord("maintain", "--warehouse", uri)
+    with few_tables():
+        result = groupcoord("maintain", "--warehouse", uri)
     assert result.exit_code == 0, result.stderr
     assert [rows_of(uri, table) for table in ("committed_offsets", "offset_commits")] == before
 
 
+@pytest.fixture
+def of_few_tables() -> Iterator[None]:
+    with few_tables():
+        yield
+
+
+@pytest.mark.usefixtures("of_few_tables")
 def test_of_two_runs_at_once_on_a_store_one_finishes(store: ObjectStore, tmp_path: Path) -> None:
     make_tables(tmp_path)
     assert one_run(str(tmp_path), "prod", 1, 0) == "finished"

@@ -1,4 +1,4 @@
-"""``jobs/nightly.py`` on a standalone cluster: one master and two workers, each a process of its own, and executors that are killed."""
+"""``jobs/nightly.py`` on a standalone cluster: one master and one worker, each a process of its own, and two executors that are killed."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def _pausing(function):
 
 
 class Cluster:
-    """A standalone cluster on this machine. processes: the master, then the workers."""
+    """A standalone cluster on this machine. processes: the master, then the worker."""
 
     def __init__(self, place: Path) -> None:
         self.place = place
@@ -95,8 +95,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     of_test = Cluster(tmp_path_factory.mktemp("cluster"))
     try:
         of_test.url = wait_for(of_test.start("Master"), r"spark://localhost:\d+")
-        for log in [of_test.start("Worker", "--cores", "1", "--memory", "1g", of_test.url) for _ in range(2)]:
-            wait_for(log, "Successfully registered with master")
+        wait_for(of_test.start("Worker", "--cores", "2", "--memory", "2g", of_test.url), "Successfully registered with master")
         yield of_test
     finally:
         for process in reversed(of_test.processes):
@@ -127,6 +126,7 @@ def submitted(cluster: Cluster, warehouse: Path, waiting: Path) -> subprocess.Po
     command = [
         *(str(SPARK_SUBMIT), "--properties-file", str(ROOT / "conf" / "spark-cluster.conf"), "--master", cluster.url),
         *("--conf", "spark.driver.host=localhost", "--conf", "spark.executor.memory=512m", "--conf", "spark.driver.memory=512m"),
+        *("--conf", "spark.executor.cores=1"),
         *("--driver-java-options", OF_JAVA, "--conf", f"spark.executor.extraJavaOptions={OF_JAVA}"),
         *("--py-files", str(package), str(ROOT / "jobs" / "nightly.py"), str(SAMPLE_LOGS), "--warehouse", str(warehouse)),
         *("--cluster", "sample", "--as-of", "2026-11-21T08:00:00Z"),

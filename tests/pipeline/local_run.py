@@ -60,5 +60,5 @@ def rows_of_reports(warehouse: str, reports: Sequence[PartitionReport]) -> Mappi
     rows: dict[str, list[dict[str, Any]]] = defaultdict(list)
     for table, files in files_by_table(reports).items():
         for file in files:
-            rows[table] += plain_rows(table, pq.read_table(f"{warehouse}/{table}/{file.path}", partitioning=None))
+            rows[table] += plain_rows(table, pq.ParquetFile(f"{warehouse}/{table}/{file.path}").read())
     return rows

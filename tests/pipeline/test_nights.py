@@ -149,7 +149,7 @@ def read_night(
 def latest_records(warehouse: str, reports: Sequence[PartitionReport]) -> pa.RecordBatch:
     table = TABLES["latest_records"]
     files = files_by_table(reports).get(table.name, [])
-    parts = [pq.read_table(f"{warehouse}/{table.name}/{file.path}", partitioning=None) for file in files]
+    parts = [pq.ParquetFile(f"{warehouse}/{table.name}/{file.path}").read() for file in files]
     if not parts:
         return empty_batch()
     rows = pa.concat_tables(parts).select([column.name for column in table.columns if column.name != "cluster"])

@@ -24,7 +24,6 @@ from groupcoord_spark.protocol.record_types import KeyType
 from groupcoord_spark.protocol.slices import Slices
 from groupcoord_spark.warehouse import TABLES
 from groupcoord_spark.warehouse.declaration import TIMESTAMPS_OUT_OF_RANGE
-from groupcoord_spark.warehouse.location import locate
 from groupcoord_spark.warehouse.read import rows_at
 
 REBALANCES: Final = "rebalances"
@@ -124,7 +123,7 @@ class PartitionRebalances:
         job, table = self._job, TABLES[LATEST_RECORDS]
         columns = ["record_offset", "record_timestamp", "key", "value", "control_type", "decodes", TIMESTAMPS_OUT_OF_RANGE.name]
         of_partition = [("offsets_partition", "=", self._offsets_partition)]
-        rows = rows_at(locate(job.warehouse_uri), table, version, job.cluster, columns, of_partition)
+        rows = rows_at(job.warehouse_uri, table, version, job.cluster, columns, of_partition)
         is_data = pc.and_(rows["decodes"], pc.and_(pc.is_null(rows["control_type"]), pc.is_valid(rows["key"])))
         rows = rows.filter(is_data)
         key_types = Slices.from_arrow(rows["key"].combine_chunks()).leading_int16()

@@ -306,7 +306,7 @@ def _survivors(target: _Target, border_ms: int) -> dict[tuple[int, int], read.Su
     if not runs:
         return {}
     at_border = next((run for run in runs if run.finished_at_ms >= border_ms), runs[-1])
-    return read.surviving_ranges(target.location, opened.version, target.cluster, at_border.run_id)
+    return read.surviving_ranges(target.location.uri, opened.version, target.cluster, at_border.run_id)
 
 
 def _drop_nights(target: _Target, keep_nights: int, border_ms: int | None) -> tuple[list[read.Run], list[read.Run]]:

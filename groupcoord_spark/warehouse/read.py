@@ -361,13 +361,13 @@ def runs_of(rows: pa.Table) -> list[Run]:
 
 
 def rows_at(
-    location: WarehouseLocation, table: Table, version: int, cluster: str, columns: Sequence[str], where: Sequence[Condition] = ()
+    warehouse_uri: str, table: Table, version: int, cluster: str, columns: Sequence[str], where: Sequence[Condition] = ()
 ) -> pa.Table:
     """A cluster's rows of a table at one version. Raises WarehouseError where the version or one of its files cannot be read.
 
     A worker asks for one offsets partition after another, and to open a table fifty times would take longer than to read it.
     """
-    return _opened_once(location.uri, table.name, version).rows(cluster, columns, where)
+    return _opened_once(warehouse_uri, table.name, version).rows(cluster, columns, where)
 
 
 @lru_cache(maxsize=8)
@@ -389,11 +389,11 @@ class SurvivingRanges(NamedTuple):
 
 
 def surviving_ranges(
-    location: WarehouseLocation, version: int, cluster: str, run_id: str, where: Sequence[Condition] = ()
+    warehouse_uri: str, version: int, cluster: str, run_id: str, where: Sequence[Condition] = ()
 ) -> dict[tuple[int, int], SurvivingRanges]:
     """(offsets partition, incarnation) -> what was in its log when a run read it, from a version of ``surviving_records``."""
     columns = ["offsets_partition", "incarnation", "first_offset", "end_offset"]
-    rows = rows_at(location, SURVIVING_RECORDS, version, cluster, columns, [("run_id", "=", run_id), *where])
+    rows = rows_at(warehouse_uri, SURVIVING_RECORDS, version, cluster, columns, [("run_id", "=", run_id), *where])
     in_order = rows.sort_by([(name, "ascending") for name in columns[:3]])
     numbers, incarnations, first, end = (column.to_numpy() for column in in_order.columns)
     places = {*zip(numbers.tolist(), incarnations.tolist(), strict=True)}

@@ -28,7 +28,6 @@ from groupcoord_spark.pipeline.read.reader import ReadJob
 from groupcoord_spark.pipeline.rebalances import RebalanceJob
 from groupcoord_spark.pipeline.replay.partition import ReplayJob
 from groupcoord_spark.warehouse import TABLES, open_warehouse
-from groupcoord_spark.warehouse.location import locate
 from groupcoord_spark.warehouse.read import rows_at
 from tests.conftest import DAY_MS, GOLDEN
 from tests.examples import examples
@@ -118,7 +117,7 @@ def tables_at_newest_versions(warehouse: Path) -> dict[str, list[str]]:
     newest = {}
     for name in set(TABLES) - {"runs"}:
         table, opened = TABLES[name], DeltaTable(str(warehouse / name))
-        rows = plain_rows(name, rows_at(locate(str(warehouse)), table, opened.version(), "sample", list(table.by_name)))
+        rows = plain_rows(name, rows_at(str(warehouse), table, opened.version(), "sample", list(table.by_name)))
         newest[name] = sorted(repr({column: value for column, value in row.items() if column != "run_id"}) for row in rows)
     return newest
 

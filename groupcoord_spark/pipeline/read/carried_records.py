@@ -9,7 +9,6 @@ from groupcoord_spark.pipeline.exchange.kept_records import KEPT, as_one, empty_
 from groupcoord_spark.pipeline.extents import CarriedState
 from groupcoord_spark.warehouse import TABLES
 from groupcoord_spark.warehouse.declaration import TIMESTAMPS_OUT_OF_RANGE
-from groupcoord_spark.warehouse.location import locate
 from groupcoord_spark.warehouse.read import rows_at
 
 LATEST_RECORDS, TOPIC_IDS = "latest_records", "topic_ids"
@@ -25,7 +24,7 @@ def carried_records(warehouse_uri: str, cluster: str, carried: CarriedState, off
     table = TABLES[LATEST_RECORDS]
     columns = [*_COLUMNS, TIMESTAMPS_OUT_OF_RANGE.name]
     version = carried.table_versions[table.name]
-    rows = rows_at(locate(warehouse_uri), table, version, cluster, columns, [("offsets_partition", "=", offsets_partition)])
+    rows = rows_at(warehouse_uri, table, version, cluster, columns, [("offsets_partition", "=", offsets_partition)])
     if rows.num_rows != carried.rows[offsets_partition]:
         raise WarehouseError(
             f"Table {table.name} of {warehouse_uri} has {rows.num_rows} rows of offsets partition {offsets_partition}, and the last night"
@@ -39,5 +38,5 @@ def carried_topic_names(warehouse_uri: str, cluster: str, carried: CarriedState,
     """Topic id -> topic name, from all records of an offsets partition that earlier runs have read."""
     version = carried.table_versions[TOPIC_IDS]
     of_partition = [("offsets_partition", "=", offsets_partition)]
-    rows = rows_at(locate(warehouse_uri), TABLES[TOPIC_IDS], version, cluster, ["topic_id", "topic"], of_partition)
+    rows = rows_at(warehouse_uri, TABLES[TOPIC_IDS], version, cluster, ["topic_id", "topic"], of_partition)
     return dict(zip(rows["topic_id"].to_pylist(), rows["topic"].to_pylist(), strict=True))

@@ -19,7 +19,6 @@ from groupcoord_spark.protocol.messages.offsets import OFFSET_COMMIT_VALUE
 from groupcoord_spark.protocol.record_types import NO_PRODUCER_EPOCH, NOT_A_CONTROL_RECORD, KeyType
 from groupcoord_spark.protocol.slices import Slices
 from groupcoord_spark.warehouse import TABLES
-from groupcoord_spark.warehouse.location import locate
 from groupcoord_spark.warehouse.read import SurvivingRanges, rows_at, surviving_ranges
 from groupcoord_spark.warehouse.tables import SURVIVING_RECORDS
 
@@ -72,7 +71,7 @@ def _survivors(warehouse_uri: str, cluster: str, piece: HistoryPiece) -> Survivi
         return nothing
     where = [("offsets_partition", "=", place[0]), ("incarnation", "=", place[1])]
     version = piece.table_versions[SURVIVING_RECORDS.name]
-    return surviving_ranges(locate(warehouse_uri), version, cluster, piece.run_id, where).get(place, nothing)
+    return surviving_ranges(warehouse_uri, version, cluster, piece.run_id, where).get(place, nothing)
 
 
 def first_later_in_history(warehouse_uri: str, cluster: str, piece: HistoryPiece, time_ms: int) -> int | None:
@@ -104,7 +103,7 @@ def _rows(
         ("record_offset", ">=", first_offset),
         ("record_offset", "<", end_offset),
     ]
-    rows = rows_at(locate(warehouse_uri), TABLES[table], piece.table_versions[table], cluster, columns, where)
+    rows = rows_at(warehouse_uri, TABLES[table], piece.table_versions[table], cluster, columns, where)
     return TABLES[table].to_milliseconds(rows)
 
 

@@ -27,7 +27,6 @@ from deltalake import DeltaTable
 from groupcoord_spark.errors import WarehouseError
 from groupcoord_spark.warehouse import TABLES, begin_run, commit_run, open_warehouse
 from groupcoord_spark.warehouse import write as write_module
-from groupcoord_spark.warehouse.location import locate
 from groupcoord_spark.warehouse.maintenance import maintain
 from groupcoord_spark.warehouse.read import rows_at
 from groupcoord_spark.warehouse.tables import LOOK_BACK, NIGHT, RUNS, WriteMode
@@ -136,7 +135,7 @@ def faults_of(warehouse: Path, actors: Sequence[str], endings: Sequence[str], fi
         places.update((*place, cluster) for place in (*opened.run(cluster).table_versions.items(), *newest.items()))
     for name, version, cluster in sorted(places):  # what is of one version is opened once
         columns = [column.name for column in TABLES[name].columns if column.name != "cluster"]
-        rows = sorted(map(str, rows_at(locate(str(warehouse)), TABLES[name], version, cluster, columns).to_pylist()))
+        rows = sorted(map(str, rows_at(str(warehouse), TABLES[name], version, cluster, columns).to_pylist()))
         if rows != expected[cluster].get(name, []):
             faults.append(f"{name} of {cluster} has {rows} at version {version}, expected {expected[cluster].get(name, [])}")
     return faults

@@ -15,7 +15,7 @@ from groupcoord_spark.errors import BadCopyError, UsageError
 from groupcoord_spark.log.files.broker_files import OFFSETS_TOPIC
 from groupcoord_spark.log.partition_count import KAFKAS_DEFAULT
 from groupcoord_spark.pipeline.accepted import EARLIER, EMPTY
-from groupcoord_spark.pipeline.log_directory import read_beside_the_offsets
+from groupcoord_spark.pipeline.log_directory.beside_the_offsets import read_beside_the_offsets
 from groupcoord_spark.pipeline.outcome import run_row
 from groupcoord_spark.pipeline.plan.earlier_runs import last_setting
 from groupcoord_spark.pipeline.plan.guards import CLUSTER_ID_SETTING, refusal_of_moment, refusal_of_origin

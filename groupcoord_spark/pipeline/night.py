@@ -30,7 +30,7 @@ from groupcoord_spark.pipeline.exchange.state_rows import COLUMNS, REPLAYED, WRI
 from groupcoord_spark.pipeline.expiration import ExpirationJob
 from groupcoord_spark.pipeline.extents import HistoryPiece
 from groupcoord_spark.pipeline.health_rows import TOPIC_HEALTH, health_rows
-from groupcoord_spark.pipeline.log_directory import BesideTheOffsets, read_beside_the_offsets
+from groupcoord_spark.pipeline.log_directory.beside_the_offsets import BesideTheOffsets, read_beside_the_offsets
 from groupcoord_spark.pipeline.outcome import driver_rows, files_by_table, history_ends, run_row, settings_for_next_night, summary_of
 from groupcoord_spark.pipeline.plan.earlier_runs import latest_records_at_history_end
 from groupcoord_spark.pipeline.plan.file_ranges import split_large_segments

@@ -14,7 +14,7 @@ import pytest
 from crc32c import crc32c
 
 from groupcoord_spark.coordinator.semantics import JAVA
-from groupcoord_spark.pipeline.log_directory import BesideTheOffsets, read_beside_the_offsets
+from groupcoord_spark.pipeline.log_directory.beside_the_offsets import BesideTheOffsets, read_beside_the_offsets
 from groupcoord_spark.pipeline.run import RunRequest
 from groupcoord_spark.sources.inputs import InputKind
 from groupcoord_spark.warehouse import TABLES

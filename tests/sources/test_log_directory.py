@@ -9,16 +9,16 @@ from pathlib import Path
 
 import pytest
 
-from groupcoord_spark.sources.log_directory import DamagedFile, find_log_directories, read_log_ends
+from groupcoord_spark.sources.log_directory import DamagedFile, find_log_directories
 
 CORPUS = Path(__file__).parent.parent / "golden" / "log-directory"
 LOGS = CORPUS / "logs"
 
 
 def ends_in(*inputs: Path) -> tuple[dict[tuple[str, int], tuple[int | None, int]], list[DamagedFile]]:
-    damages: list[DamagedFile] = []
-    rows = read_log_ends(find_log_directories([str(given) for given in inputs]), damages).to_pylist()
-    return {(row["topic"], row["partition"]): (row["start_offset"], row["end_offset"]) for row in rows}, damages
+    directories = find_log_directories([str(given) for given in inputs])
+    rows = directories.log_ends().to_pylist()
+    return {(row["topic"], row["partition"]): (row["start_offset"], row["end_offset"]) for row in rows}, directories.damages
 
 
 def checkpoint(place: Path, name: str, *lines: str) -> None:
@@ -51,7 +51,7 @@ def test_highest_high_watermark_of_several_brokers_counts(tmp_path: Path) -> Non
     os.utime(tmp_path / "a" / "replication-offset-checkpoint", (1_000, 1_000))
     os.utime(tmp_path / "b" / "replication-offset-checkpoint", (2_000, 2_000))
     (tmp_path / "other").mkdir()
-    rows = read_log_ends(find_log_directories([str(tmp_path)]), []).to_pylist()
+    rows = find_log_directories([str(tmp_path)]).log_ends().to_pylist()
     assert {(row["topic"], row["partition"]): (row["start_offset"], row["end_offset"], row["written_at_ms"]) for row in rows} == {
         ("orders", 0): (2, 7, 2_000_000),
         ("orders", 1): (None, 9, 2_000_000),

@@ -10,15 +10,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-import numpy as np
 import pyarrow as pa
 
 from groupcoord_spark.coordinator.releases import LAST_PATCHES, Release, version_text
 from groupcoord_spark.coordinator.semantics import Semantics, semantics_for
 from groupcoord_spark.coordinator.state import LoadWarning
 from groupcoord_spark.log import PartitionLog, Records, read_segment
-from groupcoord_spark.pipeline.exchange.kept_records import kept_records
-from groupcoord_spark.pipeline.read import superseded
 from groupcoord_spark.pipeline.read.decode import decode_chunk
 from groupcoord_spark.pipeline.read.superseded import SupersedeBuffer
 from groupcoord_spark.pipeline.replay.kept_records_replay import KeptRecordsReplay
@@ -122,9 +119,7 @@ class _Load:
             LoadWarning(offset, None, notes.codes[note], notes.details[note])
             for offset, note in zip(offsets, notes.note.tolist(), strict=True)
         )
-        rows = np.flatnonzero(superseded.needed_for_replay(decoded.kinds))
-        kept = kept_records(records, rows, decoded.decodes)
-        self._apply(self._buffer.add(kept, decoded.kinds.take(rows), decoded.names))
+        self._apply(self._buffer.add(records, decoded.decodes, decoded.kinds, decoded.names))
 
     def _apply(self, batches: Iterable[pa.RecordBatch]) -> None:
         for batch in batches:

@@ -25,10 +25,9 @@ import pyarrow as pa
 from groupcoord_spark.log import LogPlan, Segment
 from groupcoord_spark.log.files.storage import shown
 from groupcoord_spark.pipeline.division import Division
-from groupcoord_spark.pipeline.exchange.kept_records import SHUFFLED
+from groupcoord_spark.pipeline.exchange.kept_records import SHUFFLED, to_spark
 from groupcoord_spark.pipeline.exchange.state_rows import COLUMNS, REPLAYED, WRITTEN, PartitionReport
 from groupcoord_spark.pipeline.expiration import ExpirationJob
-from groupcoord_spark.pipeline.extents import HistoryPiece
 from groupcoord_spark.pipeline.health_rows import TOPIC_HEALTH, health_rows
 from groupcoord_spark.pipeline.log_directory.beside_the_offsets import BesideTheOffsets, read_beside_the_offsets
 from groupcoord_spark.pipeline.outcome import driver_rows, files_by_table, history_ends, run_row, settings_for_next_night, summary_of
@@ -38,7 +37,7 @@ from groupcoord_spark.pipeline.plan.guards import judge_what_was_read
 from groupcoord_spark.pipeline.plan.input_rows import RowPlan
 from groupcoord_spark.pipeline.plan.night_plan import NightPlan, plan_night
 from groupcoord_spark.pipeline.progress import Progress
-from groupcoord_spark.pipeline.read.reader import ReadJob, read_history, read_nothing, read_segments
+from groupcoord_spark.pipeline.read.reader import ReadJob, Work, read_task
 from groupcoord_spark.pipeline.read.rows import packed_rows
 from groupcoord_spark.pipeline.rebalances import RebalanceJob
 from groupcoord_spark.pipeline.replay.partition import ReplayJob, partition_replay
@@ -117,16 +116,11 @@ def plan(
 
 def read(spark: SparkSession, planned: NightPlan, tasks: Tasks, job: ReadJob, stages: StageNames) -> DataFrame:
     """A frame of SHUFFLED: the kept records of segments and of the history, packed, and the raw rows of other inputs, packed."""
-    carried = [] if planned.carry_over.state is None else sorted(planned.carry_over.state.end_offsets)
 
     def read_tasks(batches: Iterable[pa.RecordBatch]) -> Iterable[pa.RecordBatch]:
         for batch in batches:
             for task in batch.column(0).to_pylist():
-                work = tasks.reading[task]
-                if work is None:
-                    yield from read_nothing(carried, job)
-                else:
-                    yield from read_history(work, job) if isinstance(work, HistoryPiece) else read_segments(work, job)
+                yield from to_spark(job.cluster, read_task(tasks.reading[task], job))
 
     frames = []
     if count := len(tasks.reading):
@@ -177,12 +171,11 @@ def commit(planned: NightPlan, reports: Sequence[PartitionReport], beside: Mappi
 class Tasks:
     """Into which tasks a run is divided.
 
-    reading: for each reading task its sequences of segments, or a piece of the history; None: the task that reads nothing, so that what
-    is carried over is replayed. whole_partitions: offsets partitions whose segments are all in one sequence. replays, writers: numbers of
-    tasks. expected: the work of the run; None: it is not known.
+    reading: for each reading task its work. whole_partitions: offsets partitions whose segments are all in one sequence. replays, writers:
+    numbers of tasks. expected: the work of the run; None: it is not known.
     """
 
-    reading: Sequence[list[list[Segment]] | HistoryPiece | None]
+    reading: Sequence[Work]
     whole_partitions: frozenset[int]
     replays: int
     writers: int

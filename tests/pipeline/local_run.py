@@ -5,16 +5,18 @@ from __future__ import annotations
 import pickle
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from groupcoord_spark.log import Segment
+from groupcoord_spark.pipeline.exchange.kept_records import to_spark
 from groupcoord_spark.pipeline.exchange.state_rows import COLUMNS, PartitionReport
 from groupcoord_spark.pipeline.extents import HistoryPiece
 from groupcoord_spark.pipeline.outcome import files_by_table
-from groupcoord_spark.pipeline.read.reader import ReadJob, read_history, read_nothing, read_segments
+from groupcoord_spark.pipeline.read.reader import ReadJob, read_task
 from groupcoord_spark.pipeline.replay.partition import ReplayJob, partition_replay
 from groupcoord_spark.pipeline.replay.state_files import WriteJob, state_writer
 from tests.running import plain_rows
@@ -33,10 +35,9 @@ def run_locally(
     pieces: what is read from the history tables. rows_per_frame: rows of SHUFFLED that the replay of a partition gets at a time. Topic
     names come from the log alone.
     """
-    batches = [batch for task in tasks for batch in read_segments(task, read_job)]
-    batches += [batch for piece in pieces for batch in read_history(piece, read_job)]
-    batches += read_nothing(replay_job.carried.end_offsets if replay_job.carried is not None else (), read_job)
-    shuffled = pa.Table.from_batches(batches)
+    carried = frozenset() if replay_job.carried is None else frozenset(replay_job.carried.end_offsets)
+    works = [*((work, read_job) for work in (*tasks, *pieces)), (None, replace(read_job, carried_partitions=carried))]
+    shuffled = pa.Table.from_batches(batch for work, job in works for batch in to_spark(job.cluster, read_task(work, job)))
     to_replay = shuffled.sort_by([("offsets_partition", "ascending"), ("first_offset", "ascending")]).to_pandas()
     replay = partition_replay(replay_job)
     replayed: list[tuple[object, ...]] = []

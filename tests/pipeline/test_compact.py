@@ -123,8 +123,7 @@ def state_after_waiting(chunks: list[list[LogRecord]], semantics: Semantics, row
         records = columns_of(chunk)
         decoded = decode_chunk(records, semantics)
         refused += refused_alone(records, decoded)
-        kept = np.flatnonzero(superseded.needed_for_replay(decoded.kinds))
-        parts += waiting.add(kept_records(records, kept, decoded.decodes), decoded.kinds.take(kept), decoded.names)
+        parts += waiting.add(records, decoded.decodes, decoded.kinds, decoded.names)
     parts += waiting.flush()
     for part in parts:
         replay.apply(part)

@@ -11,7 +11,7 @@ import pytest
 
 from groupcoord_spark.coordinator.semantics import JAVA
 from groupcoord_spark.log import Chunk
-from groupcoord_spark.pipeline.exchange.packing import unpack
+from groupcoord_spark.pipeline.exchange.task_files import TaskFiles
 from groupcoord_spark.pipeline.read.reader import ReadJob, read_chunks
 from groupcoord_spark.pipeline.read.rows import RowPiece
 from groupcoord_spark.pipeline.rebalances import RebalanceJob
@@ -31,9 +31,10 @@ FAULTS: dict[str, dict[str, Any]] = {
 def tables_of(warehouse: Path, log: list[LogRecord]) -> tuple[dict[str, list[dict[str, Any]]], int]:
     """What a reader writes of a log, by table, and how many records it sends on to the replay."""
     job = ReadJob("c", 1, str(warehouse), "run", JAVA, True, {}, RebalanceJob(str(warehouse), "c", {}, None))
-    rows = [row for batch in read_chunks([[(RowPiece(0, "s"), [Chunk(records_of(log), [], [], 0)])]], job) for row in batch.to_pylist()]
+    with TaskFiles(job.warehouse_uri, job.cluster, job.run_id) as files:
+        rows = list(read_chunks([[(RowPiece(0, "s"), [Chunk(records_of(log), [], [], 0)])]], job, files))
     written = {folder.name: pq.read_table(folder).to_pylist() for folder in warehouse.iterdir()}
-    return written, sum(unpack(row["payload"]).num_rows for row in rows if row["kind"] == "records")
+    return written, sum(row.batch.num_rows for row in rows if row.kind == "records")
 
 
 @pytest.mark.parametrize("fault", FAULTS.values(), ids=FAULTS)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from groupcoord_spark.log import Chunk
 from groupcoord_spark.pipeline.extents import NO_HISTORY, HistoryRange, PointInTime
-from groupcoord_spark.pipeline.read.reader import split_at_history
+from groupcoord_spark.pipeline.read.history_split import split_at_history
 from tests.pipeline.logs import LogRecord, records_of
 
 CHUNK_BYTES = 100

@@ -14,6 +14,7 @@ from groupcoord_spark.cli.progress import StageLines
 from groupcoord_spark.coordinator.semantics import JAVA
 from groupcoord_spark.errors import InputError, UsageError
 from groupcoord_spark.log import Chunk, RecordMark, record_crc
+from groupcoord_spark.pipeline.exchange.kept_records import ShuffledRow
 from groupcoord_spark.pipeline.extents import Until
 from groupcoord_spark.pipeline.night import run_nightly
 from groupcoord_spark.pipeline.plan.evidence import Evidence
@@ -126,7 +127,7 @@ def test_rows_of_many_tasks_in_any_order_are_merged_in_the_order_of_their_offset
     packed = [batch for task in tasks for batch in packed_rows(None)(map(RowBatch, task.to_batches(max_chunksize=20)))]
     found = []
     for place, pieces in pa.Table.from_batches(packed).sort_by("first_offset").to_pandas().groupby(["cluster", "offsets_partition"]):
-        in_order = list(rows_in_order(zip(pieces["first_offset"], pieces["payload"], strict=True)))
+        in_order = list(rows_in_order(ShuffledRow.of(pieces)))
         offsets = [offset for batch in in_order for offset in batch["record_offset"].to_pylist()]
         assert offsets == sorted(offsets, key=lambda offset: -1 if offset is None else offset), seed
         found += [(*place, offset) for offset in offsets]

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-import numpy as np
 import pyarrow as pa
 
 from groupcoord_spark.coordinator.semantics import JAVA
-from groupcoord_spark.pipeline.exchange.kept_records import kept_records
-from groupcoord_spark.pipeline.read import superseded
 from groupcoord_spark.pipeline.read.decode import decode_chunk
 from groupcoord_spark.pipeline.read.superseded import SupersedeBuffer
 from tests.pipeline.logs import LogRecord, commit_value, offset_key, records_of
@@ -24,8 +21,7 @@ def add(buffer: SupersedeBuffer, chunk: Sequence[LogRecord]) -> list[int]:
     """Record offsets that leave the buffer when the chunk comes."""
     records = records_of(list(chunk))
     decoded = decode_chunk(records, JAVA)
-    rows = np.flatnonzero(superseded.needed_for_replay(decoded.kinds))
-    return offsets_of(buffer.add(kept_records(records, rows, decoded.decodes), decoded.kinds.take(rows), decoded.names))
+    return offsets_of(buffer.add(records, decoded.decodes, decoded.kinds, decoded.names))
 
 
 def offsets_of(batches: Iterable[pa.RecordBatch]) -> list[int]:

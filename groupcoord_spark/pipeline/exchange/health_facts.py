@@ -6,16 +6,14 @@ import pickle
 from collections.abc import Iterator
 from dataclasses import replace
 
-import pyarrow as pa
-
 from groupcoord_spark.doctor import PartitionFacts, PartitionGatherer, all_files_beside
 from groupcoord_spark.log import PartitionLog
-from groupcoord_spark.pipeline.exchange.kept_records import FACTS, ROW_BYTES, shuffled_row
+from groupcoord_spark.pipeline.exchange.kept_records import FACTS, ROW_BYTES, ShuffledRow
 
 _NUMBER_BYTES = 8
 
 
-def rows_of_gatherer(cluster: str, log: PartitionLog, gatherer: PartitionGatherer, *, is_whole: bool) -> Iterator[pa.RecordBatch]:
+def rows_of_gatherer(log: PartitionLog, gatherer: PartitionGatherer, *, is_whole: bool) -> Iterator[ShuffledRow]:
     """Rows of SHUFFLED; none where the gatherer has seen nothing. is_whole: no other gatherer sees records of the offsets partition.
 
     A gatherer with all its keys is large: 1 MB for 200,000 generated records. So the facts travel where they can be made here.
@@ -25,7 +23,7 @@ def rows_of_gatherer(cluster: str, log: PartitionLog, gatherer: PartitionGathere
     data = pickle.dumps(_facts_of(gatherer, log) if is_whole else gatherer)
     for number, begin in enumerate(range(0, len(data), ROW_BYTES)):
         payload = number.to_bytes(_NUMBER_BYTES, "big") + data[begin : begin + ROW_BYTES]
-        yield shuffled_row(cluster, log.offsets_partition, gatherer.first_offset, FACTS, payload)
+        yield ShuffledRow(log.offsets_partition, gatherer.first_offset, FACTS, payload)
 
 
 def _facts_of(gatherer: PartitionGatherer, log: PartitionLog) -> PartitionFacts:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -12,10 +12,13 @@ import pyarrow as pa
 
 from groupcoord_spark.log import Records
 from groupcoord_spark.pipeline.exchange.counts import PartitionCounts
-from groupcoord_spark.pipeline.exchange.packing import pack
+from groupcoord_spark.pipeline.exchange.packing import pack, unpack_batch
 from groupcoord_spark.protocol.slices import Mask, Slices
 from groupcoord_spark.sources.rows import RAW_SCHEMA
 from groupcoord_spark.warehouse import AddedFile
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 SHUFFLED = "cluster STRING, offsets_partition INT, first_offset BIGINT, kind STRING, payload BINARY"
 """Rows from the readers to the replay. kind says what the payload is:
@@ -43,16 +46,27 @@ RECORDS, NEW_GROUP_RECORDS, ROWS, FACTS, REPORT = "records", "new_group_records"
 
 
 class ShuffledRow(NamedTuple):
-    """One row of SHUFFLED, without its place."""
+    """One row of SHUFFLED, without its cluster. payload: bytes, or a batch that is packed where the row leaves the task."""
 
-    kind: str
-    payload: bytes
+    offsets_partition: int
     first_offset: int
+    kind: str
+    payload: bytes | pa.RecordBatch
 
     @classmethod
-    def of(cls, rows: Any) -> Iterator[ShuffledRow]:
-        """The rows of a batch, or of a frame of pandas."""
-        return map(cls, *(rows[name].tolist() for name in cls._fields))
+    def of(cls, frame: pd.DataFrame) -> Iterator[ShuffledRow]:
+        """The rows of a frame of SHUFFLED."""
+        return map(cls, *(frame[name].tolist() for name in cls._fields))
+
+    @property
+    def batch(self) -> pa.RecordBatch:
+        """The payload as a batch of records or rows."""
+        return unpack_batch(self.payload) if isinstance(self.payload, bytes) else self.payload
+
+    @property
+    def packed(self) -> bytes:
+        """The payload in bytes."""
+        return self.payload if isinstance(self.payload, bytes) else pack(self.payload)
 
 
 REPORT_ORDER = -1
@@ -126,13 +140,11 @@ def records_of(batch: pa.RecordBatch, control_type: npt.NDArray[np.int8], positi
     )
 
 
-def shuffled_rows(
-    cluster: str, offsets_partition: int, kind: str, parts: list[pa.RecordBatch], row_bytes: int = ROW_BYTES
-) -> Iterator[pa.RecordBatch]:
-    """Rows of SHUFFLED with the records, or the rows of a table, of consecutive ``parts``, packed, about ``row_bytes`` of them in a row."""
+def rows_of_parts(offsets_partition: int, kind: str, parts: list[pa.RecordBatch], row_bytes: int = ROW_BYTES) -> Iterator[ShuffledRow]:
+    """Rows of SHUFFLED with the records, or the rows of a table, of consecutive ``parts``, about ``row_bytes`` of them in a row."""
     for part in batches_of_size(parts, row_bytes):
         first_offset = part.column(0)[0].as_py() if kind in (RECORDS, NEW_GROUP_RECORDS) else REPORT_ORDER
-        yield shuffled_row(cluster, offsets_partition, first_offset, kind, pack(part))
+        yield ShuffledRow(offsets_partition, first_offset, kind, part)
 
 
 def batches_of_size(parts: list[pa.RecordBatch], row_bytes: int) -> Iterator[pa.RecordBatch]:
@@ -162,9 +174,9 @@ def as_one(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
     return pa.concat_batches(batches) if len(batches) > 1 else batches[0]
 
 
-def shuffled_row(cluster: str, offsets_partition: int, first_offset: int, kind: str, payload: bytes) -> pa.RecordBatch:
-    """One row of SHUFFLED."""
-    values = ([cluster], [offsets_partition], [first_offset], [kind], [payload])
-    return pa.RecordBatch.from_arrays(
-        [pa.array(value, of.type) for value, of in zip(values, SHUFFLED_ARROW, strict=True)], schema=SHUFFLED_ARROW
-    )
+def to_spark(cluster: str, rows: Iterable[ShuffledRow]) -> Iterator[pa.RecordBatch]:
+    """The rows of one cluster as batches of SHUFFLED, packed, each as soon as it is there."""
+    for row in rows:
+        values = (cluster, row.offsets_partition, row.first_offset, row.kind, row.packed)
+        columns = [pa.array([value], column.type) for value, column in zip(values, SHUFFLED_ARROW, strict=True)]
+        yield pa.RecordBatch.from_arrays(columns, schema=SHUFFLED_ARROW)

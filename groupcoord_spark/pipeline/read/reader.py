@@ -9,7 +9,6 @@ from __future__ import annotations
 import pickle
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import groupby
 from typing import Protocol
 
 import numpy as np
@@ -27,13 +26,12 @@ from groupcoord_spark.pipeline.exchange.kept_records import (
     REPORT_ORDER,
     ROW_BYTES,
     PieceReport,
+    ShuffledRow,
     kept_records,
-    shuffled_row,
-    shuffled_rows,
+    rows_of_parts,
 )
 from groupcoord_spark.pipeline.exchange.task_files import TaskFiles
 from groupcoord_spark.pipeline.extents import NO_HISTORY, HistoryPiece, HistoryRange, PointInTime, Until
-from groupcoord_spark.pipeline.read import superseded
 from groupcoord_spark.pipeline.read.counting import count_chunk
 from groupcoord_spark.pipeline.read.decode import DecodedChunk, RowNotes, decode_chunk
 from groupcoord_spark.pipeline.read.history_files import (
@@ -46,7 +44,8 @@ from groupcoord_spark.pipeline.read.history_files import (
     write_survivors,
 )
 from groupcoord_spark.pipeline.read.history_records import records_in_history
-from groupcoord_spark.pipeline.read.superseded import SupersedeBuffer
+from groupcoord_spark.pipeline.read.history_split import count_after_complete, split_at_history
+from groupcoord_spark.pipeline.read.superseded import SupersedeBuffer, kept_of_chunk
 from groupcoord_spark.pipeline.rebalances import LEADER_EPOCH, REBALANCES, PartitionRebalances, RebalanceJob
 from groupcoord_spark.spark.job_progress import noted
 
@@ -93,55 +92,57 @@ class Piece(Protocol):
     def source(self) -> str: ...
 
 
-def read_segments(sequences: Iterable[Sequence[Segment]], job: ReadJob) -> Iterator[pa.RecordBatch]:
-    """Rows of SHUFFLED for the records of the segments. Memory is bounded by one chunk and the kept records of the buffer.
-
-    sequences: in each, consecutive segments (or ranges of segments) of one offsets partition.
-    """
-    pieces = (((segment, read_segment(segment, chunk_bytes=job.chunk_bytes)) for segment in sequence) for sequence in sequences)
-    return read_chunks(pieces, job)
+Work = Sequence[Sequence[Segment]] | HistoryPiece | None
+"""The work of one reading task: sequences of consecutive segments (or ranges of segments), each of one offsets partition; a piece of the
+history; or None: no record is read, and each offsets partition that is carried over gets an empty report, so that it is replayed."""
 
 
-def read_chunks(
-    sequences: Iterable[Iterable[tuple[Piece, Iterable[Chunk]]]], job: ReadJob, files: TaskFiles | None = None
-) -> Iterator[pa.RecordBatch]:
-    """Rows of SHUFFLED for sequences of pieces with their chunks: in a sequence, consecutive pieces of one offsets partition.
-
-    files: where rows of tables go; None: to Parquet files in the warehouse.
-    """
-    reports: dict[int, PieceReport] = {}
-    with files or TaskFiles(job.warehouse_uri, job.cluster, job.run_id) as task_files:
-        for sequence in sequences:
-            reader = SequenceReader(job, task_files, reports)
-            for kind, parts in reader.read(sequence):
-                yield from shuffled_rows(job.cluster, reader.offsets_partition, kind, parts, job.row_bytes)
-            yield from reader.facts()
-        written = task_files.written()
-    for offsets_partition, report in reports.items():
-        report.files, written = written, {}
-        yield shuffled_row(job.cluster, offsets_partition, REPORT_ORDER, REPORT, pickle.dumps(report))
+def read_task(work: Work, job: ReadJob) -> Iterator[ShuffledRow]:
+    """Rows of SHUFFLED for the work of one task. Memory is bounded by one chunk and the kept records of the buffer."""
+    with TaskFiles(job.warehouse_uri, job.cluster, job.run_id) as files:
+        if work is None:
+            yield from _reports({number: PieceReport() for number in sorted(job.carried_partitions)}, files)
+        elif isinstance(work, HistoryPiece):
+            yield from _read_history(work, job, files)
+        else:
+            pieces = (((segment, read_segment(segment, chunk_bytes=job.chunk_bytes)) for segment in sequence) for sequence in work)
+            yield from read_chunks(pieces, job, files)
 
 
-def read_history(piece: HistoryPiece, job: ReadJob) -> Iterator[pa.RecordBatch]:
+def _read_history(piece: HistoryPiece, job: ReadJob, files: TaskFiles) -> Iterator[ShuffledRow]:
     """Rows of SHUFFLED for records of the history tables. An earlier run has counted these records and written their history."""
     point_in_time, report = job.points_in_time[piece.offsets_partition], PieceReport()
-    with TaskFiles(job.warehouse_uri, job.cluster, job.run_id) as files:
-        for records in records_in_history(job.warehouse_uri, job.cluster, piece):
-            decoded = decode_chunk(records, job.semantics)
-            report.topic_names |= decoded.topic_names()
-            report.records_from_history += len(records)
-            report.records_after_complete += int(np.count_nonzero(records.record_offset >= point_in_time.complete_until))
-            _warn(files, piece, records, decoded, decoded.refusals, report, source=None)
-            kept = kept_records(records, np.flatnonzero(superseded.needed_for_replay(decoded.kinds)), decoded.decodes)
-            yield from shuffled_rows(job.cluster, piece.offsets_partition, RECORDS, [kept], job.row_bytes)
-        report.files = files.written()
-    yield shuffled_row(job.cluster, piece.offsets_partition, REPORT_ORDER, REPORT, pickle.dumps(report))
+    for records in records_in_history(job.warehouse_uri, job.cluster, piece):
+        decoded = decode_chunk(records, job.semantics)
+        report.topic_names |= decoded.topic_names()
+        report.records_from_history += len(records)
+        report.records_after_complete += int(np.count_nonzero(records.record_offset >= point_in_time.complete_until))
+        _warn(files, piece, records, decoded, decoded.refusals, report, source=None)
+        _, kept = kept_of_chunk(records, decoded.decodes, decoded.kinds)
+        yield from rows_of_parts(piece.offsets_partition, RECORDS, [kept], job.row_bytes)
+    yield from _reports({piece.offsets_partition: report}, files)
 
 
-def read_nothing(offsets_partitions: Iterable[int], job: ReadJob) -> Iterator[pa.RecordBatch]:
-    """An empty report for each of the offsets partitions, so that they are replayed even where no record of them is new."""
-    for offsets_partition in offsets_partitions:
-        yield shuffled_row(job.cluster, offsets_partition, REPORT_ORDER, REPORT, pickle.dumps(PieceReport()))
+def read_chunks(sequences: Iterable[Iterable[tuple[Piece, Iterable[Chunk]]]], job: ReadJob, files: TaskFiles) -> Iterator[ShuffledRow]:
+    """Rows of SHUFFLED for sequences of pieces with their chunks: in a sequence, consecutive pieces of one offsets partition.
+
+    files: where rows of tables go.
+    """
+    reports: dict[int, PieceReport] = {}
+    for sequence in sequences:
+        reader = SequenceReader(job, files, reports)
+        for kind, parts in reader.read(sequence):
+            yield from rows_of_parts(reader.offsets_partition, kind, parts, job.row_bytes)
+        yield from reader.facts()
+    yield from _reports(reports, files)
+
+
+def _reports(reports: Mapping[int, PieceReport], files: TaskFiles) -> Iterator[ShuffledRow]:
+    """The reports of a task, of which the first names all files; nothing more can be written to the files."""
+    written = files.written()
+    for offsets_partition, report in reports.items():
+        report.files, written = written, {}
+        yield ShuffledRow(offsets_partition, REPORT_ORDER, REPORT, pickle.dumps(report))
 
 
 Packable = tuple[str, list[pa.RecordBatch]]
@@ -179,11 +180,11 @@ class SequenceReader:
         yield RECORDS, self._buffer.flush()
         yield from self._rows_of_tables()
 
-    def facts(self) -> Iterator[pa.RecordBatch]:
+    def facts(self) -> Iterator[ShuffledRow]:
         """Rows of SHUFFLED for what the sequence says of the topic's health."""
         if self._gatherer is not None:
             log, is_whole = self._job.health_logs[self.offsets_partition], self.offsets_partition in self._job.whole_partitions
-            yield from rows_of_gatherer(self._job.cluster, log, self._gatherer, is_whole=is_whole)
+            yield from rows_of_gatherer(log, self._gatherer, is_whole=is_whole)
 
     def _piece(self, piece: Piece, chunks: Iterable[Chunk], report: PieceReport) -> Iterator[Packable]:
         of_rebalances = self._job.rebalances
@@ -200,7 +201,7 @@ class SequenceReader:
             if in_history:
                 self._check_records_of_history(part, piece, point_in_time, report)
                 continue
-            yield from self._kept(_count_after_complete(part, point_in_time, report), piece, report)
+            yield from self._kept(count_after_complete(part, point_in_time, report), piece, report)
             # The records of the history come between this part and the next, so no later part may supersede a record of the buffer.
             yield RECORDS, self._buffer.flush()
 
@@ -225,9 +226,7 @@ class SequenceReader:
                 else:
                     for rebalances in self._rebalances.apply(new_records):
                         files.write(REBALANCES, rebalances)
-            rows = np.flatnonzero(superseded.needed_for_replay(decoded.kinds))
-            of_chunk = kept_records(chunk.records, rows, decoded.decodes)
-            yield RECORDS, self._buffer.add(of_chunk, decoded.kinds.take(rows), decoded.names)
+            yield RECORDS, self._buffer.add(chunk.records, decoded.decodes, decoded.kinds, decoded.names)
 
     def _check_records_of_history(self, chunks: Iterable[Chunk], piece: Piece, point_in_time: PointInTime, report: PieceReport) -> None:
         """Count the chunks' records, and write the warnings about refused records that have no row in the history tables.
@@ -274,38 +273,3 @@ def _warn(
     report.warnings += len(refusals)
     is_refusal = [LoadWarning(None, None, *note).is_refusal for note in zip(refusals.codes, refusals.details, strict=True)]
     report.refusals += int(np.array(is_refusal, np.int64)[refusals.note].sum()) if len(refusals) else 0
-
-
-def _count_after_complete(chunks: Iterator[Chunk], point_in_time: PointInTime, report: PieceReport) -> Iterator[Chunk]:
-    """The same chunks; their records from ``complete_until`` on are counted in the report."""
-    for chunk in chunks:
-        report.records_after_complete += int(np.count_nonzero(chunk.records.record_offset >= point_in_time.complete_until))
-        yield chunk
-
-
-def split_at_history(chunks: Iterable[Chunk], point_in_time: PointInTime) -> Iterator[tuple[bool, Iterator[Chunk]]]:
-    """(whether the history tables have these records too, chunks), in the order of the log, up to the point in time."""
-    for place, parts in groupby(_parts(chunks, point_in_time), key=lambda part: part[0]):
-        yield place == _IN_HISTORY, (chunk for _, chunk in parts)
-
-
-_BEFORE_HISTORY, _IN_HISTORY, _AFTER_HISTORY = range(3)
-
-
-def _parts(chunks: Iterable[Chunk], point_in_time: PointInTime) -> Iterator[tuple[int, Chunk]]:
-    place = _BEFORE_HISTORY
-    history_range, end = point_in_time.history_range, point_in_time.end_offset
-    for chunk in chunks:
-        lost = [loss for loss in chunk.lost if loss.record_offset is None or loss.record_offset < end]
-        doubts = [doubt for doubt in chunk.doubts if doubt.record_offset is None or doubt.record_offset < end]
-        borders = np.searchsorted(chunk.records.record_offset, [history_range.first_offset, history_range.end_offset, end]).tolist()
-        size = chunk.bytes
-        for here, first, last in zip((_BEFORE_HISTORY, _IN_HISTORY, _AFTER_HISTORY), (0, *borders), borders, strict=False):
-            if last > first:
-                place = here
-                yield place, chunk.part(np.arange(first, last), lost, doubts, size)
-                lost, doubts, size = [], [], 0
-        if lost or doubts:
-            yield place, Chunk(Records.none(), lost, doubts, size)
-        if borders[-1] < len(chunk.records):
-            return

@@ -22,8 +22,7 @@ import pyarrow.compute as pc
 from groupcoord_spark.log import CHUNK_BYTES, Chunk, Lost, PlacedDoubt, Records
 from groupcoord_spark.log.files.storage import Location
 from groupcoord_spark.pipeline.division import Division
-from groupcoord_spark.pipeline.exchange.kept_records import ROWS, ShuffledRow, as_one, batches_of_size, records_of, shuffled_row
-from groupcoord_spark.pipeline.exchange.packing import pack, unpack_batch
+from groupcoord_spark.pipeline.exchange.kept_records import ROWS, ShuffledRow, as_one, batches_of_size, records_of, to_spark
 from groupcoord_spark.pipeline.exchange.task_files import TaskRows
 from groupcoord_spark.pipeline.extents import Until
 from groupcoord_spark.pipeline.read.reader import ReadJob, read_chunks
@@ -190,7 +189,7 @@ def _packed(held: list[pa.RecordBatch], cluster: str | None) -> Iterator[pa.Reco
     for begin, end in zip([0, *borders.tolist()], [*borders.tolist(), len(numbers)], strict=True):
         name = cluster if cluster is not None else clusters.dictionary[int(codes[begin])].as_py()
         for piece in batches_of_size([rows.slice(begin, end - begin)], PACKED_BYTES):
-            yield shuffled_row(name, int(numbers[begin]), int(offsets[begin]), ROWS, pack(piece))
+            yield from to_spark(name, [ShuffledRow(int(numbers[begin]), int(offsets[begin]), ROWS, piece)])
             begin += piece.num_rows
 
 
@@ -199,22 +198,22 @@ def _offsets(rows: pa.RecordBatch) -> Any:
     return rows.column("record_offset").fill_null(-1).to_numpy(zero_copy_only=False)
 
 
-def rows_in_order(pieces: Iterable[tuple[int, bytes]]) -> Iterator[pa.RecordBatch]:
+def rows_in_order(pieces: Iterable[ShuffledRow]) -> Iterator[pa.RecordBatch]:
     """The raw rows of one offsets partition in the order ORDER.
 
-    pieces: (first record offset, packed rows), by these offsets: as soon as a piece begins, all rows below its first offset are there.
+    pieces: of the kind ROWS, by their first offsets: as soon as a piece begins, all rows below its first offset are there.
     """
     held: list[pa.RecordBatch] = []
     size, enough = 0, CHUNK_BYTES
-    for first_offset, piece in pieces:
+    for piece in pieces:
         if size >= enough:
             rows = _sorted(held)
-            end = int(np.searchsorted(_offsets(rows), first_offset))
+            end = int(np.searchsorted(_offsets(rows), piece.first_offset))
             yield rows.slice(0, end)
             held = [rows.slice(end)]
             size = held[0].nbytes
             enough = max(CHUNK_BYTES, 2 * size)
-        held.append(unpack_batch(piece))
+        held.append(piece.batch)
         size += held[-1].nbytes
     if held:
         yield _sorted(held)
@@ -244,25 +243,23 @@ def with_rows_read(shuffled: Iterable[ShuffledRow], offsets_partition: int, sour
     others: deque[ShuffledRow] = deque()
     rest = iter(shuffled)
 
-    def pieces() -> Iterator[tuple[int, bytes]]:
+    def pieces() -> Iterator[ShuffledRow]:
         for row in rest:
             if row.kind == ROWS:
-                yield row.first_offset, row.payload
+                yield row
             else:
                 others.append(row)
 
-    read = read_chunks([_pieces_of_partition(pieces(), offsets_partition, source, job.until)], job, TaskRows())
-    for batch in read:
-        for row in ShuffledRow.of(batch):
-            while others and others[0].first_offset < row.first_offset:
-                yield others.popleft()
-            yield row
+    for row in read_chunks([_pieces_of_partition(pieces(), offsets_partition, source, job.until)], job, TaskRows()):
+        while others and others[0].first_offset < row.first_offset:
+            yield others.popleft()
+        yield row
     others.extend(row for row in rest if row.kind != ROWS)  # Spark wants its iterator to be read to the end
     yield from others
 
 
 def _pieces_of_partition(
-    pieces: Iterator[tuple[int, bytes]], offsets_partition: int, source: str, until: Until | None
+    pieces: Iterator[ShuffledRow], offsets_partition: int, source: str, until: Until | None
 ) -> Iterator[tuple[RowPiece, Iterator[Chunk]]]:
     first = next(pieces, None)
     if first is not None:  # without a row there is nothing to report

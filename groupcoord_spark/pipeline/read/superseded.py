@@ -17,6 +17,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from groupcoord_spark.log import Records
+from groupcoord_spark.pipeline.exchange.kept_records import kept_records
 from groupcoord_spark.protocol.record_types import GROUP_KEY_TYPES, NO_PRODUCER_ID, KeyType, MarkerType
 from groupcoord_spark.protocol.slices import Ints, Mask, codes_of
 
@@ -267,6 +269,12 @@ def _superseded_classic_records(kinds: ChunkKinds, rows: Ints) -> Ints:
     return superseded
 
 
+def kept_of_chunk(records: Records, decodes: Mask, kinds: ChunkKinds) -> tuple[Ints, pa.RecordBatch]:
+    """The rows of the records that the replay needs, and these records as a batch of KEPT."""
+    rows = np.flatnonzero(needed_for_replay(kinds))
+    return rows, kept_records(records, rows, decodes)
+
+
 class SupersedeBuffer:
     """The kept records of consecutive chunks of one offsets partition, without those that a later chunk supersedes."""
 
@@ -278,10 +286,14 @@ class SupersedeBuffer:
         self._chunks: list[tuple[ChunkKinds, CodeNames]] = []
         self._filtered_rows = 0
 
-    def add(self, batch: pa.RecordBatch, kinds: ChunkKinds, names: CodeNames) -> list[pa.RecordBatch]:
-        """The records that leave the buffer, mostly none; all of them once they have the size of the buffer."""
+    def add(self, records: Records, decodes: Mask, kinds: ChunkKinds, names: CodeNames) -> list[pa.RecordBatch]:
+        """Add the records of a chunk that the replay needs. Returns the records that leave the buffer, mostly none.
+
+        All records leave once they have the size of the buffer. decodes: bool[n], as in DecodedChunk.
+        """
+        rows, batch = kept_of_chunk(records, decodes, kinds)
         self._batches.append(batch)
-        self._chunks.append((kinds, names))
+        self._chunks.append((kinds.take(rows), names))
         # Filtering all records again pays once there are twice as many.
         if sum(len(kinds) for kinds, _ in self._chunks) <= max(2 * self._filtered_rows, self._least_rows_to_filter):
             return []

@@ -23,7 +23,7 @@ from groupcoord_spark.errors import InputError, WarehouseError
 from groupcoord_spark.log import ChangedFiles, PartitionLog
 from groupcoord_spark.pipeline.exchange import kept_records
 from groupcoord_spark.pipeline.exchange.health_facts import HealthPieces
-from groupcoord_spark.pipeline.exchange.packing import pack, unpack_batch
+from groupcoord_spark.pipeline.exchange.packing import pack
 from groupcoord_spark.pipeline.exchange.state_rows import (
     COLUMNS,
     FIRST,
@@ -144,23 +144,23 @@ def _replayed(job: ReplayJob, offsets_partition: int, rows: Iterable[kept_record
         if live_keys is not None:
             live_keys.see(batch.column("key"), batch.column("record_offset").to_numpy())
 
-    for kind, payload, first_offset in rows:
-        if kind == kept_records.RECORDS:
-            batch = unpack_batch(payload)
+    for row in rows:
+        if row.kind == kept_records.RECORDS:
+            batch = row.batch
             if pending_batches and sum(pending.nbytes for pending in pending_batches) + batch.nbytes > REPLAYED_AT_ONCE_BYTES:
                 apply_pending()
             pending_batches.append(batch)
-        elif kind == kept_records.NEW_GROUP_RECORDS:
-            for rows_so_far in rebalances.apply(unpack_batch(payload)):
+        elif row.kind == kept_records.NEW_GROUP_RECORDS:
+            for rows_so_far in rebalances.apply(row.batch):
                 yield own_writer, LATER, REBALANCES, pack(rows_so_far)
-        elif kind == kept_records.FACTS:
-            health.add(first_offset, payload)
-        elif kind == kept_records.REPORT:
-            piece: kept_records.PieceReport = pickle.loads(payload)
+        elif row.kind == kept_records.FACTS:
+            health.add(row.first_offset, row.packed)
+        elif row.kind == kept_records.REPORT:
+            piece: kept_records.PieceReport = pickle.loads(row.packed)
             report.take_piece(piece)
             topic_names |= piece.topic_names
         else:
-            yield own_writer, LATER, kind, payload
+            yield own_writer, LATER, row.kind, row.packed
     if pending_batches:
         apply_pending()
     for last_rows in rebalances.finish():

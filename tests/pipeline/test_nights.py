@@ -123,10 +123,10 @@ def read_night(
         rebalances=rebalances,
         carried_partitions=frozenset(() if carried is None else (0,)),
     )
-    compared = CarriedState({}, {0: end}, {}) if full and before is not None else None
     expiration = ExpirationJob(AS_OF_MS, RETENTION_MS, semantics)
     remembered = CarriedState({}, {0: end}, {}) if carried is None and before is not None else None
-    replay_job = ReplayJob(semantics, expiration, 1, rebalances, carried=carried, changed=changed, compared=compared, remembered=remembered)
+    compared = frozenset([0] if full and before is not None else [])
+    replay_job = ReplayJob(semantics, expiration, 1, rebalances, carried=carried, changed=changed, remembered=remembered, compared=compared)
     latest = empty_batch() if before is None else before.latest
     with (
         patch.object(partition, "carried_records", lambda *_: latest),

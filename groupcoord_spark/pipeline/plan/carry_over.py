@@ -50,9 +50,9 @@ class CarryOver:
     coverage: the night's rows of decode_coverage. counted: offsets partition that is read whole -> the first and the end record offset
     between which records are in these rows. segments: offsets partition that goes on -> the segments to read. stale_since_ms: offsets
     partition that the input does not have -> as_of of the last run that read it. changed: offsets partition that goes on -> the files that
-    the night saw and that are not as they were. whole: offsets partition -> why it is read from its beginning. compared: the
-    latest records that a run with --full compares with what it reads. remembered: the latest records of the offsets partitions that are
-    read whole although the night has read an earlier state of the same logs. gaps: offsets partition -> the first and end record offset
+    the night saw and that are not as they were. whole: offsets partition -> why it is read from its beginning. remembered: the latest
+    records of the offsets partitions that are read whole although the night has read an earlier state of the same logs. compared: those of
+    these offsets partitions whose state a run with --full compares with what it reads. gaps: offsets partition -> the first and end record offset
     that no night has read.
     """
 
@@ -63,8 +63,8 @@ class CarryOver:
     changed: Mapping[int, ChangedFiles] = field(default_factory=dict)
     stale_since_ms: Mapping[int, int] = field(default_factory=dict)
     whole: Mapping[int, str] = field(default_factory=dict)
-    compared: CarriedState | None = None
     remembered: CarriedState | None = None
+    compared: frozenset[int] = frozenset()
     gaps: Mapping[int, tuple[int, int]] = field(default_factory=dict)
     coverage: Sequence[Row] = ()
     counted: Mapping[int, tuple[int, int]] = field(default_factory=dict)
@@ -153,9 +153,8 @@ def plan_carry_over(
     for number in set(ends) - complete - has_nothing_older:
         whole[number] = "the log cleaner has been at work on the records since the night before"
         del ends[number], segments[number]
-    compared = None
+    compared = frozenset(ends if request.full and not reason else ())
     if request.full and not reason:
-        compared = _state_of(night, ends, rows)
         whole, ends, segments, gaps = dict.fromkeys(logs, "--full"), {}, {}, {}
     read_earlier = {
         number: rows[number]["end_offset"]

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
+
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from groupcoord_spark.coordinator.groups.classic import ReplayedClassicGroup
-from groupcoord_spark.coordinator.semantics import Semantics
 from groupcoord_spark.coordinator.state import LoadWarning
 from groupcoord_spark.log import ChangedFiles, read_segment
-from groupcoord_spark.pipeline.exchange.kept_records import batches_of_size, records_of_kept
+from groupcoord_spark.pipeline.exchange.kept_records import records_of_kept
 from groupcoord_spark.pipeline.exchange.state_rows import VanishedKeys
-from groupcoord_spark.pipeline.replay.kept_records_replay import REPLAYED_AT_ONCE_BYTES, KeptRecordsReplay
+from groupcoord_spark.pipeline.replay.kept_records_replay import KeptRecordsReplay
 from groupcoord_spark.protocol.definition import decode_key
 from groupcoord_spark.protocol.errors import DecodeError
 from groupcoord_spark.protocol.record_types import NO_PRODUCER_ID, NOT_A_CONTROL_RECORD, KeyType
@@ -45,15 +47,30 @@ def state_of_group(replay: KeptRecordsReplay, group_id: str, pending: PendingByG
     return None if group is None else group.internal_state(), committed, staged, left_open, removed_at
 
 
+@dataclass(slots=True)
+class EarlierNight:
+    """What an earlier night knew of one offsets partition, beside the log that this run reads: its live keys, its state, both or nothing."""
+
+    live_keys: LiveKeys | None = None
+    state: CarriedStateComparison | None = None
+
+    def see(self, batch: pa.RecordBatch) -> None:
+        """Take a batch of KEPT that this run replays."""
+        if self.state is not None:
+            self.state.see(batch)
+        if self.live_keys is not None:
+            self.live_keys.see(batch.column("key"), batch.column("record_offset").to_numpy())
+
+
 class CarriedStateComparison:
     """The state that earlier runs carried on, replayed beside the state that this run reads from the beginning of the log."""
 
-    def __init__(self, latest: pa.RecordBatch, end_offset: int, semantics: Semantics) -> None:
-        """latest: the latest records of the earlier run. end_offset: of the first record after them."""
+    def __init__(self, carried: KeptRecordsReplay, end_offset: int) -> None:
+        """carried: the replay of the latest records of the earlier run. end_offset: of the first record after them."""
         self._end_offset = end_offset
-        self._carried = _replay_of(latest, semantics)
+        self._carried = carried
 
-    def apply(self, batch: pa.RecordBatch) -> None:
+    def see(self, batch: pa.RecordBatch) -> None:
         """Replay the records of a batch of KEPT that the earlier run has not read."""
         later = batch.filter(pc.greater_equal(batch.column("record_offset"), self._end_offset))
         if later.num_rows:
@@ -83,8 +100,8 @@ class LiveKeys:
     transactions at once, so a key is live by a record that counts.
     """
 
-    def __init__(self, latest: pa.RecordBatch, semantics: Semantics, changed: ChangedFiles | None = None) -> None:
-        """latest: the latest records of the earlier run.
+    def __init__(self, latest: pa.RecordBatch, replayed: Callable[[], KeptRecordsReplay], changed: ChangedFiles | None = None) -> None:
+        """latest: the latest records of the earlier run. replayed: gives their replay, where a transaction makes the state matter.
 
         changed: only the keys that are live by a record in these files must be there. What the files have now is read at once, and the
         rest of the log where that does not have them all: a later record can be one that the coordinator refuses, and of which no trace
@@ -94,7 +111,7 @@ class LiveKeys:
         is_data = (records.control_type == NOT_A_CONTROL_RECORD) & ~records.key.is_null
         in_transaction = records.is_transactional | (records.producer_id != NO_PRODUCER_ID)
         if (is_data & in_transaction).any():
-            committed = _replay_of(latest, semantics).coordinator.offsets.committed
+            committed = replayed().coordinator.offsets.committed
             counts = [stored.record_offset for by_partition in committed.values() for stored in by_partition.values()]
             is_data &= ~in_transaction | records.value.is_null | np.isin(records.record_offset, counts)
         rows = np.flatnonzero(is_data)
@@ -162,13 +179,6 @@ def _is_of_former_kind(key_type: int, group_id: str, read: KeptRecordsReplay) ->
     if group is None or key_type < KeyType.GROUP_METADATA:
         return False
     return isinstance(group, ReplayedClassicGroup) != (key_type == KeyType.GROUP_METADATA)
-
-
-def _replay_of(latest: pa.RecordBatch, semantics: Semantics) -> KeptRecordsReplay:
-    replay = KeptRecordsReplay(semantics)
-    for part in batches_of_size([latest], REPLAYED_AT_ONCE_BYTES):
-        replay.apply(part)
-    return replay
 
 
 def _in_words(replay: KeptRecordsReplay, group_id: str, pending: PendingByGroup) -> str:

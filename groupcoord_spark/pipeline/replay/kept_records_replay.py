@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -12,7 +12,7 @@ import pyarrow as pa
 from groupcoord_spark.coordinator.semantics import Semantics
 from groupcoord_spark.coordinator.transactions import OffsetKey, StoredOffset
 from groupcoord_spark.log import Records
-from groupcoord_spark.pipeline.exchange.kept_records import records_of_kept
+from groupcoord_spark.pipeline.exchange.kept_records import batches_of_size, records_of_kept
 from groupcoord_spark.pipeline.read.decode import DecodedChunk, decode_kept_records
 from groupcoord_spark.pipeline.replay.redundant_assignments import find_redundant_records
 from groupcoord_spark.pipeline.replay.unchecked_ownership import KeptRecordsCoordinator
@@ -40,8 +40,19 @@ class KeptRecordsReplay:
         """Producer id -> record offset of the first record of its open transaction."""
         self._next_offset = 0
 
+    @classmethod
+    def of(cls, latest: pa.RecordBatch, semantics: Semantics) -> Self:
+        """The replay of the latest records of an earlier run."""
+        replay = cls(semantics)
+        replay.apply(latest)
+        return replay
+
     def apply(self, batch: pa.RecordBatch) -> None:
         """Replay a batch of KEPT that follows all earlier batches. Records that are not accepted are skipped; the reader has warned."""
+        for part in batches_of_size([batch], REPLAYED_AT_ONCE_BYTES):
+            self._apply(part)
+
+    def _apply(self, batch: pa.RecordBatch) -> None:
         first, last = batch.column("record_offset")[0].as_py(), batch.column("record_offset")[-1].as_py()
         if first < self._next_offset:
             raise AssertionError(f"records from {first} on follow those up to {self._next_offset}: the shuffle lost their order")

@@ -16,11 +16,11 @@ import pyarrow as pa
 
 from groupcoord_spark.coordinator.groups.classic import ReplayedClassicGroup
 from groupcoord_spark.log import Records
-from groupcoord_spark.pipeline.exchange.kept_records import as_one, batches_of_size, empty_batch, records_of_kept
+from groupcoord_spark.pipeline.exchange.kept_records import as_one, empty_batch, records_of_kept
 from groupcoord_spark.pipeline.read.decode import decode_kept_records
 from groupcoord_spark.pipeline.read.superseded import ChunkKinds, last_row_by_code, needed_for_replay
 from groupcoord_spark.pipeline.replay.carried_state import pending_by_group, state_of_group
-from groupcoord_spark.pipeline.replay.kept_records_replay import REPLAYED_AT_ONCE_BYTES, KeptRecordsReplay
+from groupcoord_spark.pipeline.replay.kept_records_replay import KeptRecordsReplay
 from groupcoord_spark.protocol.columnar import KeyColumns
 from groupcoord_spark.protocol.record_types import NO_PRODUCER_ID, KeyType, MarkerType
 from groupcoord_spark.protocol.slices import Ints, Mask, codes_of
@@ -253,9 +253,7 @@ def _groups_that_differ(held: pa.RecordBatch, rows: _HeldRows, chosen: Mask, rep
     producers = np.unique(kinds.producer_id[chosen & is_compared & rows.in_transaction])
     producers = np.union1d(producers, np.array([*open_transactions, *replay.open_since], np.int64))
     replayed = chosen & (is_compared | ((kinds.is_control | rows.in_transaction) & np.isin(kinds.producer_id, producers)))
-    again = KeptRecordsReplay(replay.semantics)
-    for part in batches_of_size([held.filter(pa.array(replayed))], REPLAYED_AT_ONCE_BYTES):
-        again.apply(part)
+    again = KeptRecordsReplay.of(held.filter(pa.array(replayed)), replay.semantics)
     open_keys = set(rows.keys.take(pa.array(np.unique(kinds.key_code[is_compared & (kinds.key_code >= 0)]))).to_pylist())
     if (
         again.open_since != replay.open_since

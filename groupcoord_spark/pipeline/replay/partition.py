@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import cache
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
@@ -41,7 +42,7 @@ from groupcoord_spark.pipeline.read.carried_records import LATEST_RECORDS, TOPIC
 from groupcoord_spark.pipeline.read.reader import ReadJob
 from groupcoord_spark.pipeline.read.rows import with_rows_read
 from groupcoord_spark.pipeline.rebalances import REBALANCES, PartitionRebalances, RebalanceJob
-from groupcoord_spark.pipeline.replay.carried_state import CarriedStateComparison, LiveKeys
+from groupcoord_spark.pipeline.replay.carried_state import CarriedStateComparison, EarlierNight, LiveKeys
 from groupcoord_spark.pipeline.replay.kept_records_replay import REPLAYED_AT_ONCE_BYTES, KeptRecordsReplay
 from groupcoord_spark.pipeline.replay.latest_records import LatestRecords
 
@@ -56,9 +57,9 @@ class ReplayJob:
     expiration: None: no rule is applied; the replay then gives the tables of INTERNALS, which the rules need. writers: number of tasks that
     write the state tables. read: how raw rows are read that come to the replay; None: none come. source: of such rows. carried: the latest
     records that the run goes on from; None: it goes on from none. changed: by offsets partition the files in which the live keys of these
-    records must still be found. compared: the latest records whose state is compared with the state that
-    the run reads; None: there is no comparison. remembered: the latest records whose live keys must have left something in the logs that
-    the run reads as a whole. writes_latest: whether the run writes latest_records. health_logs: as in ReadJob.
+    records must still be found. remembered: the latest records whose live keys must have left something in the
+    logs that the run reads as a whole. compared: the offsets partitions of these whose state is compared with the state that the run reads.
+    writes_latest: whether the run writes latest_records. health_logs: as in ReadJob.
     """
 
     semantics: Semantics
@@ -70,8 +71,8 @@ class ReplayJob:
     default_assignors: DefaultAssignors = KAFKAS_ASSIGNORS
     carried: CarriedState | None = None
     changed: Mapping[int, ChangedFiles] = field(default_factory=dict)
-    compared: CarriedState | None = None
     remembered: CarriedState | None = None
+    compared: frozenset[int] = frozenset()
     writes_latest: bool = True
     health_logs: Mapping[int, PartitionLog] = field(default_factory=dict)
 
@@ -109,26 +110,26 @@ def _replayed(job: ReplayJob, offsets_partition: int, rows: Iterable[kept_record
     latest = LatestRecords()
     given: Counter[LoadWarning] = Counter()
     """Warnings that an earlier run has given."""
-    live_keys = None
+    earlier = EarlierNight()
+    warehouse = (job.rebalances.warehouse_uri, job.rebalances.cluster)
     if (carried := carried_by(job.carried, offsets_partition)) is not None:
-        records = carried_records(job.rebalances.warehouse_uri, job.rebalances.cluster, carried, offsets_partition)
-        topic_names |= carried_topic_names(job.rebalances.warehouse_uri, job.rebalances.cluster, carried, offsets_partition)
+        records = carried_records(*warehouse, carried, offsets_partition)
+        topic_names |= carried_topic_names(*warehouse, carried, offsets_partition)
         latest.begin_with(records)
-        for part in kept_records.batches_of_size([records], REPLAYED_AT_ONCE_BYTES):
-            replay.apply(part)
+        replay.apply(records)
         given = Counter(replay.coordinator.finish().warnings())
         if (changed := job.changed.get(offsets_partition)) is not None:
             with suppress(InputError):  # the state is known without these files; what replaced one is looked at in the next night
-                live_keys = LiveKeys(records, job.semantics, changed)
-    comparison = None
-    if (compared := carried_by(job.compared, offsets_partition)) is not None:
-        records = carried_records(job.rebalances.warehouse_uri, job.rebalances.cluster, compared, offsets_partition)
-        comparison = CarriedStateComparison(records, compared.end_offsets[offsets_partition], job.semantics)
-    if (remembered := carried_by(job.remembered, offsets_partition)) is not None:
-        # A night that reads all of the log must not fail because of what an earlier one left.
-        with suppress(WarehouseError):
-            records = carried_records(job.rebalances.warehouse_uri, job.rebalances.cluster, remembered, offsets_partition)
-            live_keys = LiveKeys(records, job.semantics)
+                earlier.live_keys = LiveKeys(records, lambda: replay, changed)
+    elif (remembered := carried_by(job.remembered, offsets_partition)) is not None:
+        is_compared = offsets_partition in job.compared
+        # A night that reads all of the log must not fail because of what an earlier one left, unless that is to be compared.
+        with suppress(*(() if is_compared else (WarehouseError,))):
+            records = carried_records(*warehouse, remembered, offsets_partition)
+            of_earlier = cache(lambda: KeptRecordsReplay.of(records, job.semantics))
+            earlier.live_keys = LiveKeys(records, of_earlier)
+            if is_compared:
+                earlier.state = CarriedStateComparison(of_earlier(), remembered.end_offsets[offsets_partition])
     rebalances = PartitionRebalances(job.rebalances, offsets_partition)
     own_writer = offsets_partition % job.writers
     pending_batches: list[pa.RecordBatch] = []
@@ -139,10 +140,7 @@ def _replayed(job: ReplayJob, offsets_partition: int, rows: Iterable[kept_record
         replay.apply(batch)
         if job.writes_latest:
             latest.add(batch, replay)
-        if comparison is not None:
-            comparison.apply(batch)
-        if live_keys is not None:
-            live_keys.see(batch.column("key"), batch.column("record_offset").to_numpy())
+        earlier.see(batch)
 
     for row in rows:
         if row.kind == kept_records.RECORDS:
@@ -170,12 +168,12 @@ def _replayed(job: ReplayJob, offsets_partition: int, rows: Iterable[kept_record
     tables = state_rows(state, expirations, job.default_assignors)
     new_warnings = list((Counter(state.warnings()) - given).elements())
     report.refusals += sum(warning.is_refusal for warning in new_warnings)
-    if comparison is not None:
-        differences = comparison.differences(replay)
+    if earlier.state is not None:
+        differences = earlier.state.differences(replay)
         report.differences = len(differences)
         new_warnings += differences
-    if live_keys is not None:
-        report.vanished = live_keys.vanished(replay)
+    if earlier.live_keys is not None:
+        report.vanished = earlier.live_keys.vanished(replay)
     tables["warnings"] = new_warnings
     report.health = health.facts(job.health_logs.get(offsets_partition))
     report.open_producers = frozenset(replay.open_since)

@@ -24,7 +24,6 @@ TIMED = """
 import sys, time
 from groupcoord_spark.log import plan_logs
 from groupcoord_spark.pipeline.plan.evidence import evidence_of_segments
-from groupcoord_spark.pipeline.plan.partition_count import placed_groups_of
 from groupcoord_spark.sources.inputs import kind_of
 what, place, files = sys.argv[1], sys.argv[2], int(sys.argv[3])
 began, cpu = time.monotonic(), time.process_time()
@@ -36,7 +35,6 @@ else:
     if what == "evidence":
         began, cpu = time.monotonic(), time.process_time()
         evidence_of_segments(plan, {})
-        placed_groups_of(plan)
 print(len([s for log in plan.partitions for s in log.segments]), time.monotonic() - began, time.process_time() - cpu)
 """
 PARTS = {

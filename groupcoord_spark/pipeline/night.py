@@ -208,7 +208,7 @@ def read_job(planned: NightPlan, tasks: Tasks, start: RunStart) -> ReadJob:
     rebalances = RebalanceJob(start.location.uri, request.cluster, planned.history_ranges, latest_records_at_history_end(start))
     return ReadJob(
         cluster=request.cluster,
-        partition_count=planned.partition_count,
+        partition_count=planned.partition_count.number,
         warehouse_uri=start.location.uri,
         run_id=start.run_id,
         semantics=request.semantics,

@@ -12,7 +12,6 @@ from groupcoord_spark.answers.authors import other_coordinator
 from groupcoord_spark.coordinator.semantics import DAY_MS
 from groupcoord_spark.log import LogPlan, PartitionLog
 from groupcoord_spark.log.files.storage import shown
-from groupcoord_spark.log.partition_count import certain_partition_count
 from groupcoord_spark.pipeline.exchange.counts import NO_KEY_TYPE, NO_VERSION, KindCount, PartitionCounts, add_kinds
 from groupcoord_spark.pipeline.exchange.state_rows import PartitionReport, VanishedKeys
 from groupcoord_spark.pipeline.extents import PointInTime
@@ -33,7 +32,7 @@ from groupcoord_spark.pipeline.plan.guards import (
     cluster_id_of,
     log_start_was_moved,
 )
-from groupcoord_spark.pipeline.plan.night_plan import NightPlan, contradiction
+from groupcoord_spark.pipeline.plan.night_plan import NightPlan
 from groupcoord_spark.pipeline.run import PointInTimeSummary, ReadingSummary, RunRequest, Summary
 from groupcoord_spark.protocol import RECORD_TYPES
 from groupcoord_spark.protocol.record_types import NO_TIMESTAMP
@@ -89,7 +88,7 @@ def driver_rows(planned: NightPlan, reports: Sequence[PartitionReport], run_id: 
     ]
     if sentence := _other_coordinator(request, reports):
         doubts.append({"run_id": run_id, "code": "other_coordinator", "detail": sentence})
-    if sentence := contradiction(request, plan):
+    if sentence := planned.partition_count.contradiction:
         doubts.append({"run_id": run_id, "code": "settings_contradicted", "detail": sentence})
     return {"offsets_partitions": partitions, "decode_coverage": _coverage_rows(reports, planned.carry_over.coverage), "warnings": doubts}
 
@@ -268,7 +267,7 @@ def summary_of(planned: NightPlan, reports: Sequence[PartitionReport], run_id: s
         warnings=warnings_of_driver + sum(report.warnings + report.counts.doubts for report in reports),
         refusals=sum(report.refusals for report in reports),
         other_coordinator=_other_coordinator(request, reports),
-        contradiction=contradiction(request, plan),
+        contradiction=planned.partition_count.contradiction,
         semantics=request.semantics.name,
         broker_version=request.semantics.broker_version,
         surviving_share=surviving_share(plan, reports, points_in_time, carry_over),
@@ -339,10 +338,9 @@ def _first_offset(log: PartitionLog, counts: PartitionCounts, carried: Mapping[s
 
 def settings_for_next_night(planned: NightPlan, partitions: Iterable[Mapping[str, Any]]) -> dict[str, str]:
     """Keys of ``runs.settings`` by which later runs judge their input. partitions: the rows of offsets_partitions of this run."""
-    lowest = max((log.offsets_partition for log in planned.log.partitions), default=0) + 1
     settings = {
         CLUSTER_ID_SETTING: cluster_id_of(planned.log, planned.night.kind),
-        PARTITION_COUNT_SETTING: certain_partition_count(planned.night.placed_groups, lowest),
+        PARTITION_COUNT_SETTING: planned.partition_count.certain,
         ACCEPTED_SETTING: ", ".join(planned.verdict.accepted) or None,
         BEYOND_SETTING: "true" if any((row["history_end_offset"] or 0) > row["end_offset"] for row in partitions) else None,
     }

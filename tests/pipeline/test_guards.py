@@ -50,11 +50,14 @@ def a_night(*logs: PartitionLog, seen: dict[int, Evidence] | None = None, **fiel
     """Of partitions 0 and 1 that have grown since the last night, but for what is given."""
     logs = logs or (log(0, 150), log(1, 150))
     request = RunRequest(("in",), "w", "prod", 1, 1, JAVA, accepted=frozenset(fields.pop("accept", ())), until=fields.pop("until", None))
-    usual = {
+    usual: dict[str, Any] = {
         "kind": InputKind.SEGMENTS,
         "last_night": {0: SEEN, 1: SEEN},
         "evidence": {partition.offsets_partition: GROWN for partition in logs} | (seen or {}),
     }
+    for group_hash, number in fields.pop("placed_groups", ()):
+        shown = usual["evidence"].get(number, Evidence())
+        usual["evidence"][number] = replace(shown, group_hashes=shown.group_hashes | {group_hash})
     plan = LogPlan(logs, fields.pop("cluster_id", None), None, ())
     return ComparedNight(request, plan, **{**usual, **fields})
 

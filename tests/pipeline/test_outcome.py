@@ -15,7 +15,8 @@ from groupcoord_spark.pipeline.plan.carry_over import CarryOver
 from groupcoord_spark.pipeline.plan.earlier_runs import PartitionHistory
 from groupcoord_spark.pipeline.plan.evidence import Evidence
 from groupcoord_spark.pipeline.plan.guards import ComparedNight, Verdict
-from groupcoord_spark.pipeline.plan.night_plan import NightPlan, contradiction
+from groupcoord_spark.pipeline.plan.night_plan import NightPlan
+from groupcoord_spark.pipeline.plan.partition_count import PartitionCount, contradiction
 from groupcoord_spark.pipeline.run import RunRequest
 from groupcoord_spark.sources.inputs import InputKind
 
@@ -77,7 +78,8 @@ def planned(
     evidence: dict[int, Evidence] | None = None,
 ) -> NightPlan:
     night = ComparedNight(request, plan, InputKind.SEGMENTS, {}, evidence or {})
-    return NightPlan(request, night, Verdict(plan), plan, None, histories or {}, carry_over, points_in_time or {}, (), (), 50)
+    count = PartitionCount(50)
+    return NightPlan(request, night, Verdict(plan), plan, None, histories or {}, carry_over, points_in_time or {}, (), (), count)
 
 
 def test_a_partition_row_extends_the_history_by_what_was_read() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from groupcoord_spark.log.partition_count import KAFKAS_DEFAULT, best_partition_count
-from groupcoord_spark.pipeline.plan.partition_count import group_hashes
+from groupcoord_spark.pipeline.plan.evidence import group_hashes
 from groupcoord_spark.protocol import encode_key, java_string_hash, offsets_partition_for
 from groupcoord_spark.protocol.record_types import KeyType
 

@@ -7,15 +7,16 @@ the case, the log is read from its beginning, and the summary says why.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from groupcoord_spark import __version__
 from groupcoord_spark.coordinator.semantics import Semantics
-from groupcoord_spark.errors import InputError, WarehouseError
-from groupcoord_spark.log import ChangedFiles, LogPlan, PartitionLog, Segment, changed_files, has_every_offset, segments_from
-from groupcoord_spark.log.files.storage import side_by_side
+from groupcoord_spark.errors import InputChangedError, InputError, WarehouseError
+from groupcoord_spark.log import ChangedFiles, LogPlan, PartitionLog, Segment, changed_files, has_every_offset, plan_logs, segments_from
+from groupcoord_spark.log.files.broker_files import OFFSETS_TOPIC
+from groupcoord_spark.log.files.storage import shown, side_by_side
 from groupcoord_spark.pipeline.accepted import MISSING
 from groupcoord_spark.pipeline.division import in_tasks
 from groupcoord_spark.pipeline.extents import CarriedState
@@ -52,8 +53,8 @@ class CarryOver:
     partition that the input does not have -> as_of of the last run that read it. changed: offsets partition that goes on -> the files that
     the night saw and that are not as they were. whole: offsets partition -> why it is read from its beginning. remembered: the latest
     records of the offsets partitions that are read whole although the night has read an earlier state of the same logs. compared: those of
-    these offsets partitions whose state a run with --full compares with what it reads. gaps: offsets partition -> the first and end record offset
-    that no night has read.
+    these offsets partitions whose state a run with --full compares with what it reads. gaps: offsets partition -> the first and end record
+    offset that no night has read.
     """
 
     night: Run | None = None
@@ -147,7 +148,7 @@ def plan_carry_over(
                 gaps[number] = (row["end_offset"], first)
         else:
             whole[number] = why or "no night before has read them"
-    segments = _new_segments(verdict.plan, rows, ends)
+    segments, changed = _since_last_night(verdict.plan, rows, ends)
     complete = _complete(logs, ends, segments, spark, verdict.plan.files_at_once) if complete_from is None else complete_from(ends)
     # A log without older records has nothing that could be read instead.
     for number in set(ends) - complete - has_nothing_older:
@@ -170,7 +171,7 @@ def plan_carry_over(
         state=_state_of(night, ends, rows) if ends else None,
         rows={number: rows[number] for number in ends},
         segments=segments,
-        changed=_changed_files([logs[number] for number in segments], rows, verdict.plan.files_at_once),
+        changed={number: files for number, files in changed.items() if number in segments},
         stale_since_ms=stale,
         whole=whole,
         compared=compared,
@@ -191,27 +192,24 @@ def _coverage_of(night: Run, start: RunStart) -> Sequence[Row]:
         return ()
 
 
-def _new_segments(plan: LogPlan, rows: Mapping[int, Row], ends: Iterable[int]) -> dict[int, tuple[Segment, ...]]:
-    """Offsets partition -> its segments from the end of the night's log on, of the partitions in ``ends``."""
+def _since_last_night(
+    plan: LogPlan, rows: Mapping[int, Row], ends: Collection[int]
+) -> tuple[dict[int, tuple[Segment, ...]], dict[int, ChangedFiles]]:
+    """Of the partitions in ``ends``: offsets partition -> its segments from the end of the night's log on, and the files that the night saw
+    and that are not as they were, where there are such files.
+    """
 
-    def of_partition(log: PartitionLog) -> tuple[Segment, ...]:
-        row = rows[log.offsets_partition]
-        return segments_from(log, row["end_offset"], row["end_file"], row["end_position"])
-
-    going_on = [log for log in plan.partitions if log.offsets_partition in set(ends)]
-    return dict(zip((log.offsets_partition for log in going_on), side_by_side(of_partition, going_on, plan.files_at_once), strict=True))
-
-
-def _changed_files(going_on: Sequence[PartitionLog], rows: Mapping[int, Row], at_once: int) -> dict[int, ChangedFiles]:
-    """Offsets partition -> the files that the night saw and that are not as they were; without partitions of which no file has changed."""
-
-    def of_partition(log: PartitionLog) -> ChangedFiles | None:
+    def of_partition(log: PartitionLog) -> tuple[tuple[Segment, ...], ChangedFiles | None]:
         row = rows[log.offsets_partition]
         files = {int(base_offset): size for base_offset, size in row[SEGMENT_BYTES] or ()}
-        return changed_files(log, files, row["end_offset"], row["end_position"])
+        new = segments_from(log, row["end_offset"], row["end_file"], row["end_position"])
+        return new, changed_files(log, files, row["end_offset"], row["end_position"])
 
-    changed = zip(going_on, side_by_side(of_partition, going_on, at_once), strict=True)
-    return {log.offsets_partition: files for log, files in changed if files is not None}
+    going_on = [log for log in plan.partitions if log.offsets_partition in ends]
+    numbers = [log.offsets_partition for log in going_on]
+    looked_at = dict(zip(numbers, side_by_side(of_partition, going_on, plan.files_at_once), strict=True))
+    changed = {number: files for number, (_, files) in looked_at.items() if files is not None}
+    return {number: new for number, (new, _) in looked_at.items()}, changed
 
 
 def _refuse_lost(missing: list[int], rows: Mapping[int, Row], reason: str | None) -> None:
@@ -301,3 +299,17 @@ def logs_to_read(plan: LogPlan, carry_over: CarryOver) -> LogPlan:
     """The plan with only those segments that the run reads."""
     partitions = (replace(log, segments=carry_over.segments.get(log.offsets_partition, log.segments)) for log in plan.partitions)
     return replace(plan, partitions=tuple(partitions))
+
+
+def surveyed(plan: LogPlan, carry_over: CarryOver, request: RunRequest) -> LogPlan:
+    """The plan, in which the logs that are read from their beginning are planned with all their files."""
+    not_surveyed = {log.offsets_partition for log in plan.partitions if not log.is_surveyed} & set(carry_over.whole)
+    if not not_surveyed:
+        return plan
+    again = plan_logs(request.inputs, held=plan.held, wanted=not_surveyed)
+    with_all_files = {log.offsets_partition: log for log in again.partitions}
+    if not not_surveyed <= with_all_files.keys():
+        gone = ", ".join(f"{OFFSETS_TOPIC}-{number}" for number in sorted(not_surveyed - with_all_files.keys()))
+        raise InputChangedError(f"{', '.join(map(shown, request.inputs))}: {gone} is gone since the directory was listed. Run it again.")
+    logs = (with_all_files[log.offsets_partition] if log.offsets_partition in not_surveyed else log for log in plan.partitions)
+    return replace(plan, partitions=tuple(logs))

@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Final
 
-from groupcoord_spark.log import LogPlan, PartitionLog, RecordMark, first_record, newest_record, record_at
+from groupcoord_spark.log import LogPlan, PartitionLog, RecordMark, Segment, first_record, newest_record, read_segment, record_at
 from groupcoord_spark.log.files.storage import side_by_side
+from groupcoord_spark.protocol import DecodeError, decode_key
+from groupcoord_spark.protocol.partitioner import partitioning_hash
+from groupcoord_spark.protocol.record_types import NOT_A_CONTROL_RECORD
+
+SAMPLE_BYTES: Final = 32 << 10
+SAMPLED_PARTITIONS: Final = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -14,12 +21,13 @@ class Evidence:
     """Some data records of one offsets partition. None where the dump has no record.
 
     first_record, newest_record: those with the lowest and the highest record offset. remembered: record offset -> the record, for those of
-    the offsets asked about at which the dump has a record.
+    the offsets asked about at which the dump has a record. group_hashes: partitioning_hash of the ids of some groups.
     """
 
     first_record: RecordMark | None = None
     newest_record: RecordMark | None = None
     remembered: Mapping[int, RecordMark] = field(default_factory=dict)
+    group_hashes: frozenset[int] = frozenset()
 
     def record_at(self, record_offset: int) -> RecordMark | None:
         """The record at an offset, as far as it is among the evidence."""
@@ -37,6 +45,7 @@ class Evidence:
             min(first, key=lambda mark: (mark.record_offset, -mark.timestamp_ms), default=None),
             max(newest, key=lambda mark: (mark.record_offset, mark.timestamp_ms), default=None),
             remembered,
+            self.group_hashes | other.group_hashes,
         )
 
 
@@ -45,12 +54,44 @@ def _newer(one: RecordMark | None, other: RecordMark) -> RecordMark:
 
 
 def evidence_of_segments(plan: LogPlan, offsets: Mapping[int, Collection[int]]) -> dict[int, Evidence]:
-    """Offsets partition -> evidence. One batch is read for each record. offsets: by offsets partition the record offsets to look up."""
+    """Offsets partition -> evidence. One batch is read for each record, and the first records of up to SAMPLED_PARTITIONS for the groups.
+
+    offsets: by offsets partition the record offsets to look up.
+    """
+    sampled = {log.offsets_partition for log in [log for log in plan.partitions if log.segments][:SAMPLED_PARTITIONS]}
 
     def of_partition(log: PartitionLog) -> Evidence:
         found = {offset: record_at(log.segments, offset) for offset in offsets.get(log.offsets_partition, ())}
         remembered = {offset: mark for offset, mark in found.items() if mark is not None}
-        return Evidence(first_record(log.segments), newest_record(log.segments), remembered)
+        keys = _first_keys(log.segments[0]) if log.offsets_partition in sampled else ()
+        return Evidence(first_record(log.segments), newest_record(log.segments), remembered, group_hashes(keys))
 
     evidence = side_by_side(of_partition, plan.partitions, plan.files_at_once)
     return dict(zip((log.offsets_partition for log in plan.partitions), evidence, strict=True))
+
+
+def _first_keys(segment: Segment) -> set[bytes | None]:
+    keys: set[bytes | None] = set()
+    for chunk in read_segment(replace(segment, size=min(segment.size, SAMPLE_BYTES))):
+        keys |= set(chunk.records.key.take(chunk.records.control_type == NOT_A_CONTROL_RECORD).to_arrow().to_pylist())
+    return keys
+
+
+def group_hashes(keys: Iterable[bytes | None]) -> frozenset[int]:
+    """Hash of each group id in the keys: Kafka divides the hash by the partition count, and the remainder is the partition of the group.
+
+    Keys without a group id are left out.
+    """
+    hashes = set()
+    for key in keys:
+        try:
+            group_id = decode_key(key).fields["group_id"]
+        except (DecodeError, KeyError):
+            continue
+        hashes.add(partitioning_hash(group_id))
+    return frozenset(hashes)
+
+
+def placed_groups(evidence: Mapping[int, Evidence]) -> list[tuple[int, int]]:
+    """(hash of the group id, offsets partition of the group) of the groups in the evidence of each offsets partition."""
+    return [(group_hash, number) for number, of_partition in evidence.items() for group_hash in of_partition.group_hashes]

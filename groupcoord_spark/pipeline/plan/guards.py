@@ -27,7 +27,7 @@ from groupcoord_spark.moments import now_ms
 from groupcoord_spark.pipeline.accepted import ACCEPTED_WORDS, EARLIER, EMPTY, HOLE, MALFORMED, MISPLACED, MISSING, OLDER, RECREATED
 from groupcoord_spark.pipeline.exchange.state_rows import PartitionReport
 from groupcoord_spark.pipeline.plan.earlier_runs import PartitionHistory
-from groupcoord_spark.pipeline.plan.evidence import Evidence
+from groupcoord_spark.pipeline.plan.evidence import Evidence, placed_groups
 from groupcoord_spark.pipeline.run import RunRequest
 from groupcoord_spark.protocol.record_types import NO_TIMESTAMP
 from groupcoord_spark.sources.inputs import InputKind
@@ -76,8 +76,7 @@ class ComparedNight:
     Attributes:
         kind: of the input.
         last_night: what the last night knows of each offsets partition; {} for the first night.
-        evidence: the records that the dump shows, by offsets partition.
-        placed_groups: (hash of the group id, offsets partition of the group) of some groups of the dump.
+        evidence: the records and groups that the dump shows, by offsets partition.
         rows: the number of rows of an input other than segments, with those that the last night has read. faults: how many of these rows
             are no records.
         last_cluster_id, last_partition_count: what earlier nights of the cluster recorded; None where they did not know.
@@ -90,7 +89,6 @@ class ComparedNight:
     kind: InputKind
     last_night: Mapping[int, PartitionHistory]
     evidence: Mapping[int, Evidence]
-    placed_groups: Sequence[tuple[int, int]] = ()
     rows: int = 0
     faults: int = 0
     last_cluster_id: str | None = None
@@ -106,6 +104,11 @@ class ComparedNight:
     def evidence_of(self, offsets_partition: int) -> Evidence:
         """The records that the dump shows of an offsets partition."""
         return self.evidence.get(offsets_partition, Evidence())
+
+    @cached_property
+    def placed_groups(self) -> list[tuple[int, int]]:
+        """(hash of the group id, offsets partition of the group) of some groups of the dump."""
+        return placed_groups(self.evidence)
 
     @cached_property
     def compared(self) -> dict[int, tuple[PartitionLog, PartitionHistory, Likeness]]:

@@ -6,7 +6,7 @@ from its newest record on. The newest record shows that the log is the same.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
@@ -16,7 +16,6 @@ import pyarrow.compute as pc
 from groupcoord_spark.errors import BadCopyError, InputError, UsageError
 from groupcoord_spark.log import LogPlan, PartitionLog, PlacedDoubt, RecordMark
 from groupcoord_spark.log.files.storage import shown
-from groupcoord_spark.log.partition_count import best_partition_count
 from groupcoord_spark.pipeline.exchange.kept_records import SHUFFLED
 from groupcoord_spark.pipeline.plan.carry_over import ends_of_last_night
 from groupcoord_spark.pipeline.plan.earlier_runs import PartitionHistory, last_night_of, remembered_offsets
@@ -52,20 +51,17 @@ class RowPlan:
         rows, faults: number of rows that were looked at, and of rows that are no records. read_before: number of record offsets that were
             not looked at, because the last night has read them.
         cluster: the cluster whose rows are read; None: the rows of all clusters are.
-        evidence: some records of each offsets partition.
-        placed_groups: (hash of the group id, offsets partition of the group) of some groups.
+        evidence: some records of each offsets partition, and some groups.
     """
 
     source: RowSource
     log: LogPlan
     lacks: tuple[str, ...]
-    partition_count: int
     rows: int
     faults: int = 0
     read_before: int = 0
     cluster: str | None = None
     evidence: Mapping[int, Evidence] = field(default_factory=dict)
-    placed_groups: Sequence[tuple[int, int]] = ()
 
     def packed_from(self, offsets: Mapping[int, int], pack: OfBatches) -> DataFrame:
         """The rows from these record offsets on as a frame of SHUFFLED. offsets: by offsets partition; of any other all rows are read."""
@@ -225,20 +221,16 @@ def row_plan(source: RowSource, overview: RowOverview, *, cluster: str | None, a
         PartitionLog(number, inputs, (), partition.first_offset, partition.end_offset, 0, starts.get(number))
         for number, partition in sorted(partitions.items())
     )
-    hashes = [(group_hash, number) for number, partition in partitions.items() for group_hash in partition.hashes]
-    lowest = max(partitions, default=0) + 1
     named = names[0] if len(names) == 1 and names[0] != _NO_NAME else chosen_cluster
     return RowPlan(
         source,
         LogPlan(logs, named if extent is None else extent.cluster_id, None, tuple(doubts)),
         tuple(word for word in LACKING if word in overview.lacks),
-        len(extent.end) if extent is not None else best_partition_count(hashes, lowest),
         rows + overview.faults,
         overview.faults,
         read_before,
         chosen_cluster,
         {number: partition.evidence for number, partition in partitions.items()},
-        hashes,
     )
 
 

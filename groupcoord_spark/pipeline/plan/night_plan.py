@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from groupcoord_spark.coordinator.broker_settings import OFFSETS_PARTITIONS
-from groupcoord_spark.errors import InputChangedError
-from groupcoord_spark.log import LogPlan, PartitionLog, Segment, plan_logs
-from groupcoord_spark.log.files.broker_files import OFFSETS_TOPIC
-from groupcoord_spark.log.files.storage import shown
+from groupcoord_spark.log import LogPlan, PartitionLog, Segment
 from groupcoord_spark.pipeline.extents import HistoryPiece, HistoryRange, PointInTime
-from groupcoord_spark.pipeline.plan.carry_over import CarryOver, logs_to_read, plan_carry_over
+from groupcoord_spark.pipeline.plan.carry_over import CarryOver, logs_to_read, plan_carry_over, surveyed
 from groupcoord_spark.pipeline.plan.earlier_runs import (
     PartitionHistory,
     last_setting,
@@ -23,7 +19,7 @@ from groupcoord_spark.pipeline.plan.earlier_runs import (
 from groupcoord_spark.pipeline.plan.evidence import evidence_of_segments
 from groupcoord_spark.pipeline.plan.guards import CLUSTER_ID_SETTING, PARTITION_COUNT_SETTING, ComparedNight, Verdict, judge
 from groupcoord_spark.pipeline.plan.input_rows import RowPlan
-from groupcoord_spark.pipeline.plan.partition_count import likely_partition_count, placed_groups_of
+from groupcoord_spark.pipeline.plan.partition_count import PartitionCount, partition_count_of
 from groupcoord_spark.pipeline.plan.point_in_time import find_points_in_time, history_pieces
 from groupcoord_spark.pipeline.run import RunRequest
 from groupcoord_spark.sources.inputs import InputKind
@@ -45,7 +41,7 @@ class NightPlan:
         carry_over: what the run takes over from the last night.
         points_in_time: offsets partition -> its point in time; {}: all are read to the end of their logs.
         segments: the segments that are read. history: the parts of the history tables that are read.
-        partition_count: number of partitions of ``__consumer_offsets``.
+        partition_count: number of partitions of ``__consumer_offsets``, and what the log says of it.
     """
 
     request: RunRequest
@@ -58,7 +54,7 @@ class NightPlan:
     points_in_time: Mapping[int, PointInTime]
     segments: Sequence[Segment]
     history: Sequence[HistoryPiece]
-    partition_count: int
+    partition_count: PartitionCount
 
     @property
     def history_ranges(self) -> dict[int, HistoryRange]:
@@ -89,7 +85,7 @@ def plan_night(request: RunRequest, log: LogPlan, rows: RowPlan | None, start: R
     histories = with_new_incarnation(night.last_night, verdict.recreated)
     complete_from = None if rows is None else rows.complete_from
     carry_over = plan_carry_over(request, verdict, start, histories, spark, complete_from=complete_from)
-    log = _surveyed(verdict.plan, carry_over, request)
+    log = surveyed(verdict.plan, carry_over, request)
     segments = [segment for partition in logs_to_read(log, carry_over).partitions for segment in partition.segments]
     points_in_time: Mapping[int, PointInTime] = {}
     if request.until is not None:
@@ -107,62 +103,25 @@ def plan_night(request: RunRequest, log: LogPlan, rows: RowPlan | None, start: R
         points_in_time=points_in_time,
         segments=segments,
         history=history_pieces(points_in_time, start),
-        partition_count=_partition_count(request, log, rows, night),
-    )
-
-
-def contradiction(request: RunRequest, plan: LogPlan) -> str | None:
-    """A sentence where the log has an offsets partition that the broker's settings rule out."""
-    highest = max((partition.offsets_partition for partition in plan.partitions), default=0)
-    if request.offsets_partitions is None or highest < request.offsets_partitions:
-        return None
-    return (
-        f"{OFFSETS_PARTITIONS} is {request.offsets_partitions} in the settings file, but the log has __consumer_offsets-{highest}: the"
-        " number is taken from where the groups lie instead. Make sure that the settings are those of this cluster."
+        partition_count=partition_count_of(night, log, rows),
     )
 
 
 def _night(request: RunRequest, plan: LogPlan, rows: RowPlan | None, start: RunStart) -> ComparedNight:
     """What the guards look at."""
     last_night = partition_histories(start, [partition.offsets_partition for partition in plan.partitions])
-    count = last_setting(start, PARTITION_COUNT_SETTING)
+    count, cluster_id = (last_setting(start, name) for name in (PARTITION_COUNT_SETTING, CLUSTER_ID_SETTING))
+    remembered = remembered_offsets([last_night])
     return ComparedNight(
         request,
         plan,
         InputKind.SEGMENTS if rows is None else rows.source.kind,
         last_night,
-        evidence_of_segments(plan, remembered_offsets([last_night])) if rows is None else rows.evidence,
-        placed_groups_of(plan) if rows is None else rows.placed_groups,
+        evidence_of_segments(plan, remembered) if rows is None else rows.evidence,
         0 if rows is None else rows.rows + rows.read_before,
         0 if rows is None else rows.faults,
-        last_setting(start, CLUSTER_ID_SETTING),
+        cluster_id,
         None if count is None else int(count),
         None if start.last_run is None else start.last_run.as_of_ms,
         start.finished[-1].input_kind if start.finished else None,
     )
-
-
-def _surveyed(plan: LogPlan, carry_over: CarryOver, request: RunRequest) -> LogPlan:
-    """The plan, in which the logs that are read from their beginning are planned with all their files."""
-    not_surveyed = {log.offsets_partition for log in plan.partitions if not log.is_surveyed} & set(carry_over.whole)
-    if not not_surveyed:
-        return plan
-    again = plan_logs(request.inputs, held=plan.held, wanted=not_surveyed)
-    surveyed = {log.offsets_partition: log for log in again.partitions}
-    if not not_surveyed <= surveyed.keys():
-        gone = ", ".join(f"{OFFSETS_TOPIC}-{number}" for number in sorted(not_surveyed - surveyed.keys()))
-        raise InputChangedError(f"{', '.join(map(shown, request.inputs))}: {gone} is gone since the directory was listed. Run it again.")
-    logs = (surveyed[log.offsets_partition] if log.offsets_partition in not_surveyed else log for log in plan.partitions)
-    return replace(plan, partitions=tuple(logs))
-
-
-def _partition_count(request: RunRequest, plan: LogPlan, rows: RowPlan | None, night: ComparedNight) -> int:
-    """Number of partitions of ``__consumer_offsets``: the setting, unless the log has more; else the number that fits the groups."""
-    if request.offsets_partitions is not None and contradiction(request, plan) is None:
-        return request.offsets_partitions
-    if rows is None:
-        return likely_partition_count(plan, night.placed_groups)
-    # A few new rows may fit many numbers.
-    last_count = night.last_partition_count
-    fits = last_count is not None and all(group_hash % last_count == number for group_hash, number in night.placed_groups)
-    return last_count if last_count is not None and fits else rows.partition_count

@@ -2,50 +2,64 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import replace
+from dataclasses import dataclass
 
-from groupcoord_spark.log import LogPlan, PartitionLog, read_segment
-from groupcoord_spark.log.files.storage import side_by_side
-from groupcoord_spark.log.partition_count import best_partition_count
-from groupcoord_spark.protocol import DecodeError, decode_key
-from groupcoord_spark.protocol.partitioner import partitioning_hash
-from groupcoord_spark.protocol.record_types import NOT_A_CONTROL_RECORD
-
-SAMPLE_BYTES = 32 << 10
-SAMPLED_PARTITIONS = 64
+from groupcoord_spark.coordinator.broker_settings import OFFSETS_PARTITIONS
+from groupcoord_spark.log import LogPlan
+from groupcoord_spark.log.partition_count import best_partition_count, certain_partition_count
+from groupcoord_spark.pipeline.plan.evidence import evidence_of_segments, placed_groups
+from groupcoord_spark.pipeline.plan.guards import ComparedNight
+from groupcoord_spark.pipeline.plan.input_rows import RowPlan
+from groupcoord_spark.pipeline.run import RunRequest
 
 
-def placed_groups_of(plan: LogPlan) -> list[tuple[int, int]]:
-    """(hash of the group id, offsets partition of the group), from the first records of up to SAMPLED_PARTITIONS partitions."""
+@dataclass(frozen=True, slots=True)
+class PartitionCount:
+    """The number of partitions of the offsets topic.
 
-    def of_partition(log: PartitionLog) -> list[tuple[int, int]]:
-        beginning = replace(log.segments[0], size=min(log.segments[0].size, SAMPLE_BYTES))
-        keys: set[bytes | None] = set()
-        for chunk in read_segment(beginning):
-            keys |= set(chunk.records.key.take(chunk.records.control_type == NOT_A_CONTROL_RECORD).to_arrow().to_pylist())
-        return [(group_hash, log.offsets_partition) for group_hash in group_hashes(keys)]
-
-    sampled = [log for log in plan.partitions if log.segments][:SAMPLED_PARTITIONS]
-    return [placed for of_log in side_by_side(of_partition, sampled, plan.files_at_once) for placed in of_log]
-
-
-def likely_partition_count(plan: LogPlan, placed_groups: Iterable[tuple[int, int]] | None = None) -> int:
-    """The partition count that explains best where the groups are. placed_groups: None: ``placed_groups_of`` the plan."""
-    lowest = max((partition.offsets_partition for partition in plan.partitions), default=0) + 1
-    return best_partition_count(placed_groups_of(plan) if placed_groups is None else placed_groups, lowest)
-
-
-def group_hashes(keys: Iterable[bytes | None]) -> set[int]:
-    """Hash of each group id in the keys: Kafka divides the hash by the partition count, and the remainder is the partition of the group.
-
-    Keys without a group id are left out.
+    number: the one that the night goes by. certain: the only number that fits the groups; None: none does, or several do. contradiction:
+    a sentence where the log has an offsets partition that the broker's settings rule out.
     """
-    hashes = set()
-    for key in keys:
-        try:
-            group_id = decode_key(key).fields["group_id"]
-        except (DecodeError, KeyError):
-            continue
-        hashes.add(partitioning_hash(group_id))
-    return hashes
+
+    number: int
+    certain: int | None = None
+    contradiction: str | None = None
+
+
+def partition_count_of(night: ComparedNight, plan: LogPlan, rows: RowPlan | None) -> PartitionCount:
+    """The number by the setting, unless the log has more partitions; else the number that fits the groups."""
+    placed, sentence = night.placed_groups, contradiction(night.request, plan)
+    certain = certain_partition_count(placed, _lowest(plan))
+    if night.request.offsets_partitions is not None and sentence is None:
+        return PartitionCount(night.request.offsets_partitions, certain)
+    last_count = night.last_partition_count
+    if rows is None:
+        count = best_partition_count(placed, _lowest(plan))
+    elif last_count is not None and all(group_hash % last_count == number for group_hash, number in placed):
+        count = last_count  # a few new rows may fit many numbers
+    elif rows.source.extent is not None:
+        count = len(rows.source.extent.end)
+    else:
+        count = best_partition_count(placed, _lowest(rows.log))
+    return PartitionCount(count, certain, sentence)
+
+
+def likely_partition_count(plan: LogPlan) -> int:
+    """The partition count that explains best where the groups of the logs are."""
+    return best_partition_count(placed_groups(evidence_of_segments(plan, {})), _lowest(plan))
+
+
+def contradiction(request: RunRequest, plan: LogPlan) -> str | None:
+    """A sentence where the log has an offsets partition that the broker's settings rule out."""
+    highest = _lowest(plan) - 1
+    if request.offsets_partitions is None or highest < request.offsets_partitions:
+        return None
+    return (
+        f"{OFFSETS_PARTITIONS} is {request.offsets_partitions} in the settings file, but the log has __consumer_offsets-{highest}: the"
+        " number is taken from where the groups lie instead. Make sure that the settings are those of this cluster."
+    )
+
+
+def _lowest(plan: LogPlan) -> int:
+    """The lowest number that the topic can have, by the partitions that the log has."""
+    return max((log.offsets_partition for log in plan.partitions), default=0) + 1

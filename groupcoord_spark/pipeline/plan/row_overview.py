@@ -16,8 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from groupcoord_spark.log import RecordMark, record_crc
-from groupcoord_spark.pipeline.plan.evidence import Evidence
-from groupcoord_spark.pipeline.plan.partition_count import group_hashes
+from groupcoord_spark.pipeline.plan.evidence import Evidence, group_hashes
 from groupcoord_spark.pipeline.read.rows import RowSource, position_text
 from groupcoord_spark.sources.rows import RowBatch, Wanted
 
@@ -28,15 +27,14 @@ _HASHES: Final = 32
 
 @dataclass(slots=True)
 class PartitionOverview:
-    """The rows of one offsets partition: number, first and last record offset, and hashes of some group ids.
+    """The rows of one offsets partition: number, first and last record offset.
 
-    evidence: the first and the newest data record, and those at the offsets that the overview was asked about.
+    evidence: the first and the newest data record, those at the offsets that the overview was asked about, and some groups.
     """
 
     rows: int = 0
     first_offset: int | None = None
     end_offset: int = 0
-    hashes: set[int] = field(default_factory=set)
     evidence: Evidence = field(default_factory=Evidence)
 
     def add(self, other: PartitionOverview) -> None:
@@ -45,7 +43,6 @@ class PartitionOverview:
         if other.first_offset is not None and (self.first_offset is None or other.first_offset < self.first_offset):
             self.first_offset = other.first_offset
         self.end_offset = max(self.end_offset, other.end_offset)
-        self.hashes |= other.hashes
         self.evidence = self.evidence.merged(other.evidence)
 
 
@@ -84,10 +81,10 @@ class RowOverview:
             part = rows if len(places) == 1 else rows.filter(is_of_cluster & (pc.field("offsets_partition") == number))
             data = part.filter(pc.field("control_type").is_null())
             partition = self.partitions.setdefault((cluster, number), PartitionOverview())
-            hashes = group_hashes(data["key"].slice(0, _HASHES).to_pylist()) if len(partition.hashes) < _HASHES else set()
+            has_enough = len(partition.evidence.group_hashes) >= _HASHES
             ends = pc.min_max(part["record_offset"]).as_py()
-            evidence = _evidence(data, offsets.get(number, ()))
-            partition.add(PartitionOverview(part.num_rows, ends["min"], ends["max"] + 1, hashes, evidence))
+            evidence = _evidence(data, offsets.get(number, ()), 0 if has_enough else _HASHES)
+            partition.add(PartitionOverview(part.num_rows, ends["min"], ends["max"] + 1, evidence))
 
     def add(self, other: RowOverview) -> None:
         """Add the overview that another task made."""
@@ -111,13 +108,13 @@ class RowOverview:
         return sorted({cluster for cluster, _ in self.partitions if cluster is not None})
 
 
-def _evidence(data: pa.RecordBatch, offsets: Collection[int]) -> Evidence:
-    """The first and the newest of the data records, and those at ``offsets``."""
+def _evidence(data: pa.RecordBatch, offsets: Collection[int], hashes: int) -> Evidence:
+    """The first and the newest of the data records, those at ``offsets``, and the groups of so many records."""
     if not data.num_rows:
         return Evidence()
     ends = pc.min_max(data.column("record_offset")).as_py()
     wanted = pa.array({ends["min"], ends["max"], *offsets}, pa.int64())
-    evidence = Evidence()
+    evidence = Evidence(group_hashes=group_hashes(data["key"].slice(0, hashes).to_pylist()))
     for row in data.filter(pc.is_in(data.column("record_offset"), wanted)).to_pylist():
         mark = RecordMark(row["record_offset"], row["record_timestamp_ms"], record_crc(row["key"], row["value"]))
         evidence = evidence.merged(Evidence(mark, mark, {mark.record_offset: mark} if mark.record_offset in offsets else {}))

@@ -49,7 +49,7 @@ def state_of_group(replay: KeptRecordsReplay, group_id: str, pending: PendingByG
 
 @dataclass(slots=True)
 class EarlierNight:
-    """What an earlier night knew of one offsets partition, beside the log that this run reads: its live keys, its state, both or nothing."""
+    """What an earlier night knew of one offsets partition, beside the log that this run reads: live keys, a state, both or nothing."""
 
     live_keys: LiveKeys | None = None
     state: CarriedStateComparison | None = None

@@ -10,51 +10,41 @@ Files are written by workers and added by delta-rs, not by ``DataFrame.write``: 
 
 from __future__ import annotations
 
-import heapq
-import math
 import pickle
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import reduce
-from itertools import groupby
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from groupcoord_spark.log import LogPlan, Segment
+from groupcoord_spark.log import LogPlan
 from groupcoord_spark.log.files.storage import shown
-from groupcoord_spark.pipeline.division import Division
 from groupcoord_spark.pipeline.exchange.kept_records import SHUFFLED, to_spark
 from groupcoord_spark.pipeline.exchange.state_rows import COLUMNS, REPLAYED, WRITTEN, PartitionReport
 from groupcoord_spark.pipeline.expiration import ExpirationJob
 from groupcoord_spark.pipeline.health_rows import TOPIC_HEALTH, health_rows
 from groupcoord_spark.pipeline.log_directory.beside_the_offsets import BesideTheOffsets, read_beside_the_offsets
 from groupcoord_spark.pipeline.outcome import driver_rows, files_by_table, history_ends, run_row, settings_for_next_night, summary_of
-from groupcoord_spark.pipeline.plan.earlier_runs import latest_records_at_history_end
-from groupcoord_spark.pipeline.plan.file_ranges import split_large_segments
 from groupcoord_spark.pipeline.plan.guards import judge_what_was_read
 from groupcoord_spark.pipeline.plan.input_rows import RowPlan
 from groupcoord_spark.pipeline.plan.night_plan import NightPlan, plan_night
+from groupcoord_spark.pipeline.plan.tasks import Tasks, tasks_of
 from groupcoord_spark.pipeline.progress import Progress
-from groupcoord_spark.pipeline.read.reader import ReadJob, Work, read_task
+from groupcoord_spark.pipeline.read.reader import ReadJob, read_task
 from groupcoord_spark.pipeline.read.rows import packed_rows
 from groupcoord_spark.pipeline.rebalances import RebalanceJob
 from groupcoord_spark.pipeline.replay.partition import ReplayJob, partition_replay
 from groupcoord_spark.pipeline.replay.state_files import WriteJob, state_writer
 from groupcoord_spark.pipeline.run import RunRequest, Summary
 from groupcoord_spark.sources.inputs import InputKind
-from groupcoord_spark.sources.rows import UNKNOWN_PARTITION
 from groupcoord_spark.spark.failures import own_errors
-from groupcoord_spark.spark.job_progress import Expected, ProgressOfJob
+from groupcoord_spark.spark.job_progress import ProgressOfJob
 from groupcoord_spark.spark.stage_names import UNNAMED, StageNames, describe_job, describe_stages
 from groupcoord_spark.warehouse import TABLES, RunStart, Warehouse, begin_run, commit_run, discarded_on_failure, write_part
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
-
-WRITTEN_ROW_BYTES: Final = 4 << 10
-"""What a row of an input other than segments counts for the number of writers: they also write its history, a million rows each."""
 
 
 def run_nightly(
@@ -78,18 +68,20 @@ def run_nightly(
     """
     start = begin_run(warehouse or request.warehouse, request.cluster)
     progress.begin("read, replay and write")
-    with own_errors(lambda: progress.stage), describe_job(spark, shown_run(request), "look for new records"):
+    run = f"nightly {request.cluster}"
+    """The run as Spark's UI shows it, before the name of each stage."""
+    with own_errors(lambda: progress.stage), describe_job(spark, run, "look for new records"):
         planned, beside = plan(request, log, rows, start, spark)
     reports: list[PartitionReport] = []
     if planned.reads_something:
         with discarded_on_failure(start), own_errors(lambda: progress.stage):
-            tasks = tasks_of(planned, spark)
-            job = read_job(planned, tasks, start)
-            with describe_stages(spark, shown_run(planned.request), "read", "replay", "write") as stages:
-                kept = read(spark, planned, tasks, job, stages)
-                replayed = replay(kept, replay_job(planned, tasks, job, start), tasks.replays, stages)
-                progress.follow(ProgressOfJob(spark, tasks.expected))
-                reports = write(replayed, job, planned.request, tasks.writers)
+            tasks = tasks_of(planned, spark, run)
+            to_read = read_job(planned, tasks, start)
+            to_replay = replay_job(planned, tasks, to_read, start)
+            progress.follow(ProgressOfJob(spark, tasks.expected))
+            with describe_stages(spark, run, "read", "replay", "write") as stages:
+                kept = read(spark, planned, tasks, to_read, stages)
+                reports = write(replay(kept, to_replay, tasks.replays, stages), to_read, planned.request, tasks.writers)
             if planned.rows is not None:
                 planned.rows.source.release()
             planned = replace(planned, verdict=judge_what_was_read(planned.night, planned.verdict, reports))
@@ -122,12 +114,13 @@ def read(spark: SparkSession, planned: NightPlan, tasks: Tasks, job: ReadJob, st
             for task in batch.column(0).to_pylist():
                 yield from to_spark(job.cluster, read_task(tasks.reading[task], job))
 
+    of_tasks, of_rows = (stages.followed_by("replay", function) for function in (read_tasks, packed_rows(planned.request.cluster)))
     frames = []
     if count := len(tasks.reading):
-        frames.append(spark.range(0, count, 1, count).mapInArrow(stages.followed_by("replay", read_tasks), SHUFFLED))
+        frames.append(spark.range(0, count, 1, count).mapInArrow(of_tasks, SHUFFLED))
     if planned.rows is not None:
         read_before = {} if planned.carry_over.state is None else planned.carry_over.state.end_offsets
-        frames.append(planned.rows.packed_from(read_before, stages.followed_by("replay", packed_rows(planned.request.cluster))))
+        frames.append(planned.rows.packed_from(read_before, of_rows))
     return reduce(lambda one, other: one.union(other), frames)
 
 
@@ -167,45 +160,10 @@ def commit(planned: NightPlan, reports: Sequence[PartitionReport], beside: Mappi
     return summary, sum(added.records for files_of_table in files.values() for added in files_of_table)
 
 
-@dataclass(frozen=True, slots=True)
-class Tasks:
-    """Into which tasks a run is divided.
-
-    reading: for each reading task its work. whole_partitions: offsets partitions whose segments are all in one sequence. replays, writers:
-    numbers of tasks. expected: the work of the run; None: it is not known.
-    """
-
-    reading: Sequence[Work]
-    whole_partitions: frozenset[int]
-    replays: int
-    writers: int
-    expected: Expected | None
-
-
-def tasks_of(planned: NightPlan, spark: SparkSession) -> Tasks:
-    """The tasks of a run, by the bytes to read and the cores that there are."""
-    division = Division.of(spark)
-    with describe_job(spark, shown_run(planned.request), "split large segments"):
-        segments = split_large_segments(planned.segments, spark, division)
-    of_segments = read_tasks(segments, division) if segments else []
-    carried = planned.carry_over.state
-    partitions = {segment.offsets_partition for segment in segments} | {piece.offsets_partition for piece in planned.history}
-    partitions |= set() if carried is None else set(carried.end_offsets)
-    written_bytes = _bytes(segments)
-    if planned.rows is not None:
-        partitions |= {UNKNOWN_PARTITION, *(log.offsets_partition for log in planned.rows.log.partitions)}
-        written_bytes += planned.rows.rows * WRITTEN_ROW_BYTES
-    reading = [*of_segments, *planned.history, *([None] if carried is not None and carried.end_offsets else [])]
-    replays = division.replays(len(partitions), int(spark.conf.get("spark.sql.shuffle.partitions") or division.cores))
-    writers = division.writers(written_bytes, len(partitions))
-    expected = None if planned.rows is not None else Expected(_bytes(segments), len(reading), replays + writers)
-    return Tasks(reading, partitions_in_one_sequence(of_segments), replays, writers, expected)
-
-
 def read_job(planned: NightPlan, tasks: Tasks, start: RunStart) -> ReadJob:
     """What every reader of the run needs to know."""
     request, carried = planned.request, planned.carry_over.state
-    rebalances = RebalanceJob(start.location.uri, request.cluster, planned.history_ranges, latest_records_at_history_end(start))
+    rebalances = RebalanceJob(start.location.uri, request.cluster, planned.history_ranges, planned.latest_records_version)
     return ReadJob(
         cluster=request.cluster,
         partition_count=planned.partition_count.number,
@@ -242,52 +200,3 @@ def replay_job(planned: NightPlan, tasks: Tasks, read: ReadJob, start: RunStart)
         writes_latest=request.until is None,
         health_logs=read.health_logs,
     )
-
-
-def shown_run(request: RunRequest) -> str:
-    """The run as Spark's UI shows it, before the name of each stage."""
-    return f"nightly {request.cluster}"
-
-
-def read_tasks(segments: Sequence[Segment], division: Division) -> list[list[list[Segment]]]:
-    """For each reading task its sequences of consecutive segments of one offsets partition; tasks are about equal, the largest first.
-
-    A sequence is as long as equal tasks allow, because a reader drops a record only if its successor is in the same sequence.
-    """
-    total = _bytes(segments)
-    count, most_bytes = division.reading_tasks(total), division.sequence_bytes(total)
-    sequences = [sequence for log in _by_partition(segments) for sequence in _sequences(log, most_bytes)]
-    shares: list[tuple[int, int, list[list[Segment]]]] = [(0, task, []) for task in range(min(len(sequences), count))]
-    for sequence in sorted(sequences, key=lambda sequence: -_bytes(sequence)):
-        size, task, share = heapq.heappop(shares)
-        share.append(sequence)
-        heapq.heappush(shares, (size + _bytes(sequence), task, share))
-    largest_first = sorted(shares, key=lambda share: -share[0])
-    return [sorted(share, key=lambda sequence: (sequence[0].offsets_partition, sequence[0].base_offset)) for _, _, share in largest_first]
-
-
-def partitions_in_one_sequence(tasks: Iterable[Iterable[Sequence[Segment]]]) -> frozenset[int]:
-    """Offsets partitions whose segments are all in one sequence."""
-    sequences = Counter(sequence[0].offsets_partition for task in tasks for sequence in task)
-    return frozenset(offsets_partition for offsets_partition, count in sequences.items() if count == 1)
-
-
-def _by_partition(segments: Sequence[Segment]) -> list[list[Segment]]:
-    """The segments of each offsets partition, by base offset."""
-    in_order = sorted(segments, key=lambda segment: (segment.offsets_partition, segment.base_offset))
-    return [list(of_partition) for _, of_partition in groupby(in_order, key=lambda segment: segment.offsets_partition)]
-
-
-def _sequences(segments: Sequence[Segment], most_bytes: float) -> list[list[Segment]]:
-    """The segments of one offsets partition in sequences of about equal size, of about ``most_bytes`` at most."""
-    wanted = _bytes(segments) / max(1, math.ceil(_bytes(segments) / max(most_bytes, 1)))
-    sequences: list[list[Segment]] = [[]]
-    for segment in segments:
-        if _bytes(sequences[-1]) + segment.bytes / 2 > wanted and sequences[-1]:
-            sequences.append([])
-        sequences[-1].append(segment)
-    return sequences
-
-
-def _bytes(segments: Iterable[Segment]) -> int:
-    return sum(segment.bytes for segment in segments)

@@ -54,15 +54,11 @@ def locate(warehouse: str) -> WarehouseLocation:
     if isinstance(place.filesystem, fs.LocalFileSystem):
         path = str(Path(warehouse).absolute())
         return WarehouseLocation(path, place.filesystem, path)
-    _allow_http(place.uri)
-    return WarehouseLocation(place.uri.rstrip("/"), place.filesystem, place.path.rstrip("/"))
-
-
-def _allow_http(uri: str) -> None:
-    """Has delta-rs speak to an end point without TLS, as pyarrow does, where the user has named one."""
+    # delta-rs then speaks to an end point without TLS, as pyarrow does, where the user has named one
     end_point = os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL", "")
-    if uri.startswith("s3://") and end_point.startswith("http://"):
+    if place.uri.startswith("s3://") and end_point.startswith("http://"):
         os.environ.setdefault("AWS_ALLOW_HTTP", "true")
+    return WarehouseLocation(place.uri.rstrip("/"), place.filesystem, place.path.rstrip("/"))
 
 
 def directory_of(cluster: str) -> str:

@@ -24,7 +24,7 @@ from groupcoord_spark.log import plan_logs
 from groupcoord_spark.pipeline.division import Division
 from groupcoord_spark.pipeline.exchange.state_rows import WRITTEN_ROWS, state_rows, to_arrow
 from groupcoord_spark.pipeline.expiration import ExpirationJob, expirations_of
-from groupcoord_spark.pipeline.night import partitions_in_one_sequence, read_tasks
+from groupcoord_spark.pipeline.plan.tasks import partitions_in_one_sequence, read_tasks
 from groupcoord_spark.pipeline.read.reader import ReadJob
 from groupcoord_spark.pipeline.rebalances import REBALANCES, RebalanceJob
 from groupcoord_spark.pipeline.replay.partition import ReplayJob

@@ -6,7 +6,7 @@ import pytest
 
 from groupcoord_spark.log import Segment
 from groupcoord_spark.pipeline.division import CLUSTER_TASK_BYTES, LEAST_TASK_BYTES, LOCAL_TASK_BYTES, STATE_WRITER_BYTES, Division
-from groupcoord_spark.pipeline.night import read_tasks
+from groupcoord_spark.pipeline.plan.tasks import read_tasks
 
 MB, GB = 1 << 20, 1 << 30
 

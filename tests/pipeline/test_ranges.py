@@ -11,9 +11,9 @@ import pytest
 
 from groupcoord_spark.coordinator.semantics import JAVA
 from groupcoord_spark.log import plan_logs
-from groupcoord_spark.pipeline import night
 from groupcoord_spark.pipeline.division import Division
 from groupcoord_spark.pipeline.exchange.state_rows import WRITTEN_ROWS
+from groupcoord_spark.pipeline.plan import tasks
 from groupcoord_spark.pipeline.plan.file_ranges import split_large_segments
 from tests.pipeline.logs import random_log
 from tests.pipeline.segment_files import random_codecs, write_log
@@ -28,7 +28,7 @@ def test_a_night_over_ranges_gives_the_state_of_the_rule(local: LocalSession, tm
     rng = random.Random(11)
     log = random_log(rng, 400)
     (path,) = write_log(tmp_path / "logs", log, codecs=random_codecs(rng))
-    monkeypatch.setattr(night, "split_large_segments", partial(split_large_segments, range_bytes=path.stat().st_size // 7))
+    monkeypatch.setattr(tasks, "split_large_segments", partial(split_large_segments, range_bytes=path.stat().st_size // 7))
     summary = run(local, tmp_path / "w", tmp_path / "logs", as_of_ms=AS_OF_MS, retention_ms=RETENTION_MS)
     assert (summary.records_read, summary.bytes_read) == (len(log), path.stat().st_size)
     found = {table: rows_of(tmp_path / "w", table) for table in WRITTEN_ROWS}

@@ -152,21 +152,17 @@ def read_log_directory_files(log_dir: Location) -> LogDirectoryFiles:
     names = {str(info.base_name) for info in log_dir.list() if info.type == pafs.FileType.File}
     damages: list[str] = []
     no_offsets: dict[int, int] = {}
-    checkpoints = [name for name in (CLEANER_CHECKPOINT, HIGH_WATERMARKS, LOG_STARTS, RECOVERY_POINTS) if name in names]
-    contents = side_by_side(_bytes_of, map(log_dir.child, checkpoints), at_once(log_dir.filesystem))
+    known = [name for name in (META_PROPERTIES, CLEANER_CHECKPOINT, HIGH_WATERMARKS, LOG_STARTS, RECOVERY_POINTS) if name in names]
+    contents = dict(zip(known, side_by_side(_bytes_of, map(log_dir.child, known), at_once(log_dir.filesystem)), strict=True))
+    properties = contents.pop(META_PROPERTIES, None) or b""
+    broker_id = re.search(rb"^(?:node|broker)\.id\s*=\s*([0-9]{1,10})\s*$", properties, re.MULTILINE)
     offsets: dict[str, dict[int, int]] = {
         name: of_partitions
-        for name, data in zip(checkpoints, contents, strict=True)
+        for name, data in contents.items()
         if data is not None
         and (of_partitions := _parsed(log_dir.child(name), data, read_offset_checkpoint, damages, or_empty=no_offsets)) is not None
     }
-    broker_id = _broker_id(log_dir.child(META_PROPERTIES).read_text()) if META_PROPERTIES in names else None
-    return LogDirectoryFiles(offsets, CLEANER_CHECKPOINT in names, broker_id, tuple(damages))
-
-
-def _broker_id(properties: str) -> int | None:
-    match = re.search(r"^(?:node|broker)\.id\s*=\s*([0-9]{1,10})\s*$", properties, re.MULTILINE)
-    return int(match[1]) if match else None
+    return LogDirectoryFiles(offsets, CLEANER_CHECKPOINT in names, int(broker_id[1]) if broker_id else None, tuple(damages))
 
 
 def read_segment_sizes(directory: Location) -> tuple[SegmentSize, ...]:

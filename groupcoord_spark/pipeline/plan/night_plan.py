@@ -12,6 +12,7 @@ from groupcoord_spark.pipeline.plan.carry_over import CarryOver, logs_to_read, p
 from groupcoord_spark.pipeline.plan.earlier_runs import (
     PartitionHistory,
     last_setting,
+    latest_records_at_history_end,
     partition_histories,
     remembered_offsets,
     with_new_incarnation,
@@ -42,6 +43,7 @@ class NightPlan:
         points_in_time: offsets partition -> its point in time; {}: all are read to the end of their logs.
         segments: the segments that are read. history: the parts of the history tables that are read.
         partition_count: number of partitions of ``__consumer_offsets``, and what the log says of it.
+        latest_records_version: as in RebalanceJob.
     """
 
     request: RunRequest
@@ -55,6 +57,7 @@ class NightPlan:
     segments: Sequence[Segment]
     history: Sequence[HistoryPiece]
     partition_count: PartitionCount
+    latest_records_version: int | None = None
 
     @property
     def history_ranges(self) -> dict[int, HistoryRange]:
@@ -80,6 +83,7 @@ def plan_night(request: RunRequest, log: LogPlan, rows: RowPlan | None, start: R
         BadCopyError: the input looks like a bad copy, and the request does not accept that.
         InputError, UsageError, WarehouseError: as ``plan_carry_over`` and ``find_points_in_time`` do.
     """
+    latest_records_version = latest_records_at_history_end(start)
     night = _night(request, log, rows, start)
     verdict = judge(night)
     histories = with_new_incarnation(night.last_night, verdict.recreated)
@@ -104,6 +108,7 @@ def plan_night(request: RunRequest, log: LogPlan, rows: RowPlan | None, start: R
         segments=segments,
         history=history_pieces(points_in_time, start),
         partition_count=partition_count_of(night, log, rows),
+        latest_records_version=latest_records_version,
     )
 
 

@@ -50,7 +50,12 @@ def find_points_in_time(
     if until.time_ms is not None:
         first_offsets = [_first_records_after(until.time_ms, logs, pieces, start, spark)]
         if rows is not None:
-            first_offsets.append(_first_rows_after(until, until.time_ms, rows))
+            if TIMESTAMPS in rows.lacks:
+                raise UsageError(
+                    f"--until {until.text} is a time, and records of this input have no timestamp. Name a file of end offsets with --until"
+                    " instead."
+                )
+            first_offsets.append(rows.first_later_than(until.time_ms))
         for number in {number for of_source in first_offsets for number in of_source} & ends.keys():
             ends[number] = min(of_source[number] for of_source in first_offsets if number in of_source)
     else:
@@ -118,15 +123,6 @@ def _first_records_after(
         if offset is not None:
             first_offsets[source.offsets_partition] = min(offset, first_offsets.get(source.offsets_partition, offset))
     return first_offsets
-
-
-def _first_rows_after(until: Until, time_ms: int, rows: RowPlan) -> dict[int, int]:
-    """Offsets partition -> record offset of its first row later than ``time_ms``; absent if there is none."""
-    if TIMESTAMPS in rows.lacks:
-        raise UsageError(
-            f"--until {until.text} is a time, and records of this input have no timestamp. Name a file of end offsets with --until instead."
-        )
-    return rows.first_later_than(time_ms)
 
 
 def first_later_in_segment(segment: Segment, time_ms: int) -> int | None:

@@ -12,7 +12,7 @@ import pyarrow as pa
 from groupcoord_spark.coordinator.semantics import Semantics
 from groupcoord_spark.coordinator.transactions import OffsetKey, StoredOffset
 from groupcoord_spark.log import Records
-from groupcoord_spark.pipeline.exchange.kept_records import batches_of_size, records_of_kept
+from groupcoord_spark.pipeline.exchange.kept_records import parts_of_kept
 from groupcoord_spark.pipeline.read.decode import DecodedChunk, decode_kept_records
 from groupcoord_spark.pipeline.replay.redundant_assignments import find_redundant_records
 from groupcoord_spark.pipeline.replay.unchecked_ownership import KeptRecordsCoordinator
@@ -49,15 +49,14 @@ class KeptRecordsReplay:
 
     def apply(self, batch: pa.RecordBatch) -> None:
         """Replay a batch of KEPT that follows all earlier batches. Records that are not accepted are skipped; the reader has warned."""
-        for part in batches_of_size([batch], REPLAYED_AT_ONCE_BYTES):
-            self._apply(part)
+        for records, decodes in parts_of_kept(batch, REPLAYED_AT_ONCE_BYTES):
+            self._apply(records, decodes)
 
-    def _apply(self, batch: pa.RecordBatch) -> None:
-        first, last = batch.column("record_offset")[0].as_py(), batch.column("record_offset")[-1].as_py()
+    def _apply(self, records: Records, decodes: Mask) -> None:
+        first, last = int(records.record_offset[0]), int(records.record_offset[-1])
         if first < self._next_offset:
             raise AssertionError(f"records from {first} on follow those up to {self._next_offset}: the shuffle lost their order")
         self._next_offset = last + 1
-        records, decodes = records_of_kept(batch)
         key_type = records.key.leading_int16()
         distinct_keys = records.distinct_keys()
         self._update_live_keys(records, *distinct_keys, is_type_0=decodes & (key_type == KeyType.LEGACY_OFFSET_COMMIT))

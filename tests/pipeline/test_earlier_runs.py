@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from groupcoord_spark.errors import WarehouseError
-from groupcoord_spark.log import RecordMark
+from groupcoord_spark.log import LogPlan, RecordMark
 from groupcoord_spark.pipeline.extents import HistoryRange
 from groupcoord_spark.pipeline.plan.earlier_runs import (
     BEYOND_SETTING,
@@ -20,8 +20,8 @@ from groupcoord_spark.pipeline.plan.earlier_runs import (
     mark_fields,
     partition_histories,
     remembered_offsets,
-    with_new_incarnation,
 )
+from groupcoord_spark.pipeline.plan.guards import Verdict
 from groupcoord_spark.pipeline.rebalances import LATEST_RECORDS
 from groupcoord_spark.protocol.record_types import NO_TIMESTAMP
 from groupcoord_spark.warehouse import TABLES
@@ -95,7 +95,7 @@ def test_a_mark_whose_time_no_timestamp_can_hold_has_no_time() -> None:
 
 
 def test_a_topic_begun_anew_has_the_next_incarnation_of_which_nothing_is_known() -> None:
-    histories = with_new_incarnation({0: KNOWN, 1: KNOWN}, [1])
+    histories = Verdict(LogPlan((), None, None, ()), recreated=frozenset([1])).histories({0: KNOWN, 1: KNOWN})
     assert histories == {0: KNOWN, 1: PartitionHistory(HistoryRange(3, 0, 0))}
 
 

@@ -12,7 +12,7 @@ import pytest
 from groupcoord_spark.coordinator.semantics import JAVA
 from groupcoord_spark.log import Chunk
 from groupcoord_spark.pipeline.exchange.task_files import TaskFiles
-from groupcoord_spark.pipeline.read.reader import ReadJob, read_chunks
+from groupcoord_spark.pipeline.read.reader import PartitionReader, ReadJob
 from groupcoord_spark.pipeline.read.rows import RowPiece
 from groupcoord_spark.pipeline.rebalances import RebalanceJob
 from tests.pipeline.logs import LogRecord, commit_value, offset_key, records_of
@@ -32,7 +32,7 @@ def tables_of(warehouse: Path, log: list[LogRecord]) -> tuple[dict[str, list[dic
     """What a reader writes of a log, by table, and how many records it sends on to the replay."""
     job = ReadJob("c", 1, str(warehouse), "run", JAVA, True, {}, RebalanceJob(str(warehouse), "c", {}, None))
     with TaskFiles(job.warehouse_uri, job.cluster, job.run_id) as files:
-        rows = list(read_chunks([[(RowPiece(0, "s"), [Chunk(records_of(log), [], [], 0)])]], job, files))
+        rows = list(PartitionReader(job, files, 0, {}).read([(RowPiece(0, "s"), [Chunk(records_of(log), [], [], 0)])]))
     written = {folder.name: pq.read_table(folder).to_pylist() for folder in warehouse.iterdir()}
     return written, sum(row.batch.num_rows for row in rows if row.kind == "records")
 

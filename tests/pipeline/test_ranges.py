@@ -14,7 +14,7 @@ from groupcoord_spark.log import plan_logs
 from groupcoord_spark.pipeline.division import Division
 from groupcoord_spark.pipeline.exchange.state_rows import WRITTEN_ROWS
 from groupcoord_spark.pipeline.plan import tasks
-from groupcoord_spark.pipeline.plan.file_ranges import split_large_segments
+from groupcoord_spark.pipeline.plan.tasks import split_large_segments
 from tests.pipeline.logs import random_log
 from tests.pipeline.segment_files import random_codecs, write_log
 from tests.pipeline.test_distributed_replay import AS_OF_MS, RETENTION_MS, comparable, tables_by_the_rule

@@ -89,12 +89,6 @@ def remembered_offsets(histories: Iterable[Mapping[int, PartitionHistory]]) -> d
     return {number: frozenset(of_partition) for number, of_partition in offsets.items()}
 
 
-def with_new_incarnation(histories: Mapping[int, PartitionHistory], recreated: Iterable[int]) -> dict[int, PartitionHistory]:
-    """The histories; partitions of a topic that was begun anew have the next incarnation, of which nothing is known yet."""
-    begun_anew = {number: PartitionHistory(HistoryRange(histories[number].history_range.incarnation + 1, 0, 0)) for number in recreated}
-    return {**histories, **begun_anew}
-
-
 def _histories_of_rows(rows: pa.Table) -> dict[int, PartitionHistory]:
     return {
         row["offsets_partition"]: PartitionHistory(

@@ -26,6 +26,7 @@ from groupcoord_spark.log.partition_count import certain_partition_count
 from groupcoord_spark.moments import now_ms
 from groupcoord_spark.pipeline.accepted import ACCEPTED_WORDS, EARLIER, EMPTY, HOLE, MALFORMED, MISPLACED, MISSING, OLDER, RECREATED
 from groupcoord_spark.pipeline.exchange.state_rows import PartitionReport
+from groupcoord_spark.pipeline.extents import HistoryRange
 from groupcoord_spark.pipeline.plan.earlier_runs import PartitionHistory
 from groupcoord_spark.pipeline.plan.evidence import Evidence, placed_groups
 from groupcoord_spark.pipeline.run import RunRequest
@@ -427,6 +428,11 @@ class Verdict:
     recreated: frozenset[int] = frozenset()
     accepted: tuple[str, ...] = ()
     remarks: tuple[str, ...] = ()
+
+    def histories(self, last_night: Mapping[int, PartitionHistory]) -> dict[int, PartitionHistory]:
+        """What earlier runs know of each offsets partition; of a topic that was begun anew nothing but that it is the next incarnation."""
+        incarnations = {number: last_night[number].history_range.incarnation + 1 for number in self.recreated}
+        return {**last_night, **{number: PartitionHistory(HistoryRange(one, 0, 0)) for number, one in incarnations.items()}}
 
 
 def judge(night: ComparedNight) -> Verdict:

@@ -15,7 +15,6 @@ from groupcoord_spark.pipeline.plan.earlier_runs import (
     latest_records_at_history_end,
     partition_histories,
     remembered_offsets,
-    with_new_incarnation,
 )
 from groupcoord_spark.pipeline.plan.evidence import evidence_of_segments
 from groupcoord_spark.pipeline.plan.guards import CLUSTER_ID_SETTING, PARTITION_COUNT_SETTING, ComparedNight, Verdict, judge
@@ -86,7 +85,7 @@ def plan_night(request: RunRequest, log: LogPlan, rows: RowPlan | None, start: R
     latest_records_version = latest_records_at_history_end(start)
     night = _night(request, log, rows, start)
     verdict = judge(night)
-    histories = with_new_incarnation(night.last_night, verdict.recreated)
+    histories = verdict.histories(night.last_night)
     complete_from = None if rows is None else rows.complete_from
     carry_over = plan_carry_over(request, verdict, start, histories, spark, complete_from=complete_from)
     log = surveyed(verdict.plan, carry_over, request)

@@ -10,9 +10,10 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import TYPE_CHECKING, Final
 
-from groupcoord_spark.log import Segment
-from groupcoord_spark.pipeline.division import Division
-from groupcoord_spark.pipeline.plan.file_ranges import split_large_segments
+from groupcoord_spark.log import Segment, check_range, possible_ranges, ranges_to_read
+from groupcoord_spark.log.files.object_store import FILES_AT_ONCE
+from groupcoord_spark.log.files.storage import side_by_side
+from groupcoord_spark.pipeline.division import Division, in_tasks
 from groupcoord_spark.pipeline.plan.night_plan import NightPlan
 from groupcoord_spark.pipeline.read.reader import Work
 from groupcoord_spark.sources.rows import UNKNOWN_PARTITION
@@ -21,6 +22,9 @@ from groupcoord_spark.spark.stage_names import describe_job
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+RANGE_BYTES: Final = 128 << 20
+"""Size of a range: some seconds of reading. Smaller ranges gain less than the extra Spark job costs."""
 
 WRITTEN_ROW_BYTES: Final = 4 << 10
 """What a row of an input other than segments counts for the number of writers: they also write its history, a million rows each."""
@@ -59,6 +63,31 @@ def tasks_of(planned: NightPlan, spark: SparkSession, run: str) -> Tasks:
     reading = [*of_segments, *planned.history, *([None] if carried is not None and carried.end_offsets else [])]
     expected = None if planned.rows is not None else Expected(_bytes(segments), len(reading), replays + writers)
     return Tasks(reading, partitions_in_one_sequence(of_segments), replays, writers, expected)
+
+
+def split_large_segments(
+    segments: Sequence[Segment], spark: SparkSession, division: Division, range_bytes: int = RANGE_BYTES
+) -> list[Segment]:
+    """The segments, with each large one replaced by ranges of about ``range_bytes`` if the borders of its ranges are certain.
+
+    A segment is large if it is more than half of what one core has to read, or on a cluster one task; smaller segments balance without
+    ranges. To be certain of the borders, a Spark job first reads every range and checks its batches.
+    """
+    total = sum(segment.bytes for segment in segments)
+    readers = division.reading_tasks(total) if division.is_cluster else division.cores
+    is_large = [readers > 1 and 2 * readers * segment.bytes > total for segment in segments]
+    large = [segment for segment, is_one in zip(segments, is_large, strict=True) if is_one]
+    ranges = iter(side_by_side(lambda segment: possible_ranges(segment, range_bytes), large, FILES_AT_ONCE))
+    parts = [next(ranges) if is_one else [segment] for segment, is_one in zip(segments, is_large, strict=True)]
+    to_walk = [(part, part is several[-1]) for several in parts if len(several) > 1 for part in several]
+    if not to_walk:
+        return list(segments)
+
+    walked = iter(in_tasks(spark, lambda part: check_range(part[0], ends_file=part[1]), to_walk))
+    read: list[Segment] = []
+    for segment, several in zip(segments, parts, strict=True):
+        read += ranges_to_read(segment, several, [next(walked) for _ in several]) if len(several) > 1 else [segment]
+    return read
 
 
 def read_tasks(segments: Sequence[Segment], division: Division) -> list[list[list[Segment]]]:

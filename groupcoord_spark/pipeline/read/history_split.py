@@ -1,4 +1,4 @@
-"""Chunks of a log up to a point in time: which of their records the history tables have too, and which come after a complete run."""
+"""Chunks of a log up to a point in time: which of their records the history tables have too."""
 
 from __future__ import annotations
 
@@ -8,17 +8,9 @@ from itertools import groupby
 import numpy as np
 
 from groupcoord_spark.log import Chunk, Records
-from groupcoord_spark.pipeline.exchange.kept_records import PieceReport
 from groupcoord_spark.pipeline.extents import PointInTime
 
 _BEFORE_HISTORY, _IN_HISTORY, _AFTER_HISTORY = range(3)
-
-
-def count_after_complete(chunks: Iterable[Chunk], point_in_time: PointInTime, report: PieceReport) -> Iterator[Chunk]:
-    """The same chunks; their records from ``complete_until`` on are counted in the report."""
-    for chunk in chunks:
-        report.records_after_complete += int(np.count_nonzero(chunk.records.record_offset >= point_in_time.complete_until))
-        yield chunk
 
 
 def split_at_history(chunks: Iterable[Chunk], point_in_time: PointInTime) -> Iterator[tuple[bool, Iterator[Chunk]]]:

@@ -22,10 +22,10 @@ import pyarrow.compute as pc
 from groupcoord_spark.log import CHUNK_BYTES, Chunk, Lost, PlacedDoubt, Records
 from groupcoord_spark.log.files.storage import Location
 from groupcoord_spark.pipeline.division import Division
-from groupcoord_spark.pipeline.exchange.kept_records import ROWS, ShuffledRow, as_one, batches_of_size, records_of, to_spark
+from groupcoord_spark.pipeline.exchange.kept_records import ROWS, PieceReport, ShuffledRow, as_one, batches_of_size, records_of, to_spark
 from groupcoord_spark.pipeline.exchange.task_files import TaskRows
 from groupcoord_spark.pipeline.extents import Until
-from groupcoord_spark.pipeline.read.reader import ReadJob, read_chunks
+from groupcoord_spark.pipeline.read.reader import PartitionReader, ReadJob, rows_of_reports
 from groupcoord_spark.protocol.record_types import NO_LEADER_EPOCH, NOT_A_CONTROL_RECORD, MarkerType
 from groupcoord_spark.sources.columns import lacks_of, raw_rows
 from groupcoord_spark.sources.frames import DEFAULT_CLUSTER, wanted_rows
@@ -250,21 +250,20 @@ def with_rows_read(shuffled: Iterable[ShuffledRow], offsets_partition: int, sour
             else:
                 others.append(row)
 
-    for row in read_chunks([_pieces_of_partition(pieces(), offsets_partition, source, job.until)], job, TaskRows()):
-        while others and others[0].first_offset < row.first_offset:
-            yield others.popleft()
-        yield row
+    of_rows = pieces()
+    if (first := next(of_rows, None)) is not None:  # without a row there is nothing to report
+        chunks = _PartitionChunks(offsets_partition, source).of(rows_in_order(chain([first], of_rows)))
+        if job.until is not None:
+            chunks = _before(chunks, job.until, offsets_partition)
+        files, reports = TaskRows(), dict[int, PieceReport]()
+        reader = PartitionReader(job, files, offsets_partition, reports)
+        read = reader.read([(RowPiece(offsets_partition, source), chunks)])
+        for row in chain(read, rows_of_reports(reports, files)):
+            while others and others[0].first_offset < row.first_offset:
+                yield others.popleft()
+            yield row
     others.extend(row for row in rest if row.kind != ROWS)  # Spark wants its iterator to be read to the end
     yield from others
-
-
-def _pieces_of_partition(
-    pieces: Iterator[ShuffledRow], offsets_partition: int, source: str, until: Until | None
-) -> Iterator[tuple[RowPiece, Iterator[Chunk]]]:
-    first = next(pieces, None)
-    if first is not None:  # without a row there is nothing to report
-        chunks = _PartitionChunks(offsets_partition, source).of(rows_in_order(chain([first], pieces)))
-        yield RowPiece(offsets_partition, source), chunks if until is None else _before(chunks, until, offsets_partition)
 
 
 def _before(chunks: Iterable[Chunk], until: Until, offsets_partition: int) -> Iterator[Chunk]:

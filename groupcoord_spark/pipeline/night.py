@@ -119,8 +119,7 @@ def read(spark: SparkSession, planned: NightPlan, tasks: Tasks, job: ReadJob, st
     if count := len(tasks.reading):
         frames.append(spark.range(0, count, 1, count).mapInArrow(of_tasks, SHUFFLED))
     if planned.rows is not None:
-        read_before = {} if planned.carry_over.state is None else planned.carry_over.state.end_offsets
-        frames.append(planned.rows.packed_from(read_before, of_rows))
+        frames.append(planned.rows.packed_from(planned.carry_over.reads_from, of_rows))
     return reduce(lambda one, other: one.union(other), frames)
 
 
@@ -147,13 +146,12 @@ def commit(planned: NightPlan, reports: Sequence[PartitionReport], beside: Mappi
     """The summary, and the number of rows in the files that are now part of the tables. beside: rows that are from other topics."""
     request, files = planned.request, files_by_table(reports)
     rows_of_driver = driver_rows(planned, reports, start.run_id)
-    reads_from = {} if planned.carry_over.state is None else planned.carry_over.state.end_offsets
     newest_ms = {row["offsets_partition"]: row["newest_timestamp_ms"] for row in rows_of_driver["offsets_partitions"]}
-    rows_of_driver[TOPIC_HEALTH] = health_rows(reports, planned.health_logs, reads_from, newest_ms, start, request)
+    rows_of_driver[TOPIC_HEALTH] = health_rows(reports, planned.health_logs, planned.carry_over.reads_from, newest_ms, start, request)
     tables_of_driver = {name: TABLES[name].from_rows(table_rows) for name, table_rows in rows_of_driver.items() if table_rows}
     for table, table_rows in {**tables_of_driver, **beside}.items():
         files.setdefault(table, []).extend(write_part(start.location.uri, TABLES[table], table_rows, request.cluster, start.run_id))
-    summary = summary_of(planned, reports, start.run_id, len(rows_of_driver["warnings"]))
+    summary = summary_of(planned, reports, start.run_id, rows_of_driver["warnings"])
     partitions = rows_of_driver["offsets_partitions"]
     settings = settings_for_next_night(planned, partitions)
     commit_run(start, run_row(request, summary, planned.points_in_time, settings), files, history_ends(partitions))
@@ -162,7 +160,7 @@ def commit(planned: NightPlan, reports: Sequence[PartitionReport], beside: Mappi
 
 def read_job(planned: NightPlan, tasks: Tasks, start: RunStart) -> ReadJob:
     """What every reader of the run needs to know."""
-    request, carried = planned.request, planned.carry_over.state
+    request = planned.request
     rebalances = RebalanceJob(start.location.uri, request.cluster, planned.history_ranges, planned.latest_records_version)
     return ReadJob(
         cluster=request.cluster,
@@ -176,7 +174,7 @@ def read_job(planned: NightPlan, tasks: Tasks, start: RunStart) -> ReadJob:
         whole_partitions=tasks.whole_partitions,
         points_in_time=planned.points_in_time,
         counted=planned.carry_over.counted,
-        carried_partitions=frozenset() if carried is None else frozenset(carried.end_offsets),
+        carried_partitions=frozenset(planned.carry_over.reads_from),
         health_logs=planned.health_logs,
     )
 

@@ -86,7 +86,10 @@ def driver_rows(planned: NightPlan, reports: Sequence[PartitionReport], run_id: 
         {"run_id": run_id, "offsets_partition": number, "code": "keys_vanished", "detail": sentence}
         for number, sentence in _vanished(planned, reports).items()
     ]
-    if sentence := _other_coordinator(request, reports):
+    records: Counter[tuple[int, int]] = Counter()
+    for report in reports:
+        records.update({kind: count.decoded for kind, count in report.counts.by_kind.items()})
+    if sentence := other_coordinator(request.semantics, records):
         doubts.append({"run_id": run_id, "code": "other_coordinator", "detail": sentence})
     if sentence := planned.partition_count.contradiction:
         doubts.append({"run_id": run_id, "code": "settings_contradicted", "detail": sentence})
@@ -101,14 +104,6 @@ def history_ends(rows: Sequence[Mapping[str, Any]]) -> dict[tuple[int, int], int
     return {
         (row["offsets_partition"], row["incarnation"]): row["history_end_offset"] for row in rows if row["history_end_offset"] is not None
     }
-
-
-def _other_coordinator(request: RunRequest, reports: Sequence[PartitionReport]) -> str | None:
-    """A sentence, if the records show that the coordinator with the other semantics wrote them."""
-    records: Counter[tuple[int, int]] = Counter()
-    for report in reports:
-        records.update({kind: count.decoded for kind, count in report.counts.by_kind.items()})
-    return other_coordinator(request.semantics, records)
 
 
 def _vanished(planned: NightPlan, reports: Sequence[PartitionReport]) -> dict[int, str]:
@@ -198,7 +193,7 @@ def _offsets_partition_row(
         **mark_fields(FIRST_RECORD, remembered[0]),
         **mark_fields(NEWEST_RECORD, remembered[1]),
         # After a gap the run goes on, but the runs before and this one have not read every record.
-        "read_from": gap[1] if gap is not None else carry_over.reads_from(report.offsets_partition),
+        "read_from": gap[1] if gap is not None else carry_over.reads_from.get(report.offsets_partition),
         "latest_records": report.latest_records,
         "end_file": None if log is None else log.end_file,
         "end_position": None if log is None else log.end_position,
@@ -240,8 +235,10 @@ def _coverage_rows(reports: Sequence[PartitionReport], of_earlier_nights: Sequen
     ]
 
 
-def summary_of(planned: NightPlan, reports: Sequence[PartitionReport], run_id: str, warnings_of_driver: int) -> Summary:
-    """The summary of the run, from the reports of all offsets partitions. warnings_of_driver: number of warnings in ``driver_rows``."""
+def summary_of(
+    planned: NightPlan, reports: Sequence[PartitionReport], run_id: str, warnings_of_driver: Sequence[Mapping[str, Any]]
+) -> Summary:
+    """The summary of the run, from the reports of all offsets partitions. warnings_of_driver: the warnings of ``driver_rows``."""
     request, plan, rows = planned.request, planned.log, planned.rows
     points_in_time, carry_over = planned.points_in_time, planned.carry_over
     reasons: Counter[str] = Counter()
@@ -264,9 +261,9 @@ def summary_of(planned: NightPlan, reports: Sequence[PartitionReport], run_id: s
         committed_offsets=sum(report.offsets for report in reports),
         expired_offsets=sum(report.expired_offsets for report in reports),
         removed_groups=sum(report.removed_groups for report in reports),
-        warnings=warnings_of_driver + sum(report.warnings + report.counts.doubts for report in reports),
+        warnings=len(warnings_of_driver) + sum(report.warnings + report.counts.doubts for report in reports),
         refusals=sum(report.refusals for report in reports),
-        other_coordinator=_other_coordinator(request, reports),
+        other_coordinator=next((row["detail"] for row in warnings_of_driver if row["code"] == "other_coordinator"), None),
         contradiction=planned.partition_count.contradiction,
         semantics=request.semantics.name,
         broker_version=request.semantics.broker_version,
@@ -292,7 +289,7 @@ def _reading(carry_over: CarryOver, reports: Sequence[PartitionReport]) -> Readi
     compared = [report.differences for report in reports if report.differences is not None]
     return ReadingSummary(
         since_ms=None if carry_over.night is None or not carry_over.segments else carry_over.night.as_of_ms,
-        new_records=sum(report.counts.records for report in reports if carry_over.reads_from(report.offsets_partition) is not None),
+        new_records=sum(report.counts.records for report in reports if report.offsets_partition in carry_over.reads_from),
         whole=dict(Counter(carry_over.whole.values())),
         stale_since_ms=carry_over.stale_since_ms,
         differences=sum(compared) if compared else None,
@@ -309,7 +306,7 @@ def surviving_share(
     span = records = 0
     for log in plan.partitions:
         log_counts = counts.get(log.offsets_partition, PartitionCounts())
-        reads_from = carry_over.reads_from(log.offsets_partition)
+        reads_from = carry_over.reads_from.get(log.offsets_partition)
         first = _first_offset(log, log_counts, None) if reads_from is None else reads_from
         end = (
             points_in_time[log.offsets_partition].end_offset

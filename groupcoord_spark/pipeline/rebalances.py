@@ -13,18 +13,16 @@ from typing import Final
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from groupcoord_spark.coordinator.rebalances import GroupHistories, GroupRecord, Rebalance, Value
 from groupcoord_spark.coordinator.rebalances.group_records import KEY_TYPES
+from groupcoord_spark.pipeline.exchange.carried_records import latest_records
+from groupcoord_spark.pipeline.exchange.kept_records import records_of_kept
 from groupcoord_spark.pipeline.exchange.state_rows import to_arrow
 from groupcoord_spark.pipeline.extents import HistoryRange
 from groupcoord_spark.protocol.definition import SharedElements, decode_key, decode_value
-from groupcoord_spark.protocol.record_types import KeyType
-from groupcoord_spark.protocol.slices import Slices
+from groupcoord_spark.protocol.record_types import NOT_A_CONTROL_RECORD, KeyType
 from groupcoord_spark.warehouse import TABLES
-from groupcoord_spark.warehouse.declaration import TIMESTAMPS_OUT_OF_RANGE
-from groupcoord_spark.warehouse.read import rows_at
 
 REBALANCES: Final = "rebalances"
 LEADER_EPOCH: Final = "leader_epoch"
@@ -36,8 +34,6 @@ ROWS_AT_ONCE: Final = 5_000
 
 LONGEST_CACHED_VALUE: Final = 1024
 MOST_CACHED_VALUES: Final = 10_000
-
-LATEST_RECORDS: Final = "latest_records"
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,15 +116,10 @@ class PartitionRebalances:
 
     def _records_at_history_end(self, version: int) -> Iterator[GroupRecord]:
         """The group records that were live at the end of the history."""
-        job, table = self._job, TABLES[LATEST_RECORDS]
-        columns = ["record_offset", "record_timestamp", "key", "value", "control_type", "decodes", TIMESTAMPS_OUT_OF_RANGE.name]
-        of_partition = [("offsets_partition", "=", self._offsets_partition)]
-        rows = rows_at(job.warehouse_uri, table, version, job.cluster, columns, of_partition)
-        is_data = pc.and_(rows["decodes"], pc.and_(pc.is_null(rows["control_type"]), pc.is_valid(rows["key"])))
-        rows = rows.filter(is_data)
-        key_types = Slices.from_arrow(rows["key"].combine_chunks()).leading_int16()
-        rows = rows.filter(pa.array(np.isin(key_types, KEY_TYPES)))
-        for row in table.to_milliseconds(rows).sort_by("record_offset").to_pylist():
+        batch = latest_records(self._job.warehouse_uri, version, self._job.cluster, self._offsets_partition)
+        records, decodes = records_of_kept(batch)
+        is_data = decodes & (records.control_type == NOT_A_CONTROL_RECORD)
+        for row in batch.filter(pa.array(is_data & np.isin(records.key.leading_int16(), KEY_TYPES))).to_pylist():
             key_type, _, key, _ = decode_key(row["key"])
             fields = None if row["value"] is None else self._fields(key_type, row["value"])
             yield GroupRecord(row["record_offset"], row["record_timestamp_ms"], key_type, key, fields)

@@ -23,13 +23,7 @@ _SIGNS: Final = frozenset({HIGH_WATERMARKS, LOG_STARTS, META_PROPERTIES})
 """Files that only a log directory has."""
 
 LOG_END_COLUMNS: Final = pa.schema(
-    [
-        pa.field("topic", pa.string()),
-        pa.field("partition", pa.int32()),
-        pa.field("start_offset", pa.int64()),
-        pa.field("end_offset", pa.int64()),
-        pa.field("written_at_ms", pa.int64()),
-    ]
+    {"topic": pa.string(), "partition": pa.int32(), **dict.fromkeys(("start_offset", "end_offset", "written_at_ms"), pa.int64())}
 )
 
 

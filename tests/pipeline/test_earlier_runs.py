@@ -9,6 +9,7 @@ import pytest
 
 from groupcoord_spark.errors import WarehouseError
 from groupcoord_spark.log import LogPlan, RecordMark
+from groupcoord_spark.pipeline.exchange.carried_records import LATEST_RECORDS
 from groupcoord_spark.pipeline.extents import HistoryRange
 from groupcoord_spark.pipeline.plan.earlier_runs import (
     BEYOND_SETTING,
@@ -22,7 +23,6 @@ from groupcoord_spark.pipeline.plan.earlier_runs import (
     remembered_offsets,
 )
 from groupcoord_spark.pipeline.plan.guards import Verdict
-from groupcoord_spark.pipeline.rebalances import LATEST_RECORDS
 from groupcoord_spark.protocol.record_types import NO_TIMESTAMP
 from groupcoord_spark.warehouse import TABLES
 

@@ -115,7 +115,7 @@ def test_a_look_back_ends_at_its_moment_and_leaves_the_history_as_it_is() -> Non
     request, points_in_time = replace(REQUEST, until=Until("then", end_offsets={0: 40})), {0: PointInTime(40, NO_HISTORY, 40)}
     (row,) = rows_of_driver(plan(log(0, 120, 0)), [read(0, 40, 40)], histories, points_in_time, request)["offsets_partitions"]
     assert (row["end_offset"], row["last_stable_offset"], row["history_end_offset"]) == (40, 40, 100)
-    summary = summary_of(planned(plan(log(0, 120, 0)), request, points_in_time=points_in_time), [], "run", 0)
+    summary = summary_of(planned(plan(log(0, 120, 0)), request, points_in_time=points_in_time), [], "run", [])
     assert (run_row(request, summary, {})["kind"], run_row(REQUEST, summary, {})["kind"]) == ("look_back", "night")
 
 

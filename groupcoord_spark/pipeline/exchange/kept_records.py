@@ -33,13 +33,7 @@ SHUFFLED = "cluster STRING, offsets_partition INT, first_offset BIGINT, kind STR
 """
 
 SHUFFLED_ARROW = pa.schema(
-    [
-        ("cluster", pa.string()),
-        ("offsets_partition", pa.int32()),
-        ("first_offset", pa.int64()),
-        ("kind", pa.string()),
-        ("payload", pa.binary()),
-    ]
+    {"cluster": pa.string(), "offsets_partition": pa.int32(), "first_offset": pa.int64(), "kind": pa.string(), "payload": pa.binary()}
 )
 
 RECORDS, NEW_GROUP_RECORDS, ROWS, FACTS, REPORT = "records", "new_group_records", "rows", "facts", "report"

@@ -19,10 +19,10 @@ from groupcoord_spark.log.files.broker_files import OFFSETS_TOPIC
 from groupcoord_spark.log.files.storage import shown, side_by_side
 from groupcoord_spark.pipeline.accepted import MISSING
 from groupcoord_spark.pipeline.division import in_tasks
+from groupcoord_spark.pipeline.exchange.carried_records import LATEST_RECORDS, TOPIC_IDS
 from groupcoord_spark.pipeline.extents import CarriedState
 from groupcoord_spark.pipeline.plan.earlier_runs import PartitionHistory
 from groupcoord_spark.pipeline.plan.guards import Verdict
-from groupcoord_spark.pipeline.read.carried_records import LATEST_RECORDS, TOPIC_IDS
 from groupcoord_spark.pipeline.run import RunRequest
 from groupcoord_spark.warehouse import Run, RunStart, Warehouse
 from groupcoord_spark.warehouse.tables import DECODE_COVERAGE, OFFSETS_PARTITIONS
@@ -70,9 +70,10 @@ class CarryOver:
     coverage: Sequence[Row] = ()
     counted: Mapping[int, tuple[int, int]] = field(default_factory=dict)
 
-    def reads_from(self, offsets_partition: int) -> int | None:
-        """The record offset from which the run reads the partition; None: from its beginning."""
-        return None if self.state is None else self.state.end_offsets.get(offsets_partition)
+    @property
+    def reads_from(self) -> Mapping[int, int]:
+        """Offsets partition -> the record offset from which the run reads it; any other is read from its beginning."""
+        return {} if self.state is None else self.state.end_offsets
 
 
 def rules_of(semantics: Semantics) -> str:
@@ -293,12 +294,6 @@ def _complete(
     else:
         walked = in_tasks(spark, lambda of_partition: has_every_offset(*of_partition[1:]), work)
     return {number for (number, *_), is_complete in zip(work, walked, strict=True) if is_complete}
-
-
-def logs_to_read(plan: LogPlan, carry_over: CarryOver) -> LogPlan:
-    """The plan with only those segments that the run reads."""
-    partitions = (replace(log, segments=carry_over.segments.get(log.offsets_partition, log.segments)) for log in plan.partitions)
-    return replace(plan, partitions=tuple(partitions))
 
 
 def surveyed(plan: LogPlan, carry_over: CarryOver, request: RunRequest) -> LogPlan:

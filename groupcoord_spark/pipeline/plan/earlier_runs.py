@@ -10,8 +10,8 @@ import pyarrow as pa
 
 from groupcoord_spark.errors import WarehouseError
 from groupcoord_spark.log import RecordMark
+from groupcoord_spark.pipeline.exchange.carried_records import LATEST_RECORDS
 from groupcoord_spark.pipeline.extents import NO_HISTORY, HistoryRange
-from groupcoord_spark.pipeline.rebalances import LATEST_RECORDS
 from groupcoord_spark.protocol.record_types import NO_TIMESTAMP
 from groupcoord_spark.warehouse import Run, RunStart, Warehouse
 from groupcoord_spark.warehouse.read import UNTIL_SETTING

@@ -429,6 +429,10 @@ class Verdict:
     accepted: tuple[str, ...] = ()
     remarks: tuple[str, ...] = ()
 
+    def accepting(self, word: str, night: ComparedNight) -> Verdict:
+        """The verdict where the user has accepted one thing more."""
+        return replace(self, accepted=(*self.accepted, word), remarks=(*self.remarks, _remark(word, night)))
+
     def histories(self, last_night: Mapping[int, PartitionHistory]) -> dict[int, PartitionHistory]:
         """What earlier runs know of each offsets partition; of a topic that was begun anew nothing but that it is the next incarnation."""
         incarnations = {number: last_night[number].history_range.incarnation + 1 for number in self.recreated}
@@ -486,7 +490,7 @@ def judge_what_was_read(night: ComparedNight, verdict: Verdict, reports: Sequenc
     if EMPTY not in verdict.accepted and (finding := hole(night, reports)) is not None:
         if HOLE not in night.request.accepted:
             raise BadCopyError(finding.sentence)
-        verdict = replace(verdict, accepted=(*verdict.accepted, HOLE), remarks=(*verdict.remarks, _remark(HOLE, night)))
+        verdict = verdict.accepting(HOLE, night)
     records = max(night.rows, sum(report.counts.records for report in reports))
     quarantined = sum(report.counts.quarantined for report in reports)
     if night.kind is InputKind.SEGMENTS or 2 * quarantined <= records or MALFORMED in verdict.accepted:
@@ -499,7 +503,7 @@ def judge_what_was_read(night: ComparedNight, verdict: Verdict, reports: Sequenc
         raise BadCopyError(
             f"{night.source}: {quarantined:,} of {records:,} rows are malformed, more than half ({counts}). {_AFTER_MALFORMED}"
         )
-    return replace(verdict, accepted=(*verdict.accepted, MALFORMED), remarks=(*verdict.remarks, _remark(MALFORMED, night)))
+    return verdict.accepting(MALFORMED, night)
 
 
 def hole(night: ComparedNight, reports: Sequence[PartitionReport]) -> RunRefusal | None:

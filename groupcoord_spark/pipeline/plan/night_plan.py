@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from groupcoord_spark.log import LogPlan, PartitionLog, Segment
 from groupcoord_spark.pipeline.extents import HistoryPiece, HistoryRange, PointInTime
-from groupcoord_spark.pipeline.plan.carry_over import CarryOver, logs_to_read, plan_carry_over, surveyed
+from groupcoord_spark.pipeline.plan.carry_over import CarryOver, plan_carry_over, surveyed
 from groupcoord_spark.pipeline.plan.earlier_runs import (
     PartitionHistory,
     last_setting,
@@ -89,11 +89,10 @@ def plan_night(request: RunRequest, log: LogPlan, rows: RowPlan | None, start: R
     complete_from = None if rows is None else rows.complete_from
     carry_over = plan_carry_over(request, verdict, start, histories, spark, complete_from=complete_from)
     log = surveyed(verdict.plan, carry_over, request)
-    segments = [segment for partition in logs_to_read(log, carry_over).partitions for segment in partition.segments]
+    segments = [segment for of_log in log.partitions for segment in carry_over.segments.get(of_log.offsets_partition, of_log.segments)]
     points_in_time: Mapping[int, PointInTime] = {}
     if request.until is not None:
-        history_ranges = {number: history.history_range for number, history in histories.items()}
-        points_in_time = find_points_in_time(request.until, log, history_ranges, start, spark, rows)
+        points_in_time = find_points_in_time(request.until, log, histories, start, spark, rows)
         segments = [segment for segment in segments if segment.base_offset < points_in_time[segment.offsets_partition].end_offset]
     return NightPlan(
         request=request,

@@ -16,7 +16,7 @@ from groupcoord_spark.errors import UsageError, WarehouseError
 from groupcoord_spark.log import LogPlan, PartitionLog, Segment, read_segment
 from groupcoord_spark.pipeline.division import in_tasks
 from groupcoord_spark.pipeline.extents import NO_HISTORY, HistoryPiece, HistoryRange, PointInTime, Until
-from groupcoord_spark.pipeline.plan.earlier_runs import HISTORY_SETTING
+from groupcoord_spark.pipeline.plan.earlier_runs import HISTORY_SETTING, PartitionHistory
 from groupcoord_spark.pipeline.plan.input_rows import RowPlan
 from groupcoord_spark.pipeline.read.history_records import first_later_in_history
 from groupcoord_spark.sources.rows import TIMESTAMPS
@@ -30,7 +30,7 @@ SURVIVORS: Final = "surviving_records"
 
 
 def find_points_in_time(
-    until: Until, plan: LogPlan, history_ranges: Mapping[int, HistoryRange], start: RunStart, spark: SparkSession, rows: RowPlan | None
+    until: Until, plan: LogPlan, histories: Mapping[int, PartitionHistory], start: RunStart, spark: SparkSession, rows: RowPlan | None
 ) -> dict[int, PointInTime]:
     """For each offsets partition of the plan, its point in time at the moment ``until``.
 
@@ -41,6 +41,7 @@ def find_points_in_time(
             and records of the input have no timestamp.
     """
     logs = {partition.offsets_partition: partition for partition in plan.partitions}
+    history_ranges = {number: history.history_range for number, history in histories.items()}
     pieces = {
         number: HistoryPiece(number, history_ranges[number], start.last_run.table_versions)
         for number in logs

@@ -50,9 +50,9 @@ def tasks_of(planned: NightPlan, spark: SparkSession, run: str) -> Tasks:
     division = Division.of(spark)
     with describe_job(spark, run, "split large segments"):
         segments = split_large_segments(planned.segments, spark, division)
-    carried = planned.carry_over.state
+    carried = planned.carry_over.reads_from
     partitions = {segment.offsets_partition for segment in segments} | {piece.offsets_partition for piece in planned.history}
-    partitions |= set() if carried is None else set(carried.end_offsets)
+    partitions |= carried.keys()
     written_bytes = _bytes(segments)
     if planned.rows is not None:
         partitions |= {UNKNOWN_PARTITION, *(log.offsets_partition for log in planned.rows.log.partitions)}
@@ -60,7 +60,7 @@ def tasks_of(planned: NightPlan, spark: SparkSession, run: str) -> Tasks:
     replays = division.replays(len(partitions), int(spark.conf.get("spark.sql.shuffle.partitions") or division.cores))
     writers = division.writers(written_bytes, len(partitions))
     of_segments = read_tasks(segments, division) if segments else []
-    reading = [*of_segments, *planned.history, *([None] if carried is not None and carried.end_offsets else [])]
+    reading = [*of_segments, *planned.history, *([None] if carried else [])]
     expected = None if planned.rows is not None else Expected(_bytes(segments), len(reading), replays + writers)
     return Tasks(reading, partitions_in_one_sequence(of_segments), replays, writers, expected)
 

@@ -112,10 +112,6 @@ class RowNotes:
         is_wanted: npt.NDArray[np.bool_] = np.array([*(code in wanted for code in self.codes), False], np.bool_)[self.note]
         return is_wanted
 
-    def without_code(self, code: str) -> Self:
-        """The notes with any other code."""
-        return self.where(~self.has_code(code))
-
     def counts(self) -> Counter[str]:
         """Number of notes of each code."""
         counts: Counter[str] = Counter()
@@ -147,9 +143,10 @@ class DecodedChunk:
     keys: the distinct keys, decoded. key_code: int64[n], the row of the record's key in ``keys``; -1 for control records and null keys.
     stored_key_type: int16[n], the first two bytes of the key, known type or not; -1 for shorter keys.
     value_version: int16[n]; -1 for tombstones, and for values of which no version can be read. decodes: bool[n], True also for control
-    records and for records of an unknown key type. topic_ids: rows of commits with a topic id. faults: why rows do not decode, and the
-    unknown key types. findings: doubts about rows that decode. refusals: rows that a broker's loader refuses or skips in any state (rules
-    R-1.6 to R-1.10 and R-2.1 to R-2.4 of docs/reference/replay-rules.md).
+    records and for records of an unknown key type. is_unknown: bool[n], the key type or the value version is not known to this release.
+    topic_ids: rows of commits with a topic id. faults: why rows do not decode, and the unknown key types. findings: doubts about rows that
+    decode. refusals: rows that a broker's loader refuses or skips in any state (rules R-1.6 to R-1.10 and R-2.1 to R-2.4 of
+    docs/reference/replay-rules.md).
     """
 
     kinds: ChunkKinds
@@ -159,6 +156,7 @@ class DecodedChunk:
     stored_key_type: Int16s
     value_version: Int16s
     decodes: Mask
+    is_unknown: Mask
     topic_ids: TopicIds
     faults: RowNotes
     findings: RowNotes
@@ -286,9 +284,10 @@ class _ChunkDecoder:
         high, low = self.checks.topic_high, self.checks.topic_low
         named = np.flatnonzero((high | low) != 0)
         topics, version = TopicIds(named, high[named], low[named]), self.checks.value_version
-        return DecodedChunk(
-            kinds, self.names, self.keys, self.key_code, self.key_type, version, decodes, topics, faults, findings, refusals
-        )
+        is_unknown = np.zeros(len(decodes), np.bool_)
+        is_unknown[faults.row[faults.has_code(UNKNOWN_KEY_TYPE, UNKNOWN_VALUE_VERSION)]] = True
+        notes = (faults, findings, refusals)
+        return DecodedChunk(kinds, self.names, self.keys, self.key_code, self.key_type, version, decodes, is_unknown, topics, *notes)
 
 
 def _decode_distinct(

@@ -17,7 +17,7 @@ from groupcoord_spark.coordinator.rebalances import KEY_TYPES as REBALANCE_KEY_T
 from groupcoord_spark.log import Chunk, Records
 from groupcoord_spark.pipeline.exchange.task_files import TaskFiles
 from groupcoord_spark.pipeline.extents import HistoryRange
-from groupcoord_spark.pipeline.read.decode import UNKNOWN_KEY_TYPE, UNKNOWN_VALUE_VERSION, DecodedChunk, RowNotes
+from groupcoord_spark.pipeline.read.decode import UNKNOWN_KEY_TYPE, DecodedChunk, RowNotes
 from groupcoord_spark.protocol import decode_end_transaction_marker
 from groupcoord_spark.protocol.columnar import decode_offset_value_columns
 from groupcoord_spark.protocol.errors import ControlRecordMalformed
@@ -80,12 +80,15 @@ def write_survivors(files: TaskFiles, offsets_partition: int, records: Records, 
 
 
 def rows_of_tables(records: Records, decoded: DecodedChunk) -> dict[str, Mask]:
-    """History table -> bool[n], the records with a row there. Records that do not decode, and markers of unknown type, have no row."""
+    """History table -> bool[n], the records with a row there. Records that do not decode, and markers of unknown type, have no row.
+
+    A group record of an unknown type or version is stored as bytes.
+    """
     is_control = records.control_type != NOT_A_CONTROL_RECORD
     is_offset = (decoded.kinds.key_type >= 0) & (decoded.kinds.key_type < KeyType.GROUP_METADATA)
     return {
         "offset_commits": is_offset & decoded.decodes & ~is_control,
-        "group_records": ~is_offset & ~is_control & _has_group_row(decoded),
+        "group_records": ~is_offset & ~is_control & (decoded.decodes | decoded.is_unknown) & (decoded.key_code >= 0),
         "transactions": is_control & np.isin(records.control_type, list(MARKER_RESULTS)),
     }
 
@@ -142,15 +145,6 @@ def _of_key(of_distinct: pa.Array, code: Rows) -> pa.Array:
     return pa.DictionaryArray.from_arrays(encoded.indices.take(pa.array(code, mask=code < 0)), encoded.dictionary)
 
 
-def _has_group_row(decoded: DecodedChunk) -> Mask:
-    """bool[n]: the record decodes, or is stored as bytes because its key type or value version is unknown."""
-    faults = decoded.faults
-    shown = decoded.decodes.copy()
-    shown[faults.row[faults.has_code(UNKNOWN_KEY_TYPE, UNKNOWN_VALUE_VERSION)]] = True
-    shown &= decoded.key_code >= 0
-    return shown
-
-
 def _group_columns(rows: Rows, records: Records, decoded: DecodedChunk) -> dict[str, Any]:
     code = decoded.key_code[rows]
     key_type = decoded.keys.key_type[code]
@@ -201,7 +195,7 @@ def _coordinator_epoch(value: bytes | None) -> int | None:
 
 def _write_quarantined(files: TaskFiles, offsets_partition: int, faults: RowNotes, records: Records, source: Source) -> None:
     """Write a row of quarantined_records for each record that does not decode. Records of unknown key type are in group_records instead."""
-    lost = faults.without_code(UNKNOWN_KEY_TYPE)
+    lost = faults.where(~faults.has_code(UNKNOWN_KEY_TYPE))
     if len(lost):
         reasons, details = lost.columns()
         keys, values = records.key.take(lost.row), records.value.take(lost.row)

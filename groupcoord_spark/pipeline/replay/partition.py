@@ -23,6 +23,7 @@ from groupcoord_spark.coordinator.state import LoadWarning
 from groupcoord_spark.errors import InputError, WarehouseError
 from groupcoord_spark.log import ChangedFiles, PartitionLog
 from groupcoord_spark.pipeline.exchange import kept_records
+from groupcoord_spark.pipeline.exchange.carried_records import LATEST_RECORDS, TOPIC_IDS, carried_records, carried_topic_names
 from groupcoord_spark.pipeline.exchange.health_facts import HealthPieces
 from groupcoord_spark.pipeline.exchange.packing import pack
 from groupcoord_spark.pipeline.exchange.state_rows import (
@@ -38,7 +39,6 @@ from groupcoord_spark.pipeline.exchange.state_rows import (
 )
 from groupcoord_spark.pipeline.expiration import RULE_COLUMNS, ExpirationJob, Expirations, expirations_of
 from groupcoord_spark.pipeline.extents import CarriedState
-from groupcoord_spark.pipeline.read.carried_records import LATEST_RECORDS, TOPIC_IDS, carried_records, carried_topic_names
 from groupcoord_spark.pipeline.read.reader import ReadJob
 from groupcoord_spark.pipeline.read.rows import with_rows_read
 from groupcoord_spark.pipeline.rebalances import REBALANCES, PartitionRebalances, RebalanceJob
@@ -112,31 +112,32 @@ def _replayed(job: ReplayJob, offsets_partition: int, rows: Iterable[kept_record
     """Warnings that an earlier run has given."""
     earlier = EarlierNight()
     warehouse = (job.rebalances.warehouse_uri, job.rebalances.cluster)
-    if (carried := carried_by(job.carried, offsets_partition)) is not None:
-        records = carried_records(*warehouse, carried, offsets_partition)
-        topic_names |= carried_topic_names(*warehouse, carried, offsets_partition)
+    if job.carried is not None and offsets_partition in job.carried.end_offsets:
+        records = carried_records(*warehouse, job.carried, offsets_partition)
+        topic_names |= carried_topic_names(*warehouse, job.carried, offsets_partition)
         latest.begin_with(records)
         replay.apply(records)
         given = Counter(replay.coordinator.finish().warnings())
         if (changed := job.changed.get(offsets_partition)) is not None:
             with suppress(InputError):  # the state is known without these files; what replaced one is looked at in the next night
                 earlier.live_keys = LiveKeys(records, lambda: replay, changed)
-    elif (remembered := carried_by(job.remembered, offsets_partition)) is not None:
+    elif job.remembered is not None and offsets_partition in job.remembered.end_offsets:
         is_compared = offsets_partition in job.compared
         # A night that reads all of the log must not fail because of what an earlier one left, unless that is to be compared.
         with suppress(*(() if is_compared else (WarehouseError,))):
-            records = carried_records(*warehouse, remembered, offsets_partition)
+            records = carried_records(*warehouse, job.remembered, offsets_partition)
             of_earlier = cache(lambda: KeptRecordsReplay.of(records, job.semantics))
             earlier.live_keys = LiveKeys(records, of_earlier)
             if is_compared:
-                earlier.state = CarriedStateComparison(of_earlier(), remembered.end_offsets[offsets_partition])
+                earlier.state = CarriedStateComparison(of_earlier(), job.remembered.end_offsets[offsets_partition])
     rebalances = PartitionRebalances(job.rebalances, offsets_partition)
     own_writer = offsets_partition % job.writers
     pending_batches: list[pa.RecordBatch] = []
     health = HealthPieces()
 
     def apply_pending() -> None:
-        batch = _take_all(pending_batches)
+        batch = kept_records.as_one(pending_batches)
+        pending_batches.clear()  # no row is in memory twice
         replay.apply(batch)
         if job.writes_latest:
             latest.add(batch, replay)
@@ -208,19 +209,7 @@ def _number_of(expirations: Expirations, table: str, column: str) -> int:
     return sum(row[place] for row in expirations[table])
 
 
-def carried_by(carried: CarriedState | None, offsets_partition: int) -> CarriedState | None:
-    """``carried``, where it has the offsets partition; else None."""
-    return carried if carried is not None and offsets_partition in carried.end_offsets else None
-
-
 def _row_of_next_night(writer: int, offsets_partition: int, table: str, rows: pa.RecordBatch) -> tuple[int, int, str, bytes]:
     """A row of REPLAYED for a table that the next night reads by offsets partition, and whose rows are therefore sorted by it."""
     number = pa.repeat(pa.scalar(offsets_partition, pa.int32()), rows.num_rows)
     return writer, offsets_partition, table, pack(rows.append_column("offsets_partition", number))
-
-
-def _take_all(pending_batches: list[pa.RecordBatch]) -> pa.RecordBatch:
-    """All batches as one batch; the list is empty afterwards, so that no row is in memory twice."""
-    batch = kept_records.as_one(pending_batches)
-    pending_batches.clear()
-    return batch

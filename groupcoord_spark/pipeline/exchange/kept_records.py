@@ -108,12 +108,6 @@ def kept_records(records: Records, rows: npt.NDArray[np.int64], decodes: Mask) -
     return pa.RecordBatch.from_arrays([pa.array(column, kind.type) for column, kind in zip(columns, KEPT, strict=True)], schema=KEPT)
 
 
-def parts_of_kept(batch: pa.RecordBatch, part_bytes: int) -> Iterator[tuple[Records, Mask]]:
-    """(records, decodes) of a batch of KEPT, in parts of about ``part_bytes``."""
-    for part in batches_of_size([batch], part_bytes):
-        yield records_of_kept(part)
-
-
 def records_of_kept(batch: pa.RecordBatch) -> tuple[Records, Mask]:
     """(records, decodes) of a batch of KEPT."""
     records = records_of(batch, batch.column("control_type").to_numpy(), np.zeros(batch.num_rows, np.int64))

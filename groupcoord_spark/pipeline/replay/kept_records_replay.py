@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import chain
 from typing import Any, Self
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from groupcoord_spark.coordinator.semantics import Semantics
 from groupcoord_spark.coordinator.transactions import OffsetKey, StoredOffset
 from groupcoord_spark.log import Records
-from groupcoord_spark.pipeline.exchange.kept_records import parts_of_kept
+from groupcoord_spark.pipeline.exchange.kept_records import batches_of_size, records_of_kept
 from groupcoord_spark.pipeline.read.decode import DecodedChunk, decode_kept_records
 from groupcoord_spark.pipeline.replay.redundant_assignments import find_redundant_records
 from groupcoord_spark.pipeline.replay.unchecked_ownership import KeptRecordsCoordinator
@@ -44,15 +44,17 @@ class KeptRecordsReplay:
     def of(cls, latest: pa.RecordBatch, semantics: Semantics) -> Self:
         """The replay of the latest records of an earlier run."""
         replay = cls(semantics)
-        replay.apply(latest)
+        replay.apply_latest(latest)
         return replay
+
+    def apply_latest(self, latest: pa.RecordBatch) -> None:
+        """Replay the latest records of an earlier run, a batch of KEPT of any size."""
+        for part in batches_of_size([latest], REPLAYED_AT_ONCE_BYTES):
+            self.apply(part)
 
     def apply(self, batch: pa.RecordBatch) -> None:
         """Replay a batch of KEPT that follows all earlier batches. Records that are not accepted are skipped; the reader has warned."""
-        for records, decodes in parts_of_kept(batch, REPLAYED_AT_ONCE_BYTES):
-            self._apply(records, decodes)
-
-    def _apply(self, records: Records, decodes: Mask) -> None:
+        records, decodes = records_of_kept(batch)
         first, last = int(records.record_offset[0]), int(records.record_offset[-1])
         if first < self._next_offset:
             raise AssertionError(f"records from {first} on follow those up to {self._next_offset}: the shuffle lost their order")
@@ -72,8 +74,7 @@ class KeptRecordsReplay:
         coordinator.rule_out_collisions(without_collisions, others)
         keys = decoded.keys
         group_ids, topics, partitions = keys.group_id.to_pylist(), keys.topic.to_pylist(), keys.partition.tolist()
-        values = self._offset_values(records, decoded.kinds.key_type, decoded.decodes)
-        self._put_group_values(values, records, decoded, is_redundant)
+        values = _values(records, decoded, is_redundant)
         applied = np.flatnonzero((decoded.kinds.coordinator_accepts | decoded.kinds.is_control) & ~is_redundant)
         group_keys: dict[int, Mapping[str, Any]] = {}
         rows = zip(
@@ -101,32 +102,6 @@ class KeptRecordsReplay:
                 coordinator.apply_offset_commit(
                     producer_id, is_transactional, key_type, group_ids[code], topics[code], partitions[code], values[row]
                 )
-
-    def _put_group_values(self, values: list[Any], records: Records, decoded: DecodedChunk, is_redundant: Mask) -> None:
-        """Put the bytes of group records into ``values``. They are decoded one by one, when they are applied."""
-        is_own_record = (decoded.kinds.key_type >= KeyType.GROUP_METADATA) & (records.control_type == NOT_A_CONTROL_RECORD)
-        rows = np.flatnonzero(is_own_record & ~is_redundant)
-        for row, value in zip(rows.tolist(), records.value.take(rows).to_arrow().to_pylist(), strict=True):
-            values[row] = value
-
-    def _offset_values(self, records: Records, key_type: npt.NDArray[np.int16], decodes: Mask) -> list[Any]:
-        """For each record its StoredOffset; None for tombstones and for records that are no commits."""
-        is_offset = (key_type >= 0) & (key_type < KeyType.GROUP_METADATA) & decodes & ~records.value.is_null
-        rows = np.flatnonzero(is_offset & (records.control_type == NOT_A_CONTROL_RECORD))
-        columns = decode_offset_value_columns(key_type[rows], records.value.take(rows))
-        by_name = {
-            **columns.fields,
-            "value_version": columns.value_version,
-            "producer_id": records.producer_id[rows],
-            "producer_epoch": records.producer_epoch[rows],
-            "record_offset": records.record_offset[rows],
-            "record_timestamp_ms": records.timestamp_ms[rows],
-        }
-        stored = zip(*(by_name[name].tolist() for name in StoredOffset._fields), strict=True)
-        values: list[Any] = [None] * len(key_type)
-        for row, value in zip(rows.tolist(), map(StoredOffset._make, stored), strict=True):
-            values[row] = value
-        return values
 
     def _update_live_keys(self, records: Records, key_code: Ints, distinct: pa.BinaryArray, *, is_type_0: Mask) -> None:
         """Update the sets of live keys. is_type_0: bool[n], records that decode and have key type 0; only their offsets can come back."""
@@ -170,3 +145,31 @@ class KeptRecordsReplay:
     def first_open_offset(self) -> int | None:
         """Record offset of the first record of the oldest open transaction; None: no transaction is open."""
         return min(self.open_since.values(), default=None)
+
+
+def _values(records: Records, decoded: DecodedChunk, is_redundant: Mask) -> list[Any]:
+    """For each commit its StoredOffset, and for each group record its bytes, which are decoded when the record is applied.
+
+    None for tombstones, and for records that are not applied.
+    """
+    key_type, is_data = decoded.kinds.key_type, records.control_type == NOT_A_CONTROL_RECORD
+    is_offset = (key_type >= 0) & (key_type < KeyType.GROUP_METADATA) & decoded.decodes & ~records.value.is_null
+    rows = np.flatnonzero(is_offset & is_data)
+    columns = decode_offset_value_columns(key_type[rows], records.value.take(rows))
+    by_name = {
+        **columns.fields,
+        "value_version": columns.value_version,
+        "producer_id": records.producer_id[rows],
+        "producer_epoch": records.producer_epoch[rows],
+        "record_offset": records.record_offset[rows],
+        "record_timestamp_ms": records.timestamp_ms[rows],
+    }
+    stored = zip(*(by_name[name].tolist() for name in StoredOffset._fields), strict=True)
+    of_groups = np.flatnonzero((key_type >= KeyType.GROUP_METADATA) & is_data & ~is_redundant)
+    bytes_of_groups = records.value.take(of_groups).to_arrow().to_pylist()
+    values: list[Any] = [None] * len(records)
+    for row, value in chain(
+        zip(rows.tolist(), map(StoredOffset._make, stored), strict=True), zip(of_groups.tolist(), bytes_of_groups, strict=True)
+    ):
+        values[row] = value
+    return values

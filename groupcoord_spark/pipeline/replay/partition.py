@@ -116,7 +116,7 @@ def _replayed(job: ReplayJob, offsets_partition: int, rows: Iterable[kept_record
         records = carried_records(*warehouse, job.carried, offsets_partition)
         topic_names |= carried_topic_names(*warehouse, job.carried, offsets_partition)
         latest.begin_with(records)
-        replay.apply(records)
+        replay.apply_latest(records)
         given = Counter(replay.coordinator.finish().warnings())
         if (changed := job.changed.get(offsets_partition)) is not None:
             with suppress(InputError):  # the state is known without these files; what replaced one is looked at in the next night

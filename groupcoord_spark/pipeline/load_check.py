@@ -119,7 +119,7 @@ class _Load:
             LoadWarning(offset, None, notes.codes[note], notes.details[note])
             for offset, note in zip(offsets, notes.note.tolist(), strict=True)
         )
-        self._apply(self._buffer.add(records, decoded.decodes, decoded.kinds, decoded.names))
+        self._apply(self._buffer.add(decoded))
 
     def _apply(self, batches: Iterable[pa.RecordBatch]) -> None:
         for batch in batches:

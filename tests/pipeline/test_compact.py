@@ -49,8 +49,8 @@ COORDINATORS = [JAVA, SCALA, semantics_for("java", "3.7"), semantics_for("java",
 pytestmark = pytest.mark.usefixtures("with_loops")
 
 
-def nothing_redundant(records: Records, *_: Any) -> RedundantRecords:
-    return RedundantRecords(frozenset(), frozenset(), np.zeros(len(records), np.bool_))
+def nothing_redundant(decoded: DecodedChunk, *_: Any) -> RedundantRecords:
+    return RedundantRecords(frozenset(), frozenset(), np.zeros(len(decoded.records), np.bool_))
 
 
 def state_of(chunks: list[list[LogRecord]], semantics: Semantics, *, drop: bool) -> dict[str, Any]:
@@ -123,7 +123,7 @@ def state_after_waiting(chunks: list[list[LogRecord]], semantics: Semantics, row
         records = columns_of(chunk)
         decoded = decode_chunk(records, semantics)
         refused += refused_alone(records, decoded)
-        parts += waiting.add(records, decoded.decodes, decoded.kinds, decoded.names)
+        parts += waiting.add(decoded)
     parts += waiting.flush()
     for part in parts:
         replay.apply(part)

@@ -41,7 +41,7 @@ def redundant_rows(records: list[Record], before: list[Record] | None = None) ->
     if before:
         replay.apply(kept_records(columns_of(log_of(before)), np.arange(len(before)), np.ones(len(before), np.bool_)))
     columns = columns_of(log_of(records, 100))
-    redundant = find_redundant_records(columns, decode_chunk(columns, JAVA), replay.coordinator)
+    redundant = find_redundant_records(decode_chunk(columns, JAVA), replay.coordinator)
     assert redundant.without_collisions | redundant.others == {"g"}
     return np.flatnonzero(redundant.is_redundant).tolist() if redundant.without_collisions else None
 
@@ -112,7 +112,7 @@ def test_what_makes_the_group_and_what_tells_its_place_stay() -> None:
 
 def test_a_coordinator_that_does_not_know_consumer_groups_settles_none() -> None:
     columns = columns_of(log_of([group_epoch(1), joins("a"), assigned("a", 0)]))
-    redundant = find_redundant_records(columns, decode_chunk(columns, SCALA), KeptRecordsReplay(SCALA).coordinator)
+    redundant = find_redundant_records(decode_chunk(columns, SCALA), KeptRecordsReplay(SCALA).coordinator)
     assert not redundant.without_collisions and not redundant.is_redundant.any()
 
 

@@ -21,7 +21,7 @@ def add(buffer: SupersedeBuffer, chunk: Sequence[LogRecord]) -> list[int]:
     """Record offsets that leave the buffer when the chunk comes."""
     records = records_of(list(chunk))
     decoded = decode_chunk(records, JAVA)
-    return offsets_of(buffer.add(records, decoded.decodes, decoded.kinds, decoded.names))
+    return offsets_of(buffer.add(decoded))
 
 
 def offsets_of(batches: Iterable[pa.RecordBatch]) -> list[int]:

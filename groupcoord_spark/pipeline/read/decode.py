@@ -137,7 +137,7 @@ class TopicIds(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class DecodedChunk:
-    """The decoded columns of ``n`` records.
+    """The decoded columns of ``n`` records, beside the records.
 
     kinds: columns for the rules of dropping. names: the keys and ids that the codes in ``kinds`` stand for.
     keys: the distinct keys, decoded. key_code: int64[n], the row of the record's key in ``keys``; -1 for control records and null keys.
@@ -149,6 +149,7 @@ class DecodedChunk:
     docs/reference/replay-rules.md).
     """
 
+    records: Records
     kinds: ChunkKinds
     names: CodeNames
     keys: KeyColumns
@@ -188,7 +189,7 @@ def decode_chunk(records: Records, semantics: Semantics) -> DecodedChunk:
     key_refusals, key_findings = (RowNotes.about_codes(decoder.key_code, notes) for notes in (decoder.keys.refusals, decoder.keys.doubts))
     kinds = decoder.kinds(semantics)
     decodes = kinds.is_control | (decoder.value_is_good & (decoder.key_is_good | decoder.is_unknown_type()))
-    refusals_of_sound_records = list(_refusals_of_what_decodes(records, kinds, decoder, semantics))
+    refusals_of_sound_records = list(_refusals_of_what_decodes(kinds, decoder, semantics))
     null_keys = RowNotes.same_for_rows(np.flatnonzero(~decoder.has_key & ~decoder.is_control), NullKey.code, NULL_KEY)
     faults = RowNotes.concatenated((key_refusals, null_keys, *value_faults))
     findings = RowNotes.concatenated((key_findings, *value_findings, *decoder.transaction_notes()))
@@ -287,7 +288,8 @@ class _ChunkDecoder:
         is_unknown = np.zeros(len(decodes), np.bool_)
         is_unknown[faults.row[faults.has_code(UNKNOWN_KEY_TYPE, UNKNOWN_VALUE_VERSION)]] = True
         notes = (faults, findings, refusals)
-        return DecodedChunk(kinds, self.names, self.keys, self.key_code, self.key_type, version, decodes, is_unknown, topics, *notes)
+        of_keys = (self.names, self.keys, self.key_code, self.key_type)
+        return DecodedChunk(self.records, kinds, *of_keys, version, decodes, is_unknown, topics, *notes)
 
 
 def _decode_distinct(
@@ -318,8 +320,9 @@ def _decode_distinct(
     return faults, findings, is_good, topic_ids
 
 
-def _refusals_of_what_decodes(records: Records, kinds: ChunkKinds, decoder: _ChunkDecoder, semantics: Semantics) -> Iterator[RowNotes]:
+def _refusals_of_what_decodes(kinds: ChunkKinds, decoder: _ChunkDecoder, semantics: Semantics) -> Iterator[RowNotes]:
     """Notes about records that decode and that this coordinator does not load, and about classic group values that it refuses."""
+    values = decoder.records.value
     is_data = decoder.key_is_good & decoder.value_is_good & ~kinds.is_control
     refused = np.flatnonzero(is_data & ~kinds.coordinator_accepts)
     if len(refused):
@@ -328,9 +331,9 @@ def _refusals_of_what_decodes(records: Records, kinds: ChunkKinds, decoder: _Chu
         refusals = [(place, refusal_of_type_or_version(semantics, *version)) for place, version in enumerate(versions)]
         yield RowNotes.about_codes(kind, [(place, refusal) for place, refusal in refusals if refusal is not None]).of_rows(refused)
     classic = np.flatnonzero(is_data & kinds.coordinator_accepts & ~kinds.is_tombstone & (kinds.key_type == KeyType.GROUP_METADATA))
-    doubtful = classic[~surely_loadable(records.value.take(classic), checks_subscriptions=semantics.fails_over_subscriptions)]
+    doubtful = classic[~surely_loadable(values.take(classic), checks_subscriptions=semantics.fails_over_subscriptions)]
     if len(doubtful):
-        code, distinct = records.value.take(doubtful).distinct()
+        code, distinct = values.take(doubtful).distinct()
         decoded = (decode_value(KeyType.GROUP_METADATA, value) for value in distinct.to_pylist())
         of_values = [() if value is None else refusals_of_group_value(value.version, value.fields, semantics) for value in decoded]
         yield RowNotes.about_codes(code, [(place, refusal) for place, value in enumerate(of_values) for refusal in value]).of_rows(doubtful)

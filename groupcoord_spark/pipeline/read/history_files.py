@@ -23,7 +23,7 @@ from groupcoord_spark.protocol.columnar import decode_offset_value_columns
 from groupcoord_spark.protocol.errors import ControlRecordMalformed
 from groupcoord_spark.protocol.json_texts import key_json_column, value_json_column
 from groupcoord_spark.protocol.messages import RECORD_TYPES
-from groupcoord_spark.protocol.record_types import NOT_A_CONTROL_RECORD, KeyType, MarkerType
+from groupcoord_spark.protocol.record_types import KeyType, MarkerType
 from groupcoord_spark.protocol.slices import Mask, Slices
 from groupcoord_spark.warehouse import TABLES
 from groupcoord_spark.warehouse.tables import MOST_BYTES_LOST
@@ -46,7 +46,6 @@ def write_chunk(
 
     offsets_partition: -1 where it is not known. history_range: record offsets that the history tables have; None: no history is written.
     """
-    records = chunk.records
     # a hole of a sparse file can be longer than the column holds
     lost = [replace(of_range, size=min(of_range.size, MOST_BYTES_LOST)) for of_range in chunk.lost]
     for table, names, rows in (
@@ -57,16 +56,16 @@ def write_chunk(
             columns = TABLES[table].columns_of(names, rows)
             files.write(table, columns, offsets_partition=_partition_or_none(offsets_partition))
     sources = source_of(chunk, source)
-    _write_quarantined(files, offsets_partition, decoded.faults, records, sources)
-    write_notes(files, offsets_partition, decoded.findings, records, decoded, sources)
-    if history_range is None or not len(records):
+    _write_quarantined(files, offsets_partition, decoded, sources)
+    write_notes(files, offsets_partition, decoded.findings, decoded, sources)
+    if history_range is None or not len(decoded.records):
         return
-    is_new = _is_new(records, history_range)
+    is_new = _is_new(decoded.records, history_range)
     columns_of = {"offset_commits": _commit_columns, "group_records": _group_columns, "transactions": _marker_columns}
-    for table, rows_of_table in rows_of_tables(records, decoded).items():
+    for table, rows_of_table in rows_of_tables(decoded).items():
         new = np.flatnonzero(is_new & rows_of_table)
         if len(new):
-            columns = columns_of[table](new, records, decoded)
+            columns = columns_of[table](new, decoded)
             files.write(table, columns, offsets_partition=offsets_partition, incarnation=history_range.incarnation)
 
 
@@ -79,25 +78,24 @@ def write_survivors(files: TaskFiles, offsets_partition: int, records: Records, 
         files.write("surviving_records", ranges, offsets_partition=offsets_partition, incarnation=incarnation)
 
 
-def rows_of_tables(records: Records, decoded: DecodedChunk) -> dict[str, Mask]:
+def rows_of_tables(decoded: DecodedChunk) -> dict[str, Mask]:
     """History table -> bool[n], the records with a row there. Records that do not decode, and markers of unknown type, have no row.
 
     A group record of an unknown type or version is stored as bytes.
     """
-    is_control = records.control_type != NOT_A_CONTROL_RECORD
+    is_control = decoded.kinds.is_control
     is_offset = (decoded.kinds.key_type >= 0) & (decoded.kinds.key_type < KeyType.GROUP_METADATA)
     return {
         "offset_commits": is_offset & decoded.decodes & ~is_control,
         "group_records": ~is_offset & ~is_control & (decoded.decodes | decoded.is_unknown) & (decoded.key_code >= 0),
-        "transactions": is_control & np.isin(records.control_type, list(MARKER_RESULTS)),
+        "transactions": is_control & np.isin(decoded.records.control_type, list(MARKER_RESULTS)),
     }
 
 
-def new_group_records(chunk: Chunk, decoded: DecodedChunk, history_range: HistoryRange) -> Rows:
+def new_group_records(decoded: DecodedChunk, history_range: HistoryRange) -> Rows:
     """Rows of group records that are new to the history tables and of a key type that rebalances are made from."""
-    records = chunk.records
-    wanted = np.isin(decoded.kinds.key_type, REBALANCE_KEY_TYPES) & decoded.decodes & _is_new(records, history_range)
-    return np.flatnonzero(wanted & (records.control_type == NOT_A_CONTROL_RECORD))
+    wanted = np.isin(decoded.kinds.key_type, REBALANCE_KEY_TYPES) & decoded.decodes & ~decoded.kinds.is_control
+    return np.flatnonzero(wanted & _is_new(decoded.records, history_range))
 
 
 def _is_new(records: Records, history_range: HistoryRange) -> Mask:
@@ -105,8 +103,8 @@ def _is_new(records: Records, history_range: HistoryRange) -> Mask:
     return is_new
 
 
-def _commit_columns(rows: Rows, records: Records, decoded: DecodedChunk) -> dict[str, Any]:
-    code = decoded.key_code[rows]
+def _commit_columns(rows: Rows, decoded: DecodedChunk) -> dict[str, Any]:
+    records, code = decoded.records, decoded.key_code[rows]
     values = records.value.take(rows)
     key_type = decoded.kinds.key_type[rows]
     is_tombstone = values.is_null
@@ -145,8 +143,8 @@ def _of_key(of_distinct: pa.Array, code: Rows) -> pa.Array:
     return pa.DictionaryArray.from_arrays(encoded.indices.take(pa.array(code, mask=code < 0)), encoded.dictionary)
 
 
-def _group_columns(rows: Rows, records: Records, decoded: DecodedChunk) -> dict[str, Any]:
-    code = decoded.key_code[rows]
+def _group_columns(rows: Rows, decoded: DecodedChunk) -> dict[str, Any]:
+    records, code = decoded.records, decoded.key_code[rows]
     key_type = decoded.keys.key_type[code]
     distinct, of_distinct = np.unique(code, return_inverse=True)
     keys, values = records.key.take(rows), records.value.take(rows)
@@ -174,7 +172,8 @@ def _group_columns(rows: Rows, records: Records, decoded: DecodedChunk) -> dict[
     }
 
 
-def _marker_columns(rows: Rows, records: Records, decoded: DecodedChunk) -> dict[str, Any]:
+def _marker_columns(rows: Rows, decoded: DecodedChunk) -> dict[str, Any]:
+    records = decoded.records
     return {
         "record_offset": records.record_offset[rows],
         "producer_id": records.producer_id[rows],
@@ -193,8 +192,9 @@ def _coordinator_epoch(value: bytes | None) -> int | None:
         return None
 
 
-def _write_quarantined(files: TaskFiles, offsets_partition: int, faults: RowNotes, records: Records, source: Source) -> None:
+def _write_quarantined(files: TaskFiles, offsets_partition: int, decoded: DecodedChunk, source: Source) -> None:
     """Write a row of quarantined_records for each record that does not decode. Records of unknown key type are in group_records instead."""
+    records, faults = decoded.records, decoded.faults
     lost = faults.where(~faults.has_code(UNKNOWN_KEY_TYPE))
     if len(lost):
         reasons, details = lost.columns()
@@ -211,12 +211,12 @@ def _write_quarantined(files: TaskFiles, offsets_partition: int, faults: RowNote
         files.write("quarantined_records", columns, offsets_partition=_partition_or_none(offsets_partition))
 
 
-def write_notes(files: TaskFiles, offsets_partition: int, notes: RowNotes, records: Records, decoded: DecodedChunk, source: Source) -> None:
+def write_notes(files: TaskFiles, offsets_partition: int, notes: RowNotes, decoded: DecodedChunk, source: Source) -> None:
     """Write a row of ``warnings`` for each note."""
     if len(notes):
         codes, details = notes.columns()
         columns = {
-            **_place_columns(notes.row, records, source),
+            **_place_columns(notes.row, decoded.records, source),
             "group_id": _of_key(decoded.keys.group_id, decoded.key_code[notes.row]),
             "code": codes,
             "detail": details,

@@ -17,7 +17,7 @@ import pyarrow as pa
 from groupcoord_spark.coordinator.semantics import Semantics
 from groupcoord_spark.coordinator.state import LoadWarning
 from groupcoord_spark.doctor import ChunkKeys, PartitionGatherer, segments_beside
-from groupcoord_spark.log import CHUNK_BYTES, Chunk, PartitionLog, Records, Segment, read_segment
+from groupcoord_spark.log import CHUNK_BYTES, Chunk, PartitionLog, Segment, read_segment
 from groupcoord_spark.pipeline.exchange.health_facts import rows_of_gatherer
 from groupcoord_spark.pipeline.exchange.kept_records import (
     NEW_GROUP_RECORDS,
@@ -156,12 +156,12 @@ class PartitionReader:
     def read_history(self, piece: HistoryPiece) -> Iterator[ShuffledRow]:
         """Rows of SHUFFLED for records of the history tables. An earlier run has counted these records and written their history."""
         for records in records_in_history(self._job.warehouse_uri, self._job.cluster, piece):
+            self._count_after_complete(records.record_offset)
+            self._report.records_from_history += len(records)
             decoded = decode_chunk(records, self._job.semantics)
             self._report.topic_names |= decoded.topic_names()
-            self._report.records_from_history += len(records)
-            self._count_after_complete(records.record_offset)
-            self._warn(records, decoded, decoded.refusals, source=None)
-            _, kept = kept_of_chunk(records, decoded.decodes, decoded.kinds)
+            self._warn(decoded, decoded.refusals, source=None)
+            _, kept = kept_of_chunk(decoded)
             yield from rows_of_parts(self._offsets_partition, RECORDS, [kept], self._job.row_bytes)
 
     def _parts(self, pieces: Iterable[tuple[Piece, Iterable[Chunk]]]) -> Iterator[Packable]:
@@ -187,8 +187,8 @@ class PartitionReader:
             decoded = self._decoded(chunk, piece, self._known_range if self._job.with_history else None)
             if self._gatherer is not None and isinstance(piece, Segment):
                 self._gatherer.add(chunk, piece, ChunkKeys(decoded.key_code, decoded.names.keys, decoded.keys))
-            self._warn(chunk.records, decoded, decoded.refusals, source=source_of(chunk, piece.source))
-            if self._job.rebalances is not None and len(new_rows := new_group_records(chunk, decoded, self._known_range)):
+            self._warn(decoded, decoded.refusals, source=source_of(chunk, piece.source))
+            if self._job.rebalances is not None and len(new_rows := new_group_records(decoded, self._known_range)):
                 new_records = kept_records(chunk.records, new_rows, decoded.decodes)
                 new_records = new_records.append_column(LEADER_EPOCH, pa.array(chunk.leader_epochs(new_rows)))
                 if self._rebalances is None:
@@ -196,7 +196,7 @@ class PartitionReader:
                 else:
                     for rebalances in self._rebalances.apply(new_records):
                         self._files.write(REBALANCES, rebalances)
-            yield RECORDS, self._buffer.add(chunk.records, decoded.decodes, decoded.kinds, decoded.names)
+            yield RECORDS, self._buffer.add(decoded)
 
     def _check_records_of_history(self, chunks: Iterable[Chunk], piece: Piece) -> None:
         """Count the chunks' records, and write the warnings about refused records that have no row in the history tables.
@@ -205,10 +205,10 @@ class PartitionReader:
         """
         for chunk in chunks:
             decoded = self._decoded(chunk, piece, None)
-            has_no_row = ~np.logical_or.reduce(list(rows_of_tables(chunk.records, decoded).values()))
+            has_no_row = ~np.logical_or.reduce(list(rows_of_tables(decoded).values()))
             self._count_after_complete(chunk.records.record_offset[has_no_row])
             refusals = decoded.refusals.where(has_no_row[decoded.refusals.row])
-            self._warn(chunk.records, decoded, refusals, source=source_of(chunk, piece.source))
+            self._warn(decoded, refusals, source=source_of(chunk, piece.source))
 
     def _decoded(self, chunk: Chunk, piece: Piece, history_range: HistoryRange | None) -> DecodedChunk:
         """The decoded chunk, after its records are counted, and its faults, doubts and history rows are written.
@@ -230,9 +230,9 @@ class PartitionReader:
         if self._point_in_time is not None:
             self._report.records_after_complete += int(np.count_nonzero(record_offset >= self._point_in_time.complete_until))
 
-    def _warn(self, records: Records, decoded: DecodedChunk, refusals: RowNotes, *, source: Source) -> None:
+    def _warn(self, decoded: DecodedChunk, refusals: RowNotes, *, source: Source) -> None:
         """Write and count the warnings about records that a broker's loader refuses in any state."""
-        write_notes(self._files, self._offsets_partition, refusals, records, decoded, source)
+        write_notes(self._files, self._offsets_partition, refusals, decoded, source)
         self._report.warnings += len(refusals)
         is_refusal = [LoadWarning(None, None, *note).is_refusal for note in zip(refusals.codes, refusals.details, strict=True)]
         self._report.refusals += int(np.array(is_refusal, np.int64)[refusals.note].sum()) if len(refusals) else 0

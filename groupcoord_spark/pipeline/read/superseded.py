@@ -11,16 +11,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from groupcoord_spark.log import Records
 from groupcoord_spark.pipeline.exchange.kept_records import kept_records
 from groupcoord_spark.protocol.record_types import GROUP_KEY_TYPES, NO_PRODUCER_ID, KeyType, MarkerType
 from groupcoord_spark.protocol.slices import Ints, Mask, codes_of
+
+if TYPE_CHECKING:
+    from groupcoord_spark.pipeline.read.decode import DecodedChunk
 
 BUFFER_BYTES = 16 << 20
 """Size at which the buffer gives its records back."""
@@ -269,10 +271,10 @@ def _superseded_classic_records(kinds: ChunkKinds, rows: Ints) -> Ints:
     return superseded
 
 
-def kept_of_chunk(records: Records, decodes: Mask, kinds: ChunkKinds) -> tuple[Ints, pa.RecordBatch]:
+def kept_of_chunk(decoded: DecodedChunk) -> tuple[Ints, pa.RecordBatch]:
     """The rows of the records that the replay needs, and these records as a batch of KEPT."""
-    rows = np.flatnonzero(needed_for_replay(kinds))
-    return rows, kept_records(records, rows, decodes)
+    rows = np.flatnonzero(needed_for_replay(decoded.kinds))
+    return rows, kept_records(decoded.records, rows, decoded.decodes)
 
 
 class SupersedeBuffer:
@@ -286,14 +288,14 @@ class SupersedeBuffer:
         self._chunks: list[tuple[ChunkKinds, CodeNames]] = []
         self._filtered_rows = 0
 
-    def add(self, records: Records, decodes: Mask, kinds: ChunkKinds, names: CodeNames) -> list[pa.RecordBatch]:
+    def add(self, decoded: DecodedChunk) -> list[pa.RecordBatch]:
         """Add the records of a chunk that the replay needs. Returns the records that leave the buffer, mostly none.
 
-        All records leave once they have the size of the buffer. decodes: bool[n], as in DecodedChunk.
+        All records leave once they have the size of the buffer.
         """
-        rows, batch = kept_of_chunk(records, decodes, kinds)
+        rows, batch = kept_of_chunk(decoded)
         self._batches.append(batch)
-        self._chunks.append((kinds.take(rows), names))
+        self._chunks.append((decoded.kinds.take(rows), decoded.names))
         # Filtering all records again pays once there are twice as many.
         if sum(len(kinds) for kinds, _ in self._chunks) <= max(2 * self._filtered_rows, self._least_rows_to_filter):
             return []

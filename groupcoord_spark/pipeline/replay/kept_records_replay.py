@@ -70,11 +70,11 @@ class KeptRecordsReplay:
         decoded = decode_kept_records(records, np.ones(len(records), np.bool_), self.semantics, distinct_keys)
         raw_keys = distinct_keys[1]
         coordinator = self.coordinator
-        without_collisions, others, is_redundant = find_redundant_records(records, decoded, coordinator)
+        without_collisions, others, is_redundant = find_redundant_records(decoded, coordinator)
         coordinator.rule_out_collisions(without_collisions, others)
         keys = decoded.keys
         group_ids, topics, partitions = keys.group_id.to_pylist(), keys.topic.to_pylist(), keys.partition.tolist()
-        values = _values(records, decoded, is_redundant)
+        values = _values(decoded, is_redundant)
         applied = np.flatnonzero((decoded.kinds.coordinator_accepts | decoded.kinds.is_control) & ~is_redundant)
         group_keys: dict[int, Mapping[str, Any]] = {}
         rows = zip(
@@ -147,12 +147,12 @@ class KeptRecordsReplay:
         return min(self.open_since.values(), default=None)
 
 
-def _values(records: Records, decoded: DecodedChunk, is_redundant: Mask) -> list[Any]:
+def _values(decoded: DecodedChunk, is_redundant: Mask) -> list[Any]:
     """For each commit its StoredOffset, and for each group record its bytes, which are decoded when the record is applied.
 
     None for tombstones, and for records that are not applied.
     """
-    key_type, is_data = decoded.kinds.key_type, records.control_type == NOT_A_CONTROL_RECORD
+    records, key_type, is_data = decoded.records, decoded.kinds.key_type, ~decoded.kinds.is_control
     is_offset = (key_type >= 0) & (key_type < KeyType.GROUP_METADATA) & decoded.decodes & ~records.value.is_null
     rows = np.flatnonzero(is_offset & is_data)
     columns = decode_offset_value_columns(key_type[rows], records.value.take(rows))

@@ -17,7 +17,6 @@ import numpy.typing as npt
 
 from groupcoord_spark.coordinator.groups.consumer import ReplayedConsumerGroup
 from groupcoord_spark.coordinator.replay import PartitionReplay
-from groupcoord_spark.log import Records
 from groupcoord_spark.pipeline.read.decode import DecodedChunk
 from groupcoord_spark.pipeline.read.superseded import stable_order
 from groupcoord_spark.pipeline.replay.unchecked_ownership import UncheckedConsumerGroup
@@ -73,7 +72,7 @@ class _MemberRecords(NamedTuple):
     is_tombstone: Mask
 
 
-def find_redundant_records(records: Records, decoded: DecodedChunk, coordinator: PartitionReplay) -> RedundantRecords:
+def find_redundant_records(decoded: DecodedChunk, coordinator: PartitionReplay) -> RedundantRecords:
     """The redundant records of consumer groups in a batch that ``coordinator`` is about to replay.
 
     All records of a group are replayed if anything about the group is unusual: a record that is not accepted or of another group type, a
@@ -108,7 +107,7 @@ def find_redundant_records(records: Records, decoded: DecodedChunk, coordinator:
 
     own = own[is_candidate[kinds.group_code[own]]]
     member_records = _records_by_member(decoded, own)
-    colliding = _groups_with_collisions(records, decoded, member_records, state, members)
+    colliding = _groups_with_collisions(decoded, member_records, state, members)
     is_candidate[colliding] = False
     makes_group = _rows_that_make_groups(decoded, own, state)
     _mark_redundant(is_redundant, member_records, decoded, state, members, makes_group)
@@ -145,7 +144,6 @@ def _member_of(decoded: DecodedChunk, rows: Ints) -> Ints:
 
 
 def _groups_with_collisions(
-    records: Records,
     decoded: DecodedChunk,
     member_records: _MemberRecords,
     state: dict[int, ReplayedConsumerGroup | None],
@@ -170,7 +168,7 @@ def _groups_with_collisions(
     since, until = rows[is_value], until[is_value]
     in_order = np.lexsort((since, kinds.group_code[since]))
     since, until = since[in_order], until[in_order]
-    assignments = _Assignments(decoded.value_version[since], records.value.take(since), kinds.group_code[since], since, until)
+    assignments = _Assignments(decoded.value_version[since], decoded.records.value.take(since), kinds.group_code[since], since, until)
     return _groups_with_two_owners(assignments, _owned_before(state, np.unique(assignments.group).tolist(), first_row))
 
 

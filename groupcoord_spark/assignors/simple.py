@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from math import ceil
+from operator import itemgetter
 from typing import Final
 
 from groupcoord_spark.assignors.java_maps import hash_of_text, in_hash_order, in_order_of_copy
@@ -69,7 +70,7 @@ def _share(
     sharing = -(-len(subscribers) // len(partitions)) if partitions else 0
     share = sharing * len(partitions) / len(subscribers)
     desired = {index: ceil(share * (at + 1)) - ceil(share * at) for at, index in enumerate(subscribers)}
-    hash_of = _hash_of_partition if only is None else _number_of
+    hash_of = _hash_of_partition if only is None else itemgetter(1)
     owned: dict[int, list[Partition]] = {}
     owners: dict[Partition, list[int]] = {}
     for index, member in enumerate(members):
@@ -155,7 +156,3 @@ def _hash_of_topic(topic_id: str) -> int:
 
 def _hash_of_partition(partition: Partition) -> int:
     return (31 * _hash_of_topic(partition[0]) + partition[1]) & _UINT32
-
-
-def _number_of(partition: Partition) -> int:
-    return partition[1]

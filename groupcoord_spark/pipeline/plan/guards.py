@@ -289,10 +289,10 @@ def other_log(night: ComparedNight) -> RunRefusal | None:
     another_cluster = "if this dump is another cluster's, name it with --cluster NAME"
     begun_anew = "if the topic was deleted and created again, go on with --accept recreated"
     is_newer = first is not None and first.timestamp_ms > newest_ms > NO_TIMESTAMP
-    ways_out = (begun_anew, another_cluster) if is_newer else (another_cluster, begun_anew)
+    ways_out = "; ".join((begun_anew, another_cluster) if is_newer else (another_cluster, begun_anew))
     return RunRefusal(
         f"{night.source} has other records than the last night of cluster {night.request.cluster!r} in"
-        f" {_of(len(different), night)} ({_numbers(different)}): {example}. {_capital('; '.join(ways_out))}.",
+        f" {_of(len(different), night)} ({_numbers(different)}): {example}. {ways_out[:1].upper()}{ways_out[1:]}.",
         RECREATED,
     )
 
@@ -571,7 +571,3 @@ def _moment(milliseconds: int) -> str:
         return f"{datetime.fromtimestamp(milliseconds / 1000, UTC):%Y-%m-%dT%H:%M:%SZ}"
     except (OverflowError, ValueError, OSError):
         return f"{milliseconds} ms"
-
-
-def _capital(sentence: str) -> str:
-    return sentence[:1].upper() + sentence[1:]

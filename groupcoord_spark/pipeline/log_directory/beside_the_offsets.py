@@ -50,20 +50,19 @@ def read_beside_the_offsets(request: RunRequest, kind: InputKind, run_id: str) -
     """The rows and warnings of a run. Only a night over segments has log directories; a look-back is about another moment."""
     is_night_over_segments = kind is InputKind.SEGMENTS and request.until is None
     directories = find_log_directories(request.inputs if is_night_over_segments else ())
-    log_ends = directories.log_ends() if not request.log_ends else _log_ends_of_user(request)
-    sampled_ends = _sampled(log_ends, request, run_id)
+    log_ends = _log_ends_of_user(request) if request.log_ends else directories.log_ends()
     cluster = read_cluster(directories)
-    tables_of_cluster = cluster_tables(cluster)
+    topics = list(cluster.topics())
     try:
         producers = read_transaction_states(directory.location for directory in directories.directories).by_producer
     except InputError as error:
         directories.damage(TRANSACTION_TOPIC, str(error))
         producers = {}
-    topic_names = {topic.topic_id: topic.name for topic in cluster.topics()} or directories.topic_names()
+    topic_names = {topic.topic_id: topic.name for topic in topics} or directories.topic_names()
     topic_names |= request.topic_names
     tables = {
-        LOG_ENDS.name: sampled_ends,
-        **tables_of_cluster,
+        LOG_ENDS.name: _sampled(log_ends, request, run_id),
+        **cluster_tables(cluster, topics),
         **share_tables(directories, topic_names),
         TRANSACTIONAL_IDS.name: TRANSACTIONAL_IDS.columns_of(_TRANSACTION_COLUMNS.split(), map(_transaction_row, producers.values())),
     }

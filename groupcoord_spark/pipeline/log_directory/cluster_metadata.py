@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import Final
 
 import numpy as np
 import pyarrow as pa
 
-from groupcoord_spark.coordinator.cluster import GROUP_CONFIG, IGNORED_TYPES, TOPIC_CONFIG, Cluster
+from groupcoord_spark.coordinator.cluster import GROUP_CONFIG, IGNORED_TYPES, TOPIC_CONFIG, Cluster, TopicLifetime
 from groupcoord_spark.errors import InputError
 from groupcoord_spark.log import Records, Segment, read_segment
 from groupcoord_spark.log.files.storage import Location
@@ -97,9 +98,8 @@ def _read_snapshot(location: Location, directories: LogDirectories) -> Cluster |
     return cluster
 
 
-def cluster_tables(cluster: Cluster) -> dict[str, pa.Table]:
-    """topics, topic_configs, group_configs and acls."""
-    topics = list(cluster.topics())
+def cluster_tables(cluster: Cluster, topics: Sequence[TopicLifetime]) -> dict[str, pa.Table]:
+    """topics, topic_configs, group_configs and acls. topics: ``cluster.topics()``."""
     rows_of_topics = [(*topic, topic.deleted_at_ms is not None, cluster.is_complete) for topic in topics]
     existing = {topic.name for topic in topics if topic.deleted_at_ms is None}
     of_topics, of_groups = (

@@ -9,7 +9,7 @@ from __future__ import annotations
 import pickle
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from functools import cache
 from itertools import chain
@@ -124,7 +124,7 @@ def _replayed(job: ReplayJob, offsets_partition: int, rows: Iterable[kept_record
     elif job.remembered is not None and offsets_partition in job.remembered.end_offsets:
         is_compared = offsets_partition in job.compared
         # A night that reads all of the log must not fail because of what an earlier one left, unless that is to be compared.
-        with suppress(*(() if is_compared else (WarehouseError,))):
+        with nullcontext() if is_compared else suppress(WarehouseError):
             records = carried_records(*warehouse, job.remembered, offsets_partition)
             of_earlier = cache(lambda: KeptRecordsReplay.of(records, job.semantics))
             earlier.live_keys = LiveKeys(records, of_earlier)

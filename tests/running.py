@@ -37,17 +37,21 @@ def run(spark: SparkSession | LocalSession, warehouse: Path | str, *inputs: Path
     return run_nightly(night, plan_logs(paths), spark, StageLines(quiet=True))
 
 
+def batches_of_source(path: Path, **options: str) -> list[pa.RecordBatch]:
+    """What the source ``consumer_offsets`` reads, without the two processes that Spark starts for each frame of it."""
+    reader = ConsumerOffsetsReader({"path": str(path), **options})
+    return [batch for partition in reader.partitions() for batch in reader.read(partition)]
+
+
 def raw(spark: SparkSession, *logs: Path, clusters: Sequence[str] = ()) -> DataFrame:
-    """The raw records of logs as one frame: what the source ``consumer_offsets`` reads, without the processes that Spark starts for it.
+    """The raw records of logs as one frame.
 
     clusters: names of the logs; without them each log has the name that the source gives it.
     """
     batches = [
         batch
         for path, cluster in zip_longest(logs, clusters)
-        for reader in [ConsumerOffsetsReader({"path": str(path)} | ({"cluster": cluster} if cluster else {}))]
-        for partition in reader.partitions()
-        for batch in reader.read(partition)
+        for batch in batches_of_source(path, **({"cluster": cluster} if cluster else {}))
     ]
     return spark.createDataFrame(pa.Table.from_batches(batches))
 

@@ -105,13 +105,7 @@ def test_upkeep_of_a_warehouse_on_a_store(warehouses: tuple[str, Path]) -> None:
     assert [rows_of(uri, table) for table in ("committed_offsets", "offset_commits")] == before
 
 
-@pytest.fixture
-def of_few_tables() -> Iterator[None]:
-    with few_tables():
-        yield
-
-
-@pytest.mark.usefixtures("of_few_tables")
+@few_tables()
 def test_of_two_runs_at_once_on_a_store_one_finishes(store: ObjectStore, tmp_path: Path) -> None:
     make_tables(tmp_path)
     assert one_run(str(tmp_path), "prod", 1, 0) == "finished"

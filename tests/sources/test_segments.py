@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from groupcoord_spark.sources.segments import ConsumerOffsetsReader, register
+from groupcoord_spark.sources.segments import register
 from tests.conftest import GOLDEN, SAMPLE_LOGS
 from tests.golden_answers import Corpus
 from tests.log.reading import read_logs
 from tests.pipeline.segment_files import batch_of, write_log
 from tests.pipeline.test_nightly import commit, commits
+from tests.running import batches_of_source
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -24,9 +25,8 @@ def raw(spark: SparkSession, path: Path, **options: str) -> DataFrame:
 
 
 def rows_of(path: Path, **options: str) -> list[dict[str, Any]]:
-    """The rows of the source, read in this process: Spark starts two processes for each frame that it reads."""
-    reader = ConsumerOffsetsReader({"path": str(path), **options})
-    return [row for partition in reader.partitions() for batch in reader.read(partition) for row in batch.to_pylist()]
+    """The rows of the source, read in this process."""
+    return [row for batch in batches_of_source(path, **options) for row in batch.to_pylist()]
 
 
 def test_a_frame_has_the_rows_of_the_source(spark: SparkSession) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import duckdb
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -117,13 +116,9 @@ def test_every_word_of_blocked_by_has_its_sentence():
         assert list(sentences) == list(TABLES[table].by_name["blocked_by"].words)
 
 
-@pytest.fixture
-def few_of_each():
-    with few_tables(), few_views(["offset_commits_resolved"]):
-        yield
-
-
-def test_spark_sees_one_night_of_each_table_and_view(spark_with_delta, few_of_each, tmp_path):
+@few_tables()
+@few_views(["offset_commits_resolved"])
+def test_spark_sees_one_night_of_each_table_and_view(spark_with_delta, tmp_path):
     cluster = "it's a\\b %"
     strange = commit(3, commit_timestamp_ms=2**62)
     first = night(tmp_path, "prod", {"offset_commits": [commit(1, producer_id=7), strange]}, as_of_ms=AS_OF_MS)

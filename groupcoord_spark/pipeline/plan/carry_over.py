@@ -52,9 +52,9 @@ class CarryOver:
     between which records are in these rows. segments: offsets partition that goes on -> the segments to read. stale_since_ms: offsets
     partition that the input does not have -> as_of of the last run that read it. changed: offsets partition that goes on -> the files that
     the night saw and that are not as they were. whole: offsets partition -> why it is read from its beginning. remembered: the latest
-    records of the offsets partitions that are read whole although the night has read an earlier state of the same logs. compared: those of
-    these offsets partitions whose state a run with --full compares with what it reads. gaps: offsets partition -> the first and end record
-    offset that no night has read.
+    records of the offsets partitions that are read whole although the night has read an earlier state of the same logs. compared: the
+    offsets partitions of ``remembered`` whose state a run with --full compares with the state that it reads. gaps: offsets partition -> the
+    first and end record offset that no night has read.
     """
 
     night: Run | None = None
@@ -196,8 +196,10 @@ def _coverage_of(night: Run, start: RunStart) -> Sequence[Row]:
 def _since_last_night(
     plan: LogPlan, rows: Mapping[int, Row], ends: Collection[int]
 ) -> tuple[dict[int, tuple[Segment, ...]], dict[int, ChangedFiles]]:
-    """Of the partitions in ``ends``: offsets partition -> its segments from the end of the night's log on, and the files that the night saw
-    and that are not as they were, where there are such files.
+    """(new segments, changed files), both by offsets partition, of the partitions in ``ends``.
+
+    New segments begin at the end of the night's log. Changed files are those that the night saw and that differ now; a partition without
+    changed files is left out.
     """
 
     def of_partition(log: PartitionLog) -> tuple[tuple[Segment, ...], ChangedFiles | None]:

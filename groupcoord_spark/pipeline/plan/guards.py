@@ -434,7 +434,7 @@ class Verdict:
         return replace(self, accepted=(*self.accepted, word), remarks=(*self.remarks, _remark(word, night)))
 
     def histories(self, last_night: Mapping[int, PartitionHistory]) -> dict[int, PartitionHistory]:
-        """What earlier runs know of each offsets partition; of a topic that was begun anew nothing but that it is the next incarnation."""
+        """What earlier runs know of each offsets partition; of a topic that was begun anew only the number of its new incarnation."""
         incarnations = {number: last_night[number].history_range.incarnation + 1 for number in self.recreated}
         return {**last_night, **{number: PartitionHistory(HistoryRange(one, 0, 0)) for number, one in incarnations.items()}}
 

@@ -58,8 +58,8 @@ class ReplayJob:
     write the state tables. read: how raw rows are read that come to the replay; None: none come. source: of such rows. carried: the latest
     records that the run goes on from; None: it goes on from none. changed: by offsets partition the files in which the live keys of these
     records must still be found. remembered: the latest records whose live keys must have left something in the logs that the run reads as
-    a whole. compared: the offsets partitions of these whose state is compared with the state that the run reads. writes_latest: whether the
-    run writes latest_records. health_logs: as in ReadJob.
+    a whole. compared: the offsets partitions of ``remembered`` whose state is compared with the state that the run reads. writes_latest:
+    whether the run writes latest_records. health_logs: as in ReadJob.
     """
 
     semantics: Semantics

@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 from deltalake import CommitProperties, DeltaTable
 from deltalake.exceptions import DeltaError, TableNotFoundError
 from deltalake.transaction import AddAction, RemoveAction, Transaction
+from pyarrow import fs
 
 from groupcoord_spark.errors import WarehouseError
 from groupcoord_spark.log.files.storage import infos_in, side_by_side
@@ -47,7 +48,7 @@ class StoredFile(NamedTuple):
 class OpenTable:
     """A table, open at one version.
 
-    The files and transactions that were asked for are kept until ``refresh``: delta-rs reads the log of the table for each question.
+    What was asked of files and transactions is kept, since delta-rs reads the log for it; a commit made here is read when more is asked.
     """
 
     def __init__(self, location: WarehouseLocation, table: Table, delta: DeltaTable) -> None:
@@ -56,11 +57,12 @@ class OpenTable:
         self.delta = delta
         self._files: dict[str, Mapping[str, StoredFile]] = {}
         self._transactions: dict[str, int | None] = {}
+        self._unread_version: int | None = None
 
     @property
     def version(self) -> int:
-        """The version at which the table is open."""
-        return self.delta.version()
+        """The version at which the table is open, also where its last commit was not read yet."""
+        return self._unread_version or self.delta.version()
 
     @property
     def stored_columns(self) -> set[str]:
@@ -70,7 +72,7 @@ class OpenTable:
     def refresh(self) -> None:
         """Goes on to the newest version. Raises DeltaError or OSError where a newer commit cannot be read."""
         self.delta.update_incremental()
-        self._files, self._transactions = {}, {}
+        self._files, self._transactions, self._unread_version = {}, {}, None
 
     def files(self, cluster: str) -> Mapping[str, StoredFile]:
         """The files of a cluster, by their path within the table.
@@ -78,6 +80,8 @@ class OpenTable:
         Files lie one directory deep. Raises WarehouseError where a file of the cluster lies elsewhere, as one with ``../`` in its path
         does, and where the log gives a file in the directory of one cluster to another cluster, as one flipped bit does.
         """
+        if self._unread_version:
+            self.refresh()
         if cluster not in self._files:
             self._files[cluster] = self._checked_files(cluster)
         return self._files[cluster]
@@ -107,6 +111,8 @@ class OpenTable:
 
     def transaction(self, application: str) -> int | None:
         """The version of the last transaction of a Delta application; None: there is none."""
+        if self._unread_version:
+            self.refresh()
         if application not in self._transactions:
             self._transactions[application] = self.delta.transaction_version(application)
         return self._transactions[application]
@@ -159,7 +165,10 @@ class OpenTable:
             partition_filters=[("cluster", "=", cluster)] if overwrites else None,
             commit_properties=CommitProperties(custom_metadata=metadata, app_transactions=[*rows, *transactions]),
         )
-        self.refresh()
+        self._unread_version = self.delta.version() + 1
+        later = self.path_of(f"_delta_log/{self._unread_version + 1:020}.json")
+        if self.location.filesystem.get_file_info(later).type != fs.FileType.NotFound:
+            self.refresh()  # another cluster committed too, before or after
 
     @staticmethod
     def _transaction_of_rows(cluster: str, run: int, present: Mapping[str, StoredFile], actions: Sequence[Action]) -> list[Transaction]:

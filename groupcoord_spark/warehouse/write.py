@@ -373,7 +373,7 @@ def _completed(location: WarehouseLocation, table: Table) -> OpenTable:
     """The table, with the columns and checks that it lacked, and NULLs where this release writes them."""
     opened = open_table(location, table)
     for name in table.former_checks:
-        if _has_check(opened, name):
+        if f"delta.constraints.{name}" in opened.delta.metadata().configuration:
             opened.delta.alter.drop_constraint(name)
     for column in _never_null(opened):
         opened.delta.alter.drop_column_not_null(column)
@@ -422,11 +422,8 @@ def _missing_columns(opened: OpenTable) -> list[Field]:
 
 
 def _missing_checks(opened: OpenTable) -> dict[str, str]:
-    return {name: claim for name, claim in opened.table.checks.items() if not _has_check(opened, name)}
-
-
-def _has_check(opened: OpenTable, name: str) -> bool:
-    return f"delta.constraints.{name}" in opened.delta.metadata().configuration
+    held = opened.delta.metadata().configuration
+    return {name: claim for name, claim in opened.table.checks.items() if f"delta.constraints.{name}" not in held}
 
 
 def _never_null(opened: OpenTable) -> list[str]:
@@ -474,14 +471,9 @@ def _strays(start: RunStart, opened: OpenTable) -> dict[str, int]:
     runs = {path: run for path in files if (run := run_of(path.rsplit("/", 1)[1])) is not None and run not in finished_ids}
     if runs and not opened.last_run(start.cluster):  # releases that wrote no transaction dropped no rows from `runs`
         return {path: files[path].size for path in runs}
-    # The rows of old nights may have been dropped from `runs`, and their history stays.
-    oldest = min(map(_start_of, finished_ids), default="")
-    return {path: files[path].size for path, run in runs.items() if _start_of(run) >= oldest}
-
-
-def _start_of(run_id: str) -> str:
-    """When a run began, as its id says it: text that sorts by time."""
-    return run_id.partition("-")[0]
+    # The rows of old nights may have been dropped from `runs`, and their history stays. Ids begin with the time of the run.
+    oldest = min((run_id.partition("-")[0] for run_id in finished_ids), default="")
+    return {path: files[path].size for path, run in runs.items() if run.partition("-")[0] >= oldest}
 
 
 def _healed(start: RunStart) -> RunStart:
@@ -544,10 +536,10 @@ def _commit(
     application = f"groupcoord:{start.cluster}"
     own_transaction = Transaction(application, start.transaction + 1 if transaction is None else transaction)
     for attempt in range(_ATTEMPTS):
-        # Delta compares with later commits only: it would also take a version that the table has already, or a lower one.
-        if expected is not None and opened.last_run(start.cluster) != expected:
-            raise _overtaken(start)
         try:
+            # Delta compares with later commits only: it would also take a version that the table has already, or a lower one.
+            if expected is not None and opened.last_run(start.cluster) != expected:
+                raise _overtaken(start)
             opened.commit(
                 start.cluster,
                 actions(start, opened),
@@ -589,8 +581,7 @@ def _overtaken(start: RunStart) -> _OvertakenError:
 
 def _keep_few_files(start: RunStart, runs: OpenTable) -> None:
     """Merges the files of ``runs``: each run adds a file with one row, and every reader opens all of them."""
-    if len(runs.files(start.cluster)) <= _RUN_FILES:
-        return
     # Two runs at once, or a full disk: this run is committed all the same, and the next run tries again.
-    with suppress(DeltaError):
-        runs.delta.optimize.compact(partition_filters=[("cluster", "=", start.cluster)])
+    with suppress(DeltaError, OSError):
+        if len(runs.files(start.cluster)) > _RUN_FILES:
+            runs.delta.optimize.compact(partition_filters=[("cluster", "=", start.cluster)])

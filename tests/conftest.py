@@ -208,6 +208,24 @@ def commands_run_nights_here(local: LocalSession) -> Iterator[None]:
         yield
 
 
+@pytest.fixture(scope="module")
+def tables_of_a_log() -> Iterator[None]:
+    """Warehouses have the tables in which nights over the offsets topic alone may have rows, and no more."""
+    from tests.warehouse.nights import TABLES_OF_A_LOG, few_tables
+
+    with few_tables(TABLES_OF_A_LOG):
+        yield
+
+
+@pytest.fixture
+def every_table() -> Iterator[None]:
+    """Warehouses have every table, also where the other tests of a file have few."""
+    from tests.warehouse.nights import all_tables
+
+    with all_tables():
+        yield
+
+
 @pytest.fixture
 def spark_with_delta(spark: SparkSession) -> Iterator[SparkSession]:
     """The session of all tests, for tests that read Delta tables through Spark; their temporary views are dropped after them."""
@@ -226,8 +244,10 @@ def sample_warehouse(local: LocalSession, tmp_path_factory: pytest.TempPathFacto
     from groupcoord_spark.log import plan_logs
     from groupcoord_spark.pipeline.night import run_nightly
     from groupcoord_spark.pipeline.run import RunRequest
+    from tests.warehouse.nights import all_tables
 
     inputs = (str(SAMPLE_LOGS),)
     path = tmp_path_factory.mktemp("sample") / "warehouse"
     night = RunRequest(inputs, str(path), "sample", as_of_ms=SAMPLE_AS_OF_MS, retention_ms=7 * DAY_MS, semantics=semantics_for())
-    return SampleWarehouse(path, run_nightly(night, plan_logs(inputs), local, StageLines(quiet=True)))
+    with all_tables():
+        return SampleWarehouse(path, run_nightly(night, plan_logs(inputs), local, StageLines(quiet=True)))

@@ -125,7 +125,8 @@ class LocalGroups:
                 numbers = [number for number, _ in of_group]
                 batches = _batches(rows.slice(numbers[0], len(numbers)))
                 frames = replay(values, (batch.to_pandas() for batch in batches))
-                results += [pa.RecordBatch.from_pandas(frame, schema, preserve_index=False) for frame in frames]
+                columns = ([pa.array(frame[field.name].tolist(), field.type) for field in schema] for frame in frames)
+                results += [pa.RecordBatch.from_arrays(of_frame, schema=schema) for of_frame in columns]
             return _table(schema, results)
 
         return LocalFrame(schema, map(of_task, self._tasks))

@@ -149,7 +149,7 @@ def commit(planned: NightPlan, reports: Sequence[PartitionReport], beside: Mappi
     newest_ms = {row["offsets_partition"]: row["newest_timestamp_ms"] for row in rows_of_driver["offsets_partitions"]}
     rows_of_driver[TOPIC_HEALTH] = health_rows(reports, planned.health_logs, planned.carry_over.reads_from, newest_ms, start, request)
     tables_of_driver = {name: TABLES[name].from_rows(table_rows) for name, table_rows in rows_of_driver.items() if table_rows}
-    for table, table_rows in {**tables_of_driver, **beside}.items():
+    for table, table_rows in (*tables_of_driver.items(), *((name, rows) for name, rows in beside.items() if rows.num_rows)):
         files.setdefault(table, []).extend(write_part(start.location.uri, TABLES[table], table_rows, request.cluster, start.run_id))
     summary = summary_of(planned, reports, start.run_id, rows_of_driver["warnings"])
     partitions = rows_of_driver["offsets_partitions"]

@@ -20,6 +20,8 @@ from tests.running import plain_rows, rows_of, run
 if TYPE_CHECKING:
     from tests.local_session import LocalSession
 
+pytestmark = pytest.mark.usefixtures("tables_of_a_log")
+
 CORPORA = sorted(
     str(facts.parent.relative_to(GOLDEN)) for facts in GOLDEN.rglob("corpus.json") if (facts.parent / "logs").is_dir()
 )

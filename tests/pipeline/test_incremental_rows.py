@@ -45,6 +45,8 @@ if TYPE_CHECKING:
 
     from tests.local_session import LocalSession
 
+pytestmark = pytest.mark.usefixtures("tables_of_a_log")
+
 NIGHTS = GOLDEN / "nights"
 
 ALL_NIGHTS = (1, 2, 3, 4, 5)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from functools import cache
 from pathlib import Path
 from shutil import copytree
@@ -25,12 +25,24 @@ FEW_TABLES = (
 )
 """Tables of each kind, in their order: of the state, of history and of each night, with rows of the tests and without."""
 
+EVERY_TABLE = dict(TABLES)
+
+TABLES_OF_A_LOG = EVERY_TABLE.keys() - {
+    *("topics", "topic_configs", "group_configs", "transactional_ids", "acls", "share_offsets", "share_batches", "log_ends"),
+}
+"""Without those in which only a log directory, or the answers of a broker, have rows."""
+
 
 @contextmanager
 def few_tables(names: Collection[str] = FEW_TABLES) -> Iterator[None]:
     """Warehouses have these tables and no more: what a run and a reader do takes as much CPU as there are tables."""
     with patch.dict(TABLES, {name: table for name, table in TABLES.items() if name in names}, clear=True):
         yield
+
+
+def all_tables() -> AbstractContextManager[object]:
+    """Warehouses have every table nonetheless."""
+    return patch.dict(TABLES, EVERY_TABLE, clear=True)
 
 
 @contextmanager

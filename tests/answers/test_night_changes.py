@@ -9,10 +9,19 @@ from groupcoord_spark.answers.night_changes import CHANGES, REASONS, last_night_
 from groupcoord_spark.answers.why import why as answer
 from groupcoord_spark.coordinator.semantics import semantics_for
 from groupcoord_spark.warehouse import begin_run, commit_run, open_warehouse
-from tests.warehouse.nights import AS_OF_MS, DAY_MS, commit, group, marker, night, offset, run_fields, written
+from tests.warehouse.nights import AS_OF_MS, DAY_MS, FEW_TABLES, commit, few_tables, group, marker, night, offset, run_fields, written
 
 HOUR_MS = 3_600_000
 LOG = {"last_stable_offset": 0, "records": 0, "decoded": 0, "quarantined": 0, "control_records": 0, "live_keys": 0, "bytes": 0}
+
+
+READ = ("pending_offsets", "orphan_offsets", "offset_expirations", "group_expirations", "topics", "share_offsets", "transactional_ids")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def each_night_goes_through_few_tables():
+    with few_tables((*FEW_TABLES, *READ)):
+        yield
 
 
 def log(end_offset, incarnation=0):

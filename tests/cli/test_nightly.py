@@ -14,9 +14,11 @@ from typing import Any
 import pyspark
 import pytest
 from click.testing import Result
+from pyspark.sql import SparkSession
 
 from groupcoord_spark.errors import GroupcoordError
 from groupcoord_spark.sources.live import FALLBACK_VERSION, KAFKA_CONNECTOR
+from groupcoord_spark.spark.session import session
 from tests.cli.warehouse import groupcoord
 from tests.conftest import GOLDEN, SAMPLE_LOGS, SampleWarehouse
 from tests.coordinator.records import group_epoch
@@ -27,6 +29,8 @@ from tests.pipeline.test_nightly import commit, commits
 from tests.running import rows_of, tables_of
 from tests.sources.exports import of_sparks_kafka_source, raw_rows, write_parquet
 from tests.warehouse.nights import group, night
+
+pytestmark = pytest.mark.usefixtures("tables_of_a_log")
 
 DOCS = Path(__file__).parents[2] / "docs"
 AS_OF = "2026-11-21T08:00:00Z"
@@ -448,21 +452,25 @@ class TestJava:
         assert "Traceback" not in ended.stderr
         assert not (tmp_path / "w").exists()
 
-    def test_home_that_holds_none_is_one_sentence(self, tmp_path: Path) -> None:
-        ended = on_the_command_line(SAMPLE_LOGS, "--warehouse", tmp_path / "w", JAVA_HOME=str(tmp_path))
-        assert ended.returncode == 1
-        last = ended.stderr.splitlines()[-1]
-        assert last.startswith(f"Error: JAVA_HOME is '{tmp_path}', but there is no executable '{tmp_path}/bin/java'.")
+    def refused(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+        """The sentence in this process, also where other tests have started a Java in it, or run their nights without one."""
+        monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+        monkeypatch.setattr("groupcoord_spark.pipeline.run_night.session", session)
+        monkeypatch.setattr(SparkSession, "getActiveSession", lambda: None)
+        sentence = sentence_of(nightly(tmp_path / "w", SAMPLE_LOGS), 1)
         assert not (tmp_path / "w").exists()
+        return sentence
 
-    def test_that_is_too_old_is_one_sentence(self, tmp_path: Path) -> None:
+    def test_home_that_holds_none_is_one_sentence(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        sentence = self.refused(tmp_path, monkeypatch)
+        assert sentence.startswith(f"JAVA_HOME is '{tmp_path}', but there is no executable '{tmp_path}/bin/java'.")
+
+    def test_that_is_too_old_is_one_sentence(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         (tmp_path / "bin").mkdir()
         java = tmp_path / "bin" / "java"
         java.write_text("#!/bin/sh\necho 'openjdk version \"11.0.2\" 2019-01-15' >&2\n")
         java.chmod(0o755)
-        ended = on_the_command_line(SAMPLE_LOGS, "--warehouse", tmp_path / "w", JAVA_HOME=str(tmp_path))
-        assert ended.returncode == 1
-        assert ended.stderr.splitlines()[-1].startswith(f"Error: {java} is Java 11. Spark needs Java 17 or newer")
+        assert self.refused(tmp_path, monkeypatch).startswith(f"{java} is Java 11. Spark needs Java 17 or newer")
 
 
 def test_a_process_of_its_own_starts_spark_and_tells_nothing_but_stages_and_summary(tmp_path: Path) -> None:

@@ -41,6 +41,8 @@ if TYPE_CHECKING:
 
     from tests.local_session import LocalSession
 
+pytestmark = pytest.mark.usefixtures("tables_of_a_log")
+
 TRANSACTIONS = GOLDEN / "transactions" / "logs"
 
 
@@ -242,24 +244,25 @@ def test_the_raw_schema_in_parquet_gives_the_tables_of_its_segments(spark, tmp_p
     assert without_bytes_read(tables_of(tmp_path / "w")) == without_bytes_read(tables_of(of_segments))
 
 
-@pytest.mark.parametrize("by_time", [True, False])
-def test_a_look_back_over_rows_is_that_over_segments(local, tmp_path, by_time):
+def test_a_look_back_over_rows_is_that_over_segments(local, tmp_path):
     """The history has a part of the records, the rows have the rest."""
     log = commits(0, 40)
     write_log(tmp_path / "old", log[:12])
     write_log(tmp_path / "logs", log[5:])
-    until = Until("then", time_ms=log_writer.T0 + 20) if by_time else Until("ends.json", end_offsets={0: 21})
+    moments = (Until("then", time_ms=log_writer.T0 + 20), Until("ends.json", end_offsets={0: 21}))
     exported = write_parquet(tmp_path / "in", raw_rows(tmp_path / "logs"), files=2)
     (tmp_path / "in.jsonl").write_text(groupcoord("dump", str(tmp_path / "logs"), "--quiet", "--bytes").stdout)
     looked_back = {}
     for kind, inputs in (("segments", tmp_path / "logs"), ("parquet", exported), ("json", tmp_path / "in.jsonl")):
         run(local, tmp_path / kind, tmp_path / "old")
         over = run if kind == "segments" else night_over
-        summary = over(local, tmp_path / kind, inputs, until=until)
-        assert (summary.records_read, summary.point_in_time.records_from_history) == (16, 12)
-        assert rows_of(tmp_path / kind, "runs")[-1]["kind"] == "look_back"
-        looked_back[kind] = without_bytes_read(tables_of(tmp_path / kind, run_id=summary.run_id))
-    assert len(looked_back["segments"]["committed_offsets"]) == 3
+        looked_back[kind] = []
+        for until in moments:
+            summary = over(local, tmp_path / kind, inputs, until=until)
+            assert (summary.records_read, summary.point_in_time.records_from_history) == (16, 12)
+            assert rows_of(tmp_path / kind, "runs")[-1]["kind"] == "look_back"
+            looked_back[kind].append(without_bytes_read(tables_of(tmp_path / kind, run_id=summary.run_id)))
+    assert [len(tables["committed_offsets"]) for tables in looked_back["segments"]] == [3, 3]
     assert looked_back["parquet"] == looked_back["json"] == looked_back["segments"]
 
 

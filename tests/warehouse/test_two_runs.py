@@ -123,7 +123,7 @@ def undisturbed(after_night_1: Path, tmp_path_factory: pytest.TempPathFactory) -
     return Undisturbed(after_night_1, tmp_path_factory.mktemp("undisturbed"))
 
 
-@pytest.mark.parametrize("number", range(COMMITS))
+@pytest.mark.parametrize("number", [*range(0, COMMITS - 1, 2), COMMITS - 1])
 def test_a_run_that_is_stopped_between_two_commits_while_another_runs_leaves_no_row(
     warehouse: Path, number: int, undisturbed: Undisturbed
 ) -> None:

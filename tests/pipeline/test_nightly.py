@@ -465,7 +465,7 @@ class TestReaders:
     def test_sparks_own_delta_reader_sees_rows_and_comments(
         self, spark_with_delta: SparkSession, sample_warehouse: SampleWarehouse
     ) -> None:
-        for table in ("committed_offsets", "groups", "offset_commits", "runs"):
+        for table in ("offset_commits", "runs"):
             place = sample_warehouse.path / table
             rows = spark_with_delta.read.format("delta").load(str(place))
             assert rows.count() == len(rows_of(sample_warehouse.path, table))

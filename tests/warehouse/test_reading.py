@@ -20,6 +20,8 @@ from groupcoord_spark.warehouse.stored_file import rows_of_file
 from tests.examples import examples
 from tests.warehouse.nights import AS_OF_MS, DAY_MS, commit, group, make_tables, night, offset, run_fields
 
+pytestmark = pytest.mark.usefixtures("few_tables")
+
 
 @pytest.fixture(scope="module")
 def month(tmp_path_factory):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import struct
 from collections.abc import Mapping, Sequence
+from functools import cache
 from typing import Any
 
 import duckdb
@@ -28,9 +29,14 @@ def needed_by(view: str) -> list[str]:
     return [*needed, view]
 
 
+@cache
+def _duckdb() -> duckdb.DuckDBPyConnection:
+    return duckdb.connect()
+
+
 def rows(view: str, columns: str, /, **tables: Sequence[Mapping[str, Any]]) -> list[tuple[Any, ...]]:
     """The sorted rows of a view over these tables; the other tables are empty."""
-    connection = duckdb.connect()
+    connection = _duckdb().cursor()  # what it is told to know goes with it
     connection.execute("SET TimeZone = 'UTC'")
     needed = needed_by(view)
     for name in {name for below in needed for name in names_in(VIEWS[below])} & {*TABLES}:
@@ -38,7 +44,7 @@ def rows(view: str, columns: str, /, **tables: Sequence[Mapping[str, Any]]) -> l
         rows_of_table = TABLES[name].from_rows([{"cluster": "prod", **row} for row in of_table])
         connection.register(name, rows_of_table if of_table else TABLES[name].empty())
     for name in needed:
-        connection.execute(f"CREATE VIEW {name} AS {VIEWS[name]}")
+        connection.execute(f"CREATE TEMP VIEW {name} AS {VIEWS[name]}")
     return sorted(connection.execute(f"SELECT {columns} FROM {view}").fetchall(), key=str)
 
 

@@ -15,7 +15,6 @@ from unittest.mock import patch
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -45,6 +44,8 @@ OF_THE_END = ("R-1.26", "R-1.28", "R-3.29", "R-4.6")
 """Warnings about the state at the end of a log. A night gives those that the night before has not given."""
 
 HISTORY = ("offset_commits", "group_records", "transactions")
+
+COORDINATORS = st.sampled_from([JAVA, SCALA])
 
 
 class Night(NamedTuple):
@@ -186,9 +187,8 @@ def assert_state_and_history_of_one_run(nights: Sequence[Night], whole: Night) -
     assert history_of(nights) == history_of([whole])
 
 
-@pytest.mark.parametrize("semantics", [JAVA, SCALA], ids=["java", "scala"])
 @examples(12)
-@given(seed=st.integers(0, 2**32), length=st.integers(1, 80), count=st.integers(2, 5))
+@given(semantics=COORDINATORS, seed=st.integers(0, 2**32), length=st.integers(1, 80), count=st.integers(2, 5))
 def test_nights_with_a_cleaning_before_each_give_the_rows_of_one_run(semantics: Semantics, seed: int, length: int, count: int) -> None:
     rng = random.Random(seed)
     log = contiguous(random_log(rng, length))
@@ -214,9 +214,8 @@ def test_nights_with_a_cleaning_before_each_give_the_rows_of_one_run(semantics: 
     assert not given_at_once["of the end"] - given_by_nights["of the end"]
 
 
-@pytest.mark.parametrize("semantics", [JAVA, SCALA], ids=["java", "scala"])
 @examples(12)
-@given(seed=st.integers(0, 2**32), length=st.integers(2, 80))
+@given(semantics=COORDINATORS, seed=st.integers(0, 2**32), length=st.integers(2, 80))
 def test_a_night_after_the_cleaner_was_at_work_on_new_records_reads_the_whole_log(semantics: Semantics, seed: int, length: int) -> None:
     rng = random.Random(seed)
     log = contiguous(random_log(rng, length))
@@ -236,9 +235,8 @@ def test_a_night_after_the_cleaner_was_at_work_on_new_records_reads_the_whole_lo
         assert state_of(second) == state_of(whole)
 
 
-@pytest.mark.parametrize("semantics", [JAVA, SCALA], ids=["java", "scala"])
 @examples(12)
-@given(seed=st.integers(0, 2**32), length=st.integers(2, 120))
+@given(semantics=COORDINATORS, seed=st.integers(0, 2**32), length=st.integers(2, 120))
 def test_no_key_vanishes_by_a_cleaning_that_keeps_tombstones(semantics: Semantics, seed: int, length: int) -> None:
     rng = random.Random(seed)
     log = contiguous(random_log(rng, length))
@@ -263,10 +261,9 @@ def write_files(directory: Path, log: Sequence[LogRecord], cut: int) -> Partitio
     return plan_logs([str(directory)]).partitions[0]
 
 
-@pytest.mark.parametrize("full", [False, True], ids=["new-records", "whole"])
 @examples(12)
 @given(seed=st.integers(0, 2**32))
-def test_live_keys_of_a_lost_range_vanish_and_no_others(full: bool, seed: int) -> None:
+def test_live_keys_of_a_lost_range_vanish_and_no_others(seed: int) -> None:
     rng = random.Random(seed)
     commits = [(offset_key(f"g{rng.randrange(6)}", partition=rng.randrange(3)), rng.random() < 0.2) for _ in range(60)]
     log = [LogRecord(at, key, None if is_tombstone else commit_value(at)) for at, (key, is_tombstone) in enumerate(commits)]
@@ -280,23 +277,25 @@ def test_live_keys_of_a_lost_range_vanish_and_no_others(full: bool, seed: int) -
     lost = [record for record in live if last_left.get(record.key, -1) < record.record_offset]
     directory = Path(tempfile.mkdtemp())
     try:
-        first = read_night(directory, write_files(directory, log[:cut], cut), None, JAVA)
-        night = read_night(directory, write_files(directory, left, cut), first, JAVA, full=full)
         whole = read_night(directory, write_files(directory, log, cut), None, JAVA)
+        first = read_night(directory, write_files(directory, log[:cut], cut), None, JAVA)
+        plan = write_files(directory, left, cut)
+        of_new_records, of_all = (read_night(directory, plan, first, JAVA, full=full) for full in (False, True))
     finally:
         shutil.rmtree(directory)
-    assert night.went_on is not full
-    assert full or state_of(night) == state_of(whole)
-    vanished = night.report.vanished
-    if not lost:
-        assert vanished is None
-        return
-    assert vanished is not None and vanished.is_kept is not full
-    assert (vanished.keys, vanished.live_keys) == (len(lost), len(live))
-    assert (vanished.first_offset, vanished.last_offset) == (lost[0].record_offset, lost[-1].record_offset)
+    assert (of_new_records.went_on, of_all.went_on) == (True, False)
+    assert state_of(of_new_records) == state_of(whole)
     groups = dict.fromkeys(repr(decode_key(record.key).fields["group_id"]) for record in lost)
-    assert vanished.groups == first_of(list(groups), 5)
-    assert {record for record in live if vanished.run[0] <= record.record_offset <= vanished.run[1]} <= set(lost)
+    for night in (of_new_records, of_all):
+        vanished = night.report.vanished
+        if not lost:
+            assert vanished is None
+            continue
+        assert vanished is not None and vanished.is_kept is night.went_on
+        assert (vanished.keys, vanished.live_keys) == (len(lost), len(live))
+        assert (vanished.first_offset, vanished.last_offset) == (lost[0].record_offset, lost[-1].record_offset)
+        assert vanished.groups == first_of(list(groups), 5)
+        assert {record for record in live if vanished.run[0] <= record.record_offset <= vanished.run[1]} <= set(lost)
 
 
 def test_keys_of_the_former_kind_of_a_converted_group_do_not_vanish() -> None:
@@ -319,9 +318,8 @@ KINDS_OF_NIGHTS = ("usual", "usual", "usual", "full", "without history", "missin
 """missing: the input of the night lacks the offsets partition; its state is carried over."""
 
 
-@pytest.mark.parametrize("semantics", [JAVA, SCALA], ids=["java", "scala"])
 @examples(12)
-@given(seed=st.integers(0, 2**32), length=st.integers(1, 80), count=st.integers(3, 7))
+@given(semantics=COORDINATORS, seed=st.integers(0, 2**32), length=st.integers(1, 80), count=st.integers(3, 7))
 def test_nights_of_every_kind_give_the_rows_of_one_run(semantics: Semantics, seed: int, length: int, count: int) -> None:
     rng = random.Random(seed)
     log = contiguous(random_log(rng, length))

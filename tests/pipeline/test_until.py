@@ -42,6 +42,8 @@ from tests.running import plain_rows, rows_of, run, tables_of
 if TYPE_CHECKING:
     from tests.local_session import LocalSession
 
+pytestmark = pytest.mark.usefixtures("tables_of_a_log")
+
 STATE = {
     *("committed_offsets", "pending_offsets", "orphan_offsets", "groups", "members", "assignments"),
     *("offset_expirations", "group_expirations", "tombstones"),
@@ -76,9 +78,8 @@ def replayed(
     return rows_of_reports(job.warehouse_uri, reports), reports
 
 
-@pytest.mark.parametrize("semantics", [JAVA, SCALA], ids=["java", "scala"])
 @examples(30)
-@given(seed=st.integers(0, 2**32), length=st.integers(1, 60))
+@given(semantics=st.sampled_from([JAVA, SCALA]), seed=st.integers(0, 2**32), length=st.integers(1, 60))
 def test_history_and_what_is_left_of_the_log_give_the_state_of_the_whole_log_then(semantics: Semantics, seed: int, length: int) -> None:
     rng = random.Random(seed)
     log = [record for record in random_log(rng, length) if record.control_type <= 1]

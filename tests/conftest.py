@@ -99,34 +99,29 @@ def pytest_collection_finish() -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """A process takes a file at a time; but one process takes all files that need the broker, and two those that need Spark.
+    """A process takes a file at a time; but one process takes all files that need the broker, and one those that need Spark.
 
-    So one broker and two Javas start. Each Java takes 10 to 15 s of CPU until it has loaded and compiled what queries need.
+    So one broker and one Java of Spark start. A Java takes 10 to 15 s of CPU until it has loaded and compiled what queries need.
     """
     from xdist.scheduler import LoadFileScheduling
 
     class FewServers(LoadFileScheduling):
         def _split_scope(self, nodeid: str) -> str:
-            return BROKER_TESTS if nodeid.startswith(BROKER_TESTS) else _session_of(nodeid.split("::")[0])
+            file = nodeid.split("::")[0]
+            return BROKER_TESTS if file.startswith(BROKER_TESTS) else SPARK_TESTS if _asks_for_spark(file) else file
 
     return FewServers(config, log) if config.getoption("dist") == "loadfile" else None
 
 
-BROKER_TESTS = "tests/integration/"
+BROKER_TESTS, SPARK_TESTS = "tests/integration/", "Spark"
 
 ASKS_FOR_SPARK = re.compile(r"^ *def \w+\([^)]*\bspark(_\w+)?\b", re.MULTILINE)
 
 
 @cache
-def _session_of(file: str) -> str:
-    """The file; or, where a function of it asks for the Spark session, one of two names for such files, each with half of the CPU.
-
-    Files that read Delta through Spark have one name, so that only one Java loads and compiles what Delta needs.
-    """
-    text = (Path(__file__).parents[1] / file).read_text(encoding="utf-8")
-    if not ASKS_FOR_SPARK.search(text):
-        return file
-    return "Spark with Delta" if "spark_with_delta" in text or file.startswith("tests/dataframes/") else "Spark"
+def _asks_for_spark(file: str) -> bool:
+    """Whether a function of the file asks for the Spark session."""
+    return ASKS_FOR_SPARK.search((Path(__file__).parents[1] / file).read_text(encoding="utf-8")) is not None
 
 
 @pytest.fixture

@@ -23,11 +23,13 @@ from typing import Any
 import click
 import pytest
 from click.testing import CliRunner
+from pyspark.sql.pandas.types import from_arrow_schema
 
 from groupcoord_spark.cli.commands import main
 from groupcoord_spark.simulator import simulator
 from groupcoord_spark.warehouse.tables import TABLES
 from groupcoord_spark.warehouse.views import VIEWS
+from tests.warehouse.nights import few_views
 
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "groupcoord_spark"
@@ -427,14 +429,20 @@ class TestBlocks:
     def test_python_and_sql_run_in_spark_with_delta(
         self, spark_with_delta: Any, in_sample: Any, capsys: pytest.CaptureFixture[str]
     ) -> None:
-        """Spark reads the text of every view, over Delta tables. Queries then read the rows of a view, so that it is not planned again."""
+        """Spark reads every table from Delta with the columns that tests/pipeline/test_views_alike.py gives the views in Spark.
+
+        Queries then read the rows of a view, so that it is not planned again.
+        """
         block = next(block for block in blocks("python") if "with_delta=True" in block)
-        # The JVM does not follow when a test changes its directory.
-        namespace: dict[str, Any] = {"__name__": "docs"}
-        exec(compile(block.replace('"./warehouse"', repr(str(in_sample.path))), "docs", "exec"), namespace)
         queries = blocks("sql")
         views_read = [view for view in VIEWS if re.search(rf"\b(FROM|JOIN) {view}\b", "".join(queries))]
         assert {"tombstone_causes", "rebalance_rate", "expiring", "offset_commits_resolved"} == set(views_read)
+        # The JVM does not follow when a test changes its directory.
+        namespace: dict[str, Any] = {"__name__": "docs"}
+        with few_views(views_read):
+            exec(compile(block.replace('"./warehouse"', repr(str(in_sample.path))), "docs", "exec"), namespace)
+        for name, table in TABLES.items():
+            assert namespace["spark"].table(name).schema.simpleString() == from_arrow_schema(table.arrow_schema).simpleString()
         for view in views_read:
             rows = night_in_duckdb().sql(f"FROM {view}").to_arrow_table()
             namespace["spark"].createDataFrame(rows).createOrReplaceTempView(view)

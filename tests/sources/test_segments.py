@@ -29,9 +29,16 @@ def rows_of(path: Path, **options: str) -> list[dict[str, Any]]:
     return [row for batch in batches_of_source(path, **options) for row in batch.to_pylist()]
 
 
-def test_a_frame_has_the_rows_of_the_source(spark: SparkSession) -> None:
-    frame = raw(spark, SAMPLE_LOGS, cluster="mine")
-    assert sorted(map(repr, (row.asDict() for row in frame.collect()))) == sorted(map(repr, rows_of(SAMPLE_LOGS, cluster="mine")))
+def test_a_frame_has_the_rows_of_the_source_and_a_partition_for_each_file(spark: SparkSession) -> None:
+    logs = GOLDEN / "fuzz-1" / "logs"
+    frame = raw(spark, logs, cluster="mine")
+    assert ", ".join(f"{field.name} {field.dataType.simpleString().upper()}" for field in frame.schema.fields) == (
+        "cluster STRING, offsets_partition INT, record_offset BIGINT, record_timestamp_ms BIGINT, key BINARY, value BINARY, "
+        "producer_id BIGINT, producer_epoch SMALLINT, is_transactional BOOLEAN, control_type STRING, source STRING, position BIGINT, "
+        "leader_epoch INT"
+    )
+    assert sorted(map(repr, (row.asDict() for row in frame.collect()))) == sorted(map(repr, rows_of(logs, cluster="mine")))
+    assert frame.rdd.getNumPartitions() == sum(path.stat().st_size > 0 for path in logs.rglob("*.log"))
 
 
 @pytest.mark.parametrize("name", ["classic-modern", "transactions", "codec-zstd", "mixed-magic"])
@@ -68,20 +75,6 @@ def test_rows_tell_the_batch_they_come_from(tmp_path: Path) -> None:
 def test_positions_are_those_the_log_reader_tells() -> None:
     expected = [(row.record_offset, row.position) for row in read_logs(SAMPLE_LOGS).rows]
     assert sorted((row["record_offset"], row["position"]) for row in rows_of(SAMPLE_LOGS)) == sorted(expected)
-
-
-def test_columns_are_those_that_are_declared(spark: SparkSession) -> None:
-    found = raw(spark, SAMPLE_LOGS)
-    assert ", ".join(f"{field.name} {field.dataType.simpleString().upper()}" for field in found.schema.fields) == (
-        "cluster STRING, offsets_partition INT, record_offset BIGINT, record_timestamp_ms BIGINT, key BINARY, value BINARY, "
-        "producer_id BIGINT, producer_epoch SMALLINT, is_transactional BOOLEAN, control_type STRING, source STRING, position BIGINT, "
-        "leader_epoch INT"
-    )
-
-
-def test_every_file_is_a_partition_of_spark(spark: SparkSession) -> None:
-    files = list((GOLDEN / "fuzz-1" / "logs").rglob("*.log"))
-    assert raw(spark, GOLDEN / "fuzz-1" / "logs").rdd.getNumPartitions() == sum(path.stat().st_size > 0 for path in files)
 
 
 def test_the_cluster_is_the_one_given_else_that_of_meta_properties_else_default(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import subprocess
 import sys
@@ -16,6 +17,7 @@ import pytest
 from confluent_kafka import TopicPartition
 
 from groupcoord_spark.warehouse import TABLES
+from tests.conftest import FOR_FEW_ROWS
 from tests.integration.groups import RECORDS, TOPICS, Groups
 from tests.integration.kafka import Broker
 from tests.running import rows_of, run
@@ -88,8 +90,12 @@ for line in sys.stdin:
     print(json.dumps([code, stderr.getvalue()]), flush=True)
 """
 
-    def __init__(self) -> None:
-        self.process = subprocess.Popen([sys.executable, "-c", self.PROGRAM], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    def __init__(self, spark_conf: Path) -> None:
+        """spark_conf: a directory for Spark's defaults: no code is compiled for the few rows of these nights."""
+        defaults = "".join(f"{name} {value}\n" for name, value in FOR_FEW_ROWS.items())
+        (spark_conf / "spark-defaults.conf").write_text(defaults, encoding="utf-8")
+        environment, command = {**os.environ, "SPARK_CONF_DIR": str(spark_conf)}, [sys.executable, "-c", self.PROGRAM]
+        self.process = subprocess.Popen(command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
     def run(self, *words: str) -> Ended:
         assert self.process.stdin is not None and self.process.stdout is not None
@@ -98,8 +104,8 @@ for line in sys.stdin:
 
 
 @pytest.fixture(scope="module")
-def commands() -> Iterator[CommandsOfOneProcess]:
-    commands = CommandsOfOneProcess()
+def commands(tmp_path_factory: pytest.TempPathFactory) -> Iterator[CommandsOfOneProcess]:
+    commands = CommandsOfOneProcess(tmp_path_factory.mktemp("conf"))
     with commands.process:
         yield commands
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import fcntl
 import gc
 import os
+import pickle
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -156,11 +158,12 @@ FOR_FEW_ROWS = {
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
     "spark.sql.constraintPropagation.enabled": "false",
     "spark.sql.autoBroadcastJoinThreshold": "-1",
+    "spark.sql.ui.explainMode": "simple",
 }
 """Settings for queries over a few rows, which still go through a shuffle of two tasks.
 
-To compile code for such queries, to plan them anew while they run, and to run a job for each small side of a join takes longer than the
-queries.
+To compile code for such queries, to plan them anew while they run, to run a job for each small side of a join, and to write each plan at
+length for Spark's UI takes longer than the queries.
 """
 
 
@@ -232,6 +235,21 @@ def spark_with_delta(spark: SparkSession) -> Iterator[SparkSession]:
             spark.catalog.dropTempView(table.tableName)
 
 
+def made_once(factory: pytest.TempPathFactory, name: str, make: Callable[[Path], Summary]) -> SampleWarehouse:
+    """The warehouse that ``make`` makes, in one of the processes of pytest for all of them."""
+    from tests.warehouse.nights import all_tables
+
+    place = factory.getbasetemp().parent if "PYTEST_XDIST_WORKER" in os.environ else factory.getbasetemp()
+    warehouse, said = place / name / "warehouse", place / name / "summary"
+    with (place / f"{name}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # the others wait until the first has made it
+        if not said.exists():
+            warehouse.parent.mkdir()
+            with all_tables():
+                said.write_bytes(pickle.dumps(make(warehouse)))
+    return SampleWarehouse(warehouse, pickle.loads(said.read_bytes()))
+
+
 @pytest.fixture(scope="session")
 def sample_warehouse(local: LocalSession, tmp_path_factory: pytest.TempPathFactory) -> SampleWarehouse:
     from groupcoord_spark.cli.progress import StageLines
@@ -239,10 +257,42 @@ def sample_warehouse(local: LocalSession, tmp_path_factory: pytest.TempPathFacto
     from groupcoord_spark.log import plan_logs
     from groupcoord_spark.pipeline.night import run_nightly
     from groupcoord_spark.pipeline.run import RunRequest
-    from tests.warehouse.nights import all_tables
 
-    inputs = (str(SAMPLE_LOGS),)
-    path = tmp_path_factory.mktemp("sample") / "warehouse"
-    night = RunRequest(inputs, str(path), "sample", as_of_ms=SAMPLE_AS_OF_MS, retention_ms=7 * DAY_MS, semantics=semantics_for())
-    with all_tables():
-        return SampleWarehouse(path, run_nightly(night, plan_logs(inputs), local, StageLines(quiet=True)))
+    def make(path: Path) -> Summary:
+        inputs = (str(SAMPLE_LOGS),)
+        night = RunRequest(inputs, str(path), "sample", as_of_ms=SAMPLE_AS_OF_MS, retention_ms=7 * DAY_MS, semantics=semantics_for())
+        return run_nightly(night, plan_logs(inputs), local, StageLines(quiet=True))
+
+    return made_once(tmp_path_factory, "sample", make)
+
+
+FIVE_NIGHTS = {1: 1_795_231_254_570, 2: 1_795_231_276_109, 3: 1_795_231_315_838, 4: 1_795_231_342_658, 5: 1_795_231_377_976}
+"""The nights of tests/golden/nights, and when each was copied."""
+
+
+@pytest.fixture(scope="session")
+def five_nights(local: LocalSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A warehouse with five nights of one broker, whose log was cleaned between them, as the cluster ``nights``; not to be written to."""
+    from tests.running import run
+
+    def make(path: Path) -> Summary:
+        summaries = [run(local, path, GOLDEN / "nights" / str(n) / "logs", cluster="nights", as_of_ms=at) for n, at in FIVE_NIGHTS.items()]
+        return summaries[-1]
+
+    return made_once(tmp_path_factory, "nights", make).path
+
+
+VANISHED_LOG_ENDS = {("orders", 0): 900, ("orders", 1): 600, ("payments", 0): 2_000}
+
+
+@pytest.fixture(scope="session")
+def vanished_warehouse(local: LocalSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A warehouse with one night of the broker whose every request is known; not to be written to."""
+    from tests.running import run
+
+    def make(path: Path) -> Summary:
+        at_ms = int((GOLDEN / "vanished" / "oracle" / "read_at_ms.txt").read_text().split()[0])
+        ends = {"log_ends": VANISHED_LOG_ENDS, "log_ends_sampled_at_ms": at_ms}
+        return run(local, path, GOLDEN / "vanished" / "logs", as_of_ms=at_ms, retention_ms=60_000, **ends)
+
+    return made_once(tmp_path_factory, "vanished", make).path

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from datetime import datetime
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import duckdb
 import pytest
@@ -22,10 +22,6 @@ from groupcoord_spark.warehouse import TABLES, open_warehouse, read
 from groupcoord_spark.warehouse.views import VIEWS
 from tests.cli.warehouse import groupcoord
 from tests.conftest import GOLDEN
-from tests.running import run
-
-if TYPE_CHECKING:
-    from tests.local_session import LocalSession
 
 VANISHED = GOLDEN / "vanished"
 
@@ -51,11 +47,8 @@ def in_duckdb(warehouse: Path, cluster: str) -> duckdb.DuckDBPyConnection:
 
 
 @pytest.fixture(scope="module")
-def warehouse(local: LocalSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = tmp_path_factory.mktemp("vanished") / "warehouse"
-    read_at_ms = int((VANISHED / "oracle" / "read_at_ms.txt").read_text().split()[0])
-    run(local, path, VANISHED / "logs", as_of_ms=read_at_ms, retention_ms=60_000)
-    return path
+def warehouse(vanished_warehouse: Path) -> Path:
+    return vanished_warehouse
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -7,7 +7,7 @@ from collections import defaultdict
 from functools import cache
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -15,10 +15,6 @@ from groupcoord_spark.answers.night_changes import Change, night_changes
 from groupcoord_spark.warehouse import open_warehouse
 from tests.cli.warehouse import groupcoord
 from tests.conftest import GOLDEN
-from tests.running import run
-
-if TYPE_CHECKING:
-    from tests.local_session import LocalSession
 
 GROUPS = [
     *("audit-za", "basket-us", "billing-us", "brief-us", "checkout-us", "eos-za", "export-in", "loyalty", "pricing", "pulse"),
@@ -27,11 +23,8 @@ GROUPS = [
 
 
 @pytest.fixture(scope="module")
-def warehouse(local: LocalSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = tmp_path_factory.mktemp("nights") / "warehouse"
-    for night in range(1, 6):
-        run(local, path, GOLDEN / "nights" / str(night) / "logs")
-    return path
+def warehouse(five_nights: Path) -> Path:
+    return five_nights
 
 
 @cache
@@ -48,7 +41,7 @@ def events(warehouse: Path, group_id: str, kind: str) -> list[dict[str, Any]]:
 def changes(warehouse: Path) -> dict[tuple[int, int], list[Change]]:
     """Two consecutive nights by their numbers, and what changed from the first to the second."""
     opened = open_warehouse(str(warehouse))
-    pairs = enumerate(pairwise(opened.finished_runs("sample")), 1)
+    pairs = enumerate(pairwise(opened.finished_runs("nights")), 1)
     return {(number, number + 1): list(night_changes(opened, before, after)) for number, (before, after) in pairs}
 
 

@@ -17,13 +17,12 @@ from groupcoord_spark.warehouse.location import locate
 from groupcoord_spark.warehouse.open_table import open_table
 from groupcoord_spark.warehouse.tables import SCHEMA_VERSION
 from tests.cli.warehouse import groupcoord
-from tests.conftest import GOLDEN
+from tests.conftest import FIVE_NIGHTS, GOLDEN
 from tests.running import rows_of, run, tables_of
 
 if TYPE_CHECKING:
     from tests.local_session import LocalSession
 
-AS_OF_MS = {1: 1795231254570, 2: 1795231276109, 3: 1795231315838, 4: 1795231342658, 5: 1795231377976}
 # The first night after the upgrade reads the log from its beginning, so decode_coverage counts from there. The first release had no
 # topic_health: a finding is there since the upgrade at the earliest, and its figures are of the night that read the records.
 STATE = [
@@ -44,10 +43,6 @@ def contents(directory: Path) -> dict[str, str]:
     return {str(path.relative_to(directory)): hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
 
 
-def run_night(local: LocalSession, warehouse: Path, night: int) -> None:
-    run(local, warehouse, GOLDEN / "nights" / str(night) / "logs", cluster="nights", as_of_ms=AS_OF_MS[night])
-
-
 def findings_of(warehouse: Path) -> list[str]:
     columns = ("offsets_partition", "finding", "severity", "subject", "certainty", "summary", "log_bytes")
     return sorted(repr([row[name] for name in columns]) for row in rows_of(warehouse, "topic_health", "nights"))
@@ -57,7 +52,7 @@ def test_reading_commands_read_it_as_it_is(old: Path) -> None:
     before = contents(old)
     groups = groupcoord("list", "--warehouse", str(old)).stdout.split()
     assert len(groups) > 10
-    first_night = groupcoord("list", "--warehouse", str(old), "--at", str(AS_OF_MS[1])).stdout.split()
+    first_night = groupcoord("list", "--warehouse", str(old), "--at", str(FIVE_NIGHTS[1])).stdout.split()
     assert first_night and first_night != groups
     for command in (
         ["describe", "--all-groups"],
@@ -73,7 +68,7 @@ def test_reading_commands_read_it_as_it_is(old: Path) -> None:
     assert contents(old) == before
 
 
-def test_nights_go_on_after_the_upgrade_as_if_this_release_had_written_them_all(local: LocalSession, tmp_path: Path, old: Path) -> None:
+def test_nights_go_on_after_the_upgrade_as_if_this_release_had_written_them_all(local: LocalSession, five_nights: Path, old: Path) -> None:
     of_night_3 = tables_of(old)
     begin_run(str(old), "nights")
     for name, table in TABLES.items():
@@ -82,15 +77,13 @@ def test_nights_go_on_after_the_upgrade_as_if_this_release_had_written_them_all(
         assert [field.name for field in opened.schema().fields] == list(table.by_name)
     assert tables_of(old) == of_night_3
     for night in (4, 5):
-        run_night(local, old, night)
-    for night in AS_OF_MS:
-        run_night(local, tmp_path / "new", night)
-    upgraded, expected = tables_of(old), tables_of(tmp_path / "new")
+        run(local, old, GOLDEN / "nights" / str(night) / "logs", cluster="nights", as_of_ms=FIVE_NIGHTS[night])
+    upgraded, expected = tables_of(old), tables_of(five_nights)
     assert {name: upgraded[name] for name in STATE} == {name: expected[name] for name in STATE}
-    assert findings_of(old) == findings_of(tmp_path / "new")
+    assert findings_of(old) == findings_of(five_nights)
     assert {name: upgraded[name] for name in RECORDS} == {name: expected[name] for name in RECORDS}
     for night in (1, 2, 3):
-        run_ids = {place: open_warehouse(str(place)).run("nights", at_ms=AS_OF_MS[night]).run_id for place in (old, tmp_path / "new")}
+        run_ids = {place: open_warehouse(str(place)).run("nights", at_ms=FIVE_NIGHTS[night]).run_id for place in (old, five_nights)}
         offsets = [rows_of(place, "committed_offsets", "nights", run_id=run_id) for place, run_id in run_ids.items()]
         assert sorted(map(repr, offsets[0])) == sorted(map(repr, offsets[1]))
 

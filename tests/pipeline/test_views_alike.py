@@ -20,7 +20,6 @@ from tests.shown_rows import connect, shown_rows
 from tests.warehouse.view_rows import odd_rows
 
 CLUSTER = "sample"
-LOG_ENDS = {("orders", 0): 900, ("orders", 1): 600, ("payments", 0): 2_000}
 LARGEST_PLAN = 450
 """Operators of the largest optimized plan of a view in Spark, which copies a step for each step that reads it: 369 of topic_recreated."""
 AFTER_THE_NIGHTS_MS = 1_795_305_600_000  # 2026-11-22T00:00:00Z
@@ -29,14 +28,6 @@ AFTER_THE_NIGHTS_MS = 1_795_305_600_000  # 2026-11-22T00:00:00Z
 def tables(warehouse: Path) -> dict[str, pa.Table]:
     opened = open_warehouse(str(warehouse))
     return {name: opened.runs(CLUSTER) if name == "runs" else opened.read(name, cluster=CLUSTER) for name in TABLES}
-
-
-@pytest.fixture(scope="module")
-def vanished_warehouse(local: LocalSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    warehouse, corpus = tmp_path_factory.mktemp("alike") / "warehouse", GOLDEN / "vanished"
-    read_at_ms = int((corpus / "oracle" / "read_at_ms.txt").read_text().split()[0])
-    run(local, warehouse, corpus / "logs", as_of_ms=read_at_ms, retention_ms=60_000, log_ends=LOG_ENDS, log_ends_sampled_at_ms=read_at_ms)
-    return warehouse
 
 
 @pytest.fixture(scope="module")
@@ -76,11 +67,8 @@ def sample(sample_warehouse: SampleWarehouse) -> duckdb.DuckDBPyConnection:
 
 
 @pytest.fixture(scope="module")
-def nights(local: LocalSession, tmp_path_factory: pytest.TempPathFactory) -> duckdb.DuckDBPyConnection:
-    warehouse = tmp_path_factory.mktemp("nights") / "warehouse"
-    for night in range(1, 6):
-        run(local, warehouse, GOLDEN / "nights" / str(night) / "logs", as_of_ms=AFTER_THE_NIGHTS_MS)
-    return connect(warehouse, CLUSTER)
+def nights(five_nights: Path) -> duckdb.DuckDBPyConnection:
+    return connect(five_nights, "nights")
 
 
 @pytest.fixture(scope="module")

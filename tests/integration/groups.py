@@ -70,7 +70,10 @@ class Worker:
 
 def commit_when_coordinator_is_there(consumer: Consumer, offsets: list[TopicPartition]) -> None:
     """Commits as soon as the group's coordinator answers: on a slow machine not at the first attempt."""
-    not_there = (KafkaError._WAIT_COORD, KafkaError.NOT_COORDINATOR, KafkaError.COORDINATOR_NOT_AVAILABLE)
+    not_there = (
+        *(KafkaError._WAIT_COORD, KafkaError.NOT_COORDINATOR),
+        *(KafkaError.COORDINATOR_NOT_AVAILABLE, KafkaError.COORDINATOR_LOAD_IN_PROGRESS),
+    )
     deadline = time.monotonic() + JOIN_SECONDS
     while True:
         try:

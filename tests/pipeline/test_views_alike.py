@@ -21,7 +21,7 @@ from tests.warehouse.view_rows import odd_rows
 
 CLUSTER = "sample"
 LARGEST_PLAN = 450
-"""Operators of the largest optimized plan of a view in Spark, which copies a step for each step that reads it: 369 of topic_recreated."""
+"""Operators of the largest optimized plan of a view in Spark, which copies a step for each step that reads it: 374 of topic_recreated."""
 AFTER_THE_NIGHTS_MS = 1_795_305_600_000  # 2026-11-22T00:00:00Z
 
 

@@ -94,10 +94,11 @@ FACTS_OF_LOGS = {
 def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """Notebook -> what its cell of ``FACTS_OF_LOGS`` prints after all its cells, as JSON.
 
-    The notebooks run one after the other in one kernel, in which Spark starts once. Each finds no name of the one before.
+    The notebooks run one after the other in one kernel, in which Spark starts once, for few rows. Each finds no name of the one before.
     """
     directory = tmp_path_factory.mktemp("notebooks")
-    together, last = nbformat.v4.new_notebook(), {}
+    start = f"from groupcoord_spark.spark.session import session; session(settings={FOR_FEW_ROWS})"
+    together, last = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(start)]), {}
     for name, facts in FACTS_OF_LOGS.items():
         jupytext.write(jupytext.read(NOTEBOOKS[0].with_name(f"{name}.py")), directory / f"{name}.ipynb")
         cells = nbformat.read(directory / f"{name}.ipynb", as_version=4).cells
@@ -105,10 +106,7 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
         first.source = first.source.replace("../tests", str(NOTEBOOKS[0].parents[1] / "tests"))
         together.cells += [nbformat.v4.new_code_cell("%reset -f"), *cells, nbformat.v4.new_code_cell(facts)]
         last[name] = (len(together.cells) - len(cells) - 1, len(together.cells))
-    with pytest.MonkeyPatch.context() as environment:
-        settings = " ".join(f"--conf {name}={value}" for name, value in FOR_FEW_ROWS.items())
-        environment.setenv("PYSPARK_SUBMIT_ARGS", f"{settings} pyspark-shell")
-        nbclient.NotebookClient(together, kernel_name="python3", resources={"metadata": {"path": str(directory)}}).execute()
+    nbclient.NotebookClient(together, kernel_name="python3", resources={"metadata": {"path": str(directory)}}).execute()
     for begin, end in last.values():
         outputs = [output for cell in together.cells[begin:end] for output in cell.get("outputs", ())]
         assert any("image/png" in output.get("data", {}) for output in outputs)

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import os
 import re
+import signal
 import sys
+import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,7 +24,7 @@ from tests.cli.warehouse import groupcoord
 from tests.conftest import SAMPLE_LOGS
 from tests.running import run
 from tests.tools.faults.kill import faults_of, kill
-from tests.tools.faults.running import PROCESSES, data_files, newest_run, nightly
+from tests.tools.faults.running import PROCESSES, data_files, newest_run, nightly, workers_of
 from tests.warehouse.nights import group, night
 
 if TYPE_CHECKING:
@@ -35,28 +39,53 @@ DAYS = 86_400
 
 
 @on_linux
-@pytest.mark.parametrize("kind", ["java", "worker"])
-def test_a_process_that_is_killed_is_one_sentence_and_the_tables_are_as_they_were(
-    local: LocalSession, tmp_path: Path, kind: str
-) -> None:
+def test_java_that_is_killed_is_one_sentence_and_the_tables_are_as_they_were(local: LocalSession, tmp_path: Path) -> None:
     warehouse = tmp_path / "warehouse"
     night(warehouse, "sample", {"groups": [group("earlier")]})
     before, files = newest_run(warehouse), data_files(warehouse)
     command = nightly(tmp_path, warehouse)
     # Java is killed while the daemon of the workers starts: the job is under way.
-    command.wait_until(lambda: command.processes("daemon" if kind == "java" else kind))
-    if kind == "java":
-        kill(command, kind)
-    # Between two tasks there may be no worker, or an idle one that nobody misses: every worker is killed until the run ends.
-    while kind != "java" and command.process.poll() is None:
-        kill(command, kind)
-        time.sleep(0.01)
+    command.wait_until(lambda: command.processes("daemon"))
+    kill(command, "java")
     assert command.wait() == 1
     assert faults_of(command, warehouse, before, files) == []
-    who = "Java, in which Spark runs, was killed by SIGKILL" if kind == "java" else "A Python worker of Spark died"
+    who = "Java, in which Spark runs, was killed by SIGKILL"
     assert command.errors[0].startswith(f"Error: {who} in the stage `read, replay and write`. The tables are as they were. ")
     run(local, warehouse, SAMPLE_LOGS)
     assert newest_run(warehouse) != before
+
+
+@on_linux
+def test_a_worker_that_is_killed_is_one_sentence_and_the_tables_and_the_session_are_as_they_were(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """In a session that was there before the night, and is there after it."""
+    warehouse = tmp_path / "warehouse"
+    night(warehouse, "sample", {"groups": [group("earlier")]})
+    before, files = newest_run(warehouse), data_files(warehouse)
+    words = ("nightly", str(SAMPLE_LOGS), "--warehouse", str(warehouse), "--cluster", "sample", "--no-history")
+    java, has_ended = spark.sparkContext._gateway.proc.pid, threading.Event()
+
+    def kill_workers() -> None:
+        """Between two tasks there may be no worker, or an idle one that nobody misses: every worker is killed until the run ends."""
+        while not has_ended.wait(0.01):
+            for worker in workers_of(java):
+                with suppress(ProcessLookupError):
+                    os.kill(worker, signal.SIGKILL)
+
+    with ThreadPoolExecutor(1) as pool:
+        killing = pool.submit(kill_workers)
+        ended = groupcoord(*words)
+        has_ended.set()
+        killing.result()
+    assert ended.exit_code == 1
+    (error,) = (line for line in ended.stderr.splitlines() if line.startswith("Error: "))
+    assert error.startswith("Error: A Python worker of Spark died in the stage `read, replay and write`. The tables are as they were. ")
+    assert error == ended.stderr.splitlines()[-1]
+    assert newest_run(warehouse) == before and data_files(warehouse) == files
+    assert groupcoord(*words).exit_code == 0
+    assert newest_run(warehouse) != before
+    assert spark.range(3).count() == 3
 
 
 @on_linux
@@ -161,9 +190,3 @@ def test_environment_is_as_it_was_after_a_change() -> None:
         assert os.environ["TMPDIR"] == "/nowhere"
         raise OSError
     assert dict(os.environ) == before
-
-
-def test_a_session_that_was_there_before_a_night_is_there_after_it(spark: SparkSession, tmp_path: Path) -> None:
-    result = groupcoord("nightly", str(SAMPLE_LOGS), "--warehouse", str(tmp_path / "warehouse"), "--no-history")
-    assert result.exit_code == 0
-    assert spark.range(3).count() == 3

@@ -55,8 +55,9 @@ def warehouse(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_an_interrupted_night_is_one_line_and_leaves_nothing_behind(
     tmp_path: Path, warehouse: Path, moment: str, number: signal.Signals, to_group: bool
 ) -> None:
+    """What is told of the end of Java and of the workers is told while workers read: the tables are committed without Spark."""
     before, files = newest_run(warehouse), data_files(warehouse)
-    command = nightly(tmp_path, warehouse)
+    command = nightly(tmp_path, warehouse, is_without_spark=moment == "while the tables are committed")
     assert command.wait_until(lambda: MOMENTS[moment](command)), command.stderr
     command.send(number, to_group=to_group)
     command.send(number, to_group=to_group)  # impatient users press Ctrl-C twice

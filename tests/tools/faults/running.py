@@ -25,6 +25,15 @@ MARKER = "GROUPCOORD_FAULT_TEST"
 PROCESSES = Path("/proc")
 STAGES = ("plan", "start Spark", "read, replay and write", "commit")
 
+WITHOUT_SPARK = (
+    "from groupcoord_spark.pipeline import run_night\n"
+    "from tests.local_session import LocalSession\n"
+    "run_night.session = lambda **_: LocalSession()\n"
+    "from groupcoord_spark.cli import main\n"
+    "main()\n"
+)
+"""A program: the command, whose nights run in its own process."""
+
 
 @dataclass
 class Command:
@@ -34,6 +43,7 @@ class Command:
     arguments: list[str]
     environment: dict[str, str] = field(default_factory=dict)
     marker: str = field(default_factory=lambda: uuid.uuid4().hex)
+    program: tuple[str, str] = ("-m", "groupcoord_spark")
 
     def __post_init__(self) -> None:
         self.temporary = self.place / f"temporary-{self.marker}"
@@ -43,7 +53,7 @@ class Command:
         variables = {**os.environ, "TMPDIR": str(self.temporary), MARKER: self.marker, "SPARK_MASTER": "local[2]", **self.environment}
         with self._stderr.open("wb") as stderr:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "groupcoord_spark", *self.arguments],
+                [sys.executable, *self.program, *self.arguments],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=stderr,
@@ -84,7 +94,7 @@ class Command:
             if self.process.poll() is not None:
                 return False
             assert time.monotonic() < end, self.stderr
-            time.sleep(0.01)
+            time.sleep(0.03)
         return True
 
     def send(self, number: signal.Signals, *, to_group: bool) -> None:
@@ -116,16 +126,31 @@ def _kind_of(process: Path) -> str:
         return "java"
     if b"groupcoord_spark.pipeline.worker_daemon" not in command_line:
         return "other"
-    parent = int((process / "stat").read_text().rsplit(")", 1)[1].split()[1])
     with suppress(OSError):
-        if b"groupcoord_spark.pipeline.worker_daemon" in (PROCESSES / str(parent) / "cmdline").read_bytes().split(b"\0"):
+        if b"groupcoord_spark.pipeline.worker_daemon" in (PROCESSES / str(_parent_of(process)) / "cmdline").read_bytes().split(b"\0"):
             return "worker"
     return "daemon"
 
 
-def nightly(place: Path, warehouse: Path, *options: str, dump: Path = SAMPLE_LOGS, **environment: str) -> Command:
+def _parent_of(process: Path) -> int:
+    return int((process / "stat").read_text().rsplit(")", 1)[1].split()[1])
+
+
+def workers_of(java: int) -> list[int]:
+    """Ids of the Python workers that a Java of Spark has now."""
+    found = []
+    for each in PROCESSES.iterdir():
+        with suppress(OSError, ValueError):
+            if each.name.isdigit() and _kind_of(each) == "worker" and _parent_of(PROCESSES / str(_parent_of(each))) == java:
+                found.append(int(each.name))
+    return found
+
+
+def nightly(
+    place: Path, warehouse: Path, *options: str, dump: Path = SAMPLE_LOGS, is_without_spark: bool = False, **environment: str
+) -> Command:
     arguments = ["nightly", str(dump), "--warehouse", str(warehouse), "--cluster", "sample", "--as-of", "2026-11-21T08:00:00Z", *options]
-    return Command(place, arguments, environment)
+    return Command(place, arguments, environment, program=("-c", WITHOUT_SPARK) if is_without_spark else ("-m", "groupcoord_spark"))
 
 
 def newest_run(warehouse: Path) -> str | None:

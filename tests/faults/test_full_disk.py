@@ -15,7 +15,7 @@ from groupcoord_spark.warehouse import open_warehouse
 from groupcoord_spark.warehouse.maintenance import maintain
 from tests.tools.faults.full_disk import ROOM, resize, small_disk, used_bytes
 from tests.tools.faults.running import left_in_warehouse, made_older
-from tests.warehouse.nights import night, night_that_makes_tables
+from tests.warehouse.nights import few_tables, night, night_that_makes_tables
 from tests.warehouse.test_two_runs import rows_of_night, rows_of_readers
 
 pytestmark = pytest.mark.process
@@ -31,6 +31,7 @@ def disk(tmp_path: Path) -> Iterator[Path]:
 
 
 @pytest.mark.parametrize("number", [1, 2])
+@few_tables()
 def test_a_night_on_a_full_disk_is_one_sentence_and_the_next_one_is_whole(tmp_path: Path, disk: Path, number: int) -> None:
     expected = []
     if number > 1:

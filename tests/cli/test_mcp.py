@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -41,20 +42,32 @@ def over_stdio(place: str) -> StdioServerParameters:
     return StdioServerParameters(command=sys.executable, args=words, env={"PYTHONPATH": root, "PATH": "/usr/bin:/bin"})
 
 
-def test_an_agent_gets_what_the_commands_print(place: str, tmp_path: Path) -> None:
+async def answer_of_this_process(words: Sequence[str], most_rows: int, seconds: float) -> dict[str, Any]:
+    """What a tool answers, without a process for its command."""
+    done = groupcoord(*words)
+    assert done.exit_code == 0, done.stderr
+    return {"rows": [json.loads(line) for line in done.stdout.splitlines()], "is_cut": False, "remarks": done.stderr}
+
+
+def test_an_agent_gets_what_the_commands_print(place: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two tools of a server of its own, and all others in this process."""
     results = asked(
         over_stdio(place),
         ("list_groups", {"state": "Stable"}),
+        ("sql", {"statement": "SELECT group_id FROM groups WHERE member_count = 2 ORDER BY 1 -- of two members"}),
+    )
+    monkeypatch.setattr("groupcoord_spark.cli.mcp._answer", answer_of_this_process)
+    results += asked(
+        server_of([f"--warehouse={place}", "--cluster=prod"], 200, 60),
         ("describe_group", {"group": "new", "view": "members"}),
         ("diff", {"only": "gone"}),
         ("morning", {}),
-        ("sql", {"statement": "SELECT group_id FROM groups WHERE member_count = 2 ORDER BY 1 -- of two members"}),
         ("expiring", {}),
         ("lag", {"group": "it's"}),
         ("why", {"group": "early"}),
     )
     assert not any(result.is_error for result in results), [result.content for result in results if result.is_error]
-    groups, members, gone, news, of_sql, expiring, lag, why = (result.structured_content for result in results)
+    groups, of_sql, members, gone, news, expiring, lag, why = (result.structured_content for result in results)
     assert [row["group"] for row in groups["rows"]] == ["plain", "queue", "workers"] and not groups["is_cut"]
     assert {row["member"] if "member" in row else row["consumer_id"] for row in members["rows"]} == {"m-old", "m-new"}
     assert [row["group"] for row in gone["rows"]] == ["early"] and "1 group gone" in gone["remarks"]

@@ -5,16 +5,12 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import subprocess
-import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import pyspark
 import pytest
 from click.testing import Result
-from pyspark.sql import SparkSession
 
 from groupcoord_spark.errors import GroupcoordError
 from groupcoord_spark.sources.live import FALLBACK_VERSION, KAFKA_CONNECTOR
@@ -432,53 +428,36 @@ class TestABadWarehouse:
         assert "was put back or made anew" in self.refused(tmp_path / "w")
 
 
-def on_the_command_line(*args: str | Path, **environment: str | None) -> subprocess.CompletedProcess[str]:
-    variables: Mapping[str, Any] = {**os.environ, **environment}
-    return subprocess.run(
-        [sys.executable, "-m", "groupcoord_spark", "nightly", *map(str, args)],
-        capture_output=True,
-        text=True,
-        check=False,
-        env={name: value for name, value in variables.items() if value is not None},
-    )
-
-
 class TestJava:
-    def test_that_is_missing_is_one_sentence(self, tmp_path: Path) -> None:
-        ended = on_the_command_line(SAMPLE_LOGS, "--warehouse", tmp_path / "w", PATH=str(tmp_path), JAVA_HOME=None)
-        assert ended.returncode == 1
-        last = ended.stderr.splitlines()[-1]
-        assert last.startswith("Error: No `java` on PATH and JAVA_HOME is not set. Spark needs Java 17 or newer: install it")
-        assert "Traceback" not in ended.stderr
-        assert not (tmp_path / "w").exists()
-
-    def refused(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-        """The sentence in this process, also where other tests have started a Java in it, or run their nights without one."""
-        monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    @pytest.fixture(autouse=True)
+    def _is_needed(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """The night asks for a session of Spark, as if there was none."""
         monkeypatch.setattr("groupcoord_spark.pipeline.run_night.session", session)
-        monkeypatch.setattr(SparkSession, "getActiveSession", lambda: None)
-        sentence = sentence_of(nightly(tmp_path / "w", SAMPLE_LOGS), 1)
-        assert not (tmp_path / "w").exists()
+        monkeypatch.setattr("pyspark.sql.SparkSession.getActiveSession", lambda: None)
+
+    def refused(self, warehouse: Path) -> str:
+        sentence = sentence_of(nightly(warehouse, SAMPLE_LOGS), 1)
+        assert not warehouse.exists()
         return sentence
 
+    def test_that_is_missing_is_one_sentence(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setenv("PATH", str(tmp_path))
+        monkeypatch.delenv("JAVA_HOME", raising=False)
+        told = "No `java` on PATH and JAVA_HOME is not set. Spark needs Java 17 or newer: install it"
+        assert self.refused(tmp_path / "w").startswith(told)
+
     def test_home_that_holds_none_is_one_sentence(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        sentence = self.refused(tmp_path, monkeypatch)
-        assert sentence.startswith(f"JAVA_HOME is '{tmp_path}', but there is no executable '{tmp_path}/bin/java'.")
+        monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+        told = f"JAVA_HOME is '{tmp_path}', but there is no executable '{tmp_path}/bin/java'."
+        assert self.refused(tmp_path / "w").startswith(told)
 
     def test_that_is_too_old_is_one_sentence(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         (tmp_path / "bin").mkdir()
         java = tmp_path / "bin" / "java"
         java.write_text("#!/bin/sh\necho 'openjdk version \"11.0.2\" 2019-01-15' >&2\n")
         java.chmod(0o755)
-        assert self.refused(tmp_path, monkeypatch).startswith(f"{java} is Java 11. Spark needs Java 17 or newer")
-
-
-def test_a_process_of_its_own_starts_spark_and_tells_nothing_but_stages_and_summary(tmp_path: Path) -> None:
-    ended = on_the_command_line(SAMPLE_LOGS, "--warehouse", tmp_path / "w", "--no-history", SPARK_MASTER="local[2]")
-    assert (ended.returncode, ended.stdout) == (0, "")
-    stages, summary = ended.stderr.split("\n\n")
-    assert [line.split("  ")[0] for line in stages.splitlines()] == ["plan", "start Spark", "read, replay and write", "commit"]
-    assert [line.split()[0] for line in summary.splitlines()] == ["Cluster", "records", "surviving", "state", "cleanup", "read"]
+        monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+        assert self.refused(tmp_path / "w").startswith(f"{java} is Java 11. Spark needs Java 17 or newer")
 
 
 def test_connector_of_sparks_own_version_is_tried_before_the_one_that_mirrors_have(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 import subprocess
 import sys
+from contextlib import suppress
 from importlib.util import cache_from_source
 from pathlib import Path
 
@@ -14,17 +15,12 @@ import groupcoord_spark
 from groupcoord_spark.cli import warm_up
 from groupcoord_spark.spark import class_archive, session
 from tests.cli.warehouse import groupcoord
+from tests.conftest import SAMPLE_LOGS
+from tests.tools.faults.running import Command
 
 pytestmark = pytest.mark.process
 
 COMMAND = "from groupcoord_spark.cli import main; main()"
-SESSION = """
-from pathlib import Path
-from groupcoord_spark.spark.session import session
-java = session().sparkContext._gateway.proc.pid
-mapped = Path("/proc", str(java), "maps").read_text()
-print("rows", session().range(10).count(), "from the archive", "spark-classes.jsa" in mapped)
-"""
 
 
 def run_in(prefix: Path, code: str, *args: str) -> subprocess.CompletedProcess[str]:
@@ -33,14 +29,20 @@ def run_in(prefix: Path, code: str, *args: str) -> subprocess.CompletedProcess[s
     return subprocess.run([sys.executable, "-c", code, *args], capture_output=True, text=True, timeout=300, check=False)
 
 
+def mapped_by(process: int) -> str:
+    with suppress(OSError):
+        return Path("/proc", str(process), "maps").read_text()
+    return ""
+
+
 def is_as_new_as_its_makers(archive: Path) -> bool:
     makers = [Path(module.__file__ or "") for module in (warm_up, class_archive, session)]
     return archive.is_file() and archive.stat().st_mtime >= max(maker.stat().st_mtime for maker in makers)
 
 
 @pytest.mark.skipif(not Path("/proc/self/maps").exists(), reason="this system does not tell what a process has mapped")
-def test_later_sessions_start_from_the_archive(tmp_path: Path) -> None:
-    """The archive that ``make test`` has made with the same command, 30 s of CPU ago; where there is none, a new one."""
+def test_a_later_night_starts_from_the_archive_and_tells_nothing_but_stages_and_summary(tmp_path: Path) -> None:
+    """In a process of its own. The archive that ``make test`` has made with the same command; where there is none, a new one, in 30 s."""
     prefix = tmp_path / "with a space"
     archive = prefix / "share" / "groupcoord_spark" / "spark-classes.jsa"
     if is_as_new_as_its_makers(class_archive.archive()):
@@ -50,7 +52,13 @@ def test_later_sessions_start_from_the_archive(tmp_path: Path) -> None:
         assert (warmed.returncode, warmed.stdout, warmed.stderr) == (0, "", "")
     assert [path.name for path in archive.parent.iterdir()] == [archive.name]
     assert b"parquet/VectorizedRleValuesReader" in archive.read_bytes()  # for a replay of a DataFrame over Parquet
-    assert run_in(prefix, SESSION).stdout == "rows 10 from the archive True\n"
+    words = ["nightly", str(SAMPLE_LOGS), "--warehouse", str(tmp_path / "w"), "--no-history"]
+    night = Command(tmp_path, words, program=("-c", f"import sys; sys.prefix = {str(prefix)!r}\n{COMMAND}"))
+    assert night.wait_until(lambda: any(archive.name in mapped_by(process) for process in night.processes("java"))), night.stderr
+    assert (night.wait(), night.stdout) == (0, "")
+    stages, summary = night.stderr.split("\n\n")
+    assert [line.split("  ")[0] for line in stages.splitlines()] == ["plan", "start Spark", "read, replay and write", "commit"]
+    assert [line.split()[0] for line in summary.splitlines()] == ["Cluster", "records", "surviving", "state", "cleanup", "read"]
 
 
 def test_the_command_says_where_the_archive_is(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -48,18 +48,22 @@ class Command:
     def __post_init__(self) -> None:
         self.temporary = self.place / f"temporary-{self.marker}"
         self.temporary.mkdir(parents=True)
-        self._stderr = self.place / f"stderr-{self.marker}"
+        self._stdout, self._stderr = (self.place / f"{stream}-{self.marker}" for stream in ("stdout", "stderr"))
         self._others = set(PROCESSES.iterdir())
         variables = {**os.environ, "TMPDIR": str(self.temporary), MARKER: self.marker, "SPARK_MASTER": "local[2]", **self.environment}
-        with self._stderr.open("wb") as stderr:
+        with self._stdout.open("wb") as stdout, self._stderr.open("wb") as stderr:
             self.process = subprocess.Popen(
                 [sys.executable, *self.program, *self.arguments],
                 stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
+                stdout=stdout,
                 stderr=stderr,
                 env=variables,
                 start_new_session=True,
             )
+
+    @property
+    def stdout(self) -> str:
+        return self._stdout.read_text()
 
     @property
     def stderr(self) -> str:

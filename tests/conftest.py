@@ -9,9 +9,10 @@ import pickle
 import re
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import numba
 import pytest
@@ -36,6 +37,8 @@ sys.dont_write_bytecode = False
 
 settings.register_profile("groupcoord", PROFILE)
 settings.load_profile("groupcoord")
+
+Result = TypeVar("Result")
 
 GOLDEN = Path(__file__).parent / "golden"
 SAMPLE_LOGS = GOLDEN / "classic-modern" / "logs"
@@ -134,13 +137,32 @@ def with_loops(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fast_path, "loops_for", lambda rows: loops)
 
 
-@pytest.fixture(scope="module", params=["loops", "scalar"])
-def each_decoder(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Runs the tests that use it twice: the compiled loops read every input, then the scalar decoder reads every input."""
+DECODERS = ("loops", "scalar")
+
+
+@contextmanager
+def decoder(name: str) -> Iterator[None]:
+    """Has the compiled loops, or the scalar decoder, read every input."""
     loops = fast_path.load()
     assert loops, "numba cannot be used"
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(fast_path, "loops_for", lambda rows: loops if request.param == "loops" else None)
+        patch.setattr(fast_path, "loops_for", lambda rows: loops if name == "loops" else None)
+        yield
+
+
+def by_each_decoder(read: Callable[[], Result]) -> list[Result]:
+    """What is read with the compiled loops, then what is read of the same input with the scalar decoder."""
+    results = []
+    for name in DECODERS:
+        with decoder(name):
+            results.append(read())
+    return results
+
+
+@pytest.fixture(scope="module", params=DECODERS)
+def each_decoder(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Runs the tests that use it once with each decoder. Random input is made once, for ``by_each_decoder``."""
+    with decoder(request.param):
         yield
 
 

@@ -8,11 +8,15 @@ from __future__ import annotations
 import os
 
 from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
 
 TIMES_AS_MANY = int(os.environ.get("GROUPCOORD_EXAMPLES", "1"))
 
 # How long an example takes says how busy the machine is.
 PROFILE = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=TIMES_AS_MANY == 1, print_blob=True)
+
+randoms = st.randoms(use_true_random=True)
+"""Hypothesis draws only the seed: where it draws all the parts of a value, that takes twenty times as long as to make them from a seed."""
 
 
 def examples(count: int) -> settings:

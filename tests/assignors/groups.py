@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Sequence
+from random import Random
 
 from hypothesis import strategies as st
 
 from groupcoord_spark.assignors import NO_GENERATION, Assignment, Member, Topic, TopicPartition
+from tests.examples import randoms
 
 
 def topic_id(number: int) -> str:
@@ -35,45 +37,46 @@ def by_topic(assignment: Assignment) -> dict[str, dict[str, list[int]]]:
     return by_member
 
 
-@st.composite
-def topic_sets(draw: st.DrawFn, *, with_racks: bool = False) -> dict[str, Topic]:
+def random_topics(rng: Random, with_racks: bool) -> dict[str, Topic]:
     """One to five topics of up to nine partitions; with_racks: some of them with replicas in racks a to c."""
     topics = {}
-    for i in range(draw(st.integers(1, 5))):
-        partitions = draw(st.integers(1, 9))
+    for i in range(rng.randint(1, 5)):
+        partitions = rng.randint(1, 9)
         racks = None
-        if with_racks and draw(st.booleans()):
-            racks = tuple(draw(st.frozensets(st.sampled_from("abc"), max_size=3)) for _ in range(partitions))
-        topics[f"t{i}"] = Topic(partitions, racks=racks, topic_id=topic_id(draw(st.integers(1, 10**6)) * 10 + i))
+        if with_racks and rng.random() < 0.5:
+            racks = tuple(frozenset(rng.sample("abc", rng.randint(0, 3))) for _ in range(partitions))
+        topics[f"t{i}"] = Topic(partitions, racks=racks, topic_id=topic_id(rng.randint(1, 10**6) * 10 + i))
     return topics
 
 
-@st.composite
+def random_group(rng: Random, same_topics: bool, with_racks: bool, with_claims: bool) -> tuple[list[Member], dict[str, Topic]]:
+    topics = random_topics(rng, with_racks)
+    everything = [TopicPartition(topic, number) for topic in topics for number in range(topics[topic].partitions)]
+    common = rng.sample(sorted(topics), rng.randint(1, len(topics)))
+    members = []
+    for i in rng.sample(range(100), rng.randint(1, 9)):
+        has_claims = with_claims and rng.random() < 0.5
+        members.append(
+            Member(
+                f"consumer-{i}",
+                tuple(common if same_topics else rng.sample(sorted(topics), rng.randint(1, len(topics)))),
+                instance_id=rng.choice([None, f"instance-{99 - i}"]),
+                rack=rng.choice([None, "", "a", "b", "d"]) if with_racks else None,
+                owned=tuple(rng.sample(everything, rng.randint(0, min(12, len(everything))))) if has_claims else (),
+                generation=rng.randint(3, 5) if has_claims else NO_GENERATION,
+            )
+        )
+    return members, topics
+
+
 def groups(
-    draw: st.DrawFn, *, same_topics: bool = False, with_racks: bool = False, with_claims: bool = False
-) -> tuple[list[Member], dict[str, Topic]]:
+    *, same_topics: bool = False, with_racks: bool = False, with_claims: bool = False
+) -> st.SearchStrategy[tuple[list[Member], dict[str, Topic]]]:
     """Members, each with at least one topic the cluster has, and the topics.
 
     with_claims: they own what they like, in generations 3 to 5, whether others own it too or not, and even of topics they do not name.
     """
-    topics = draw(topic_sets(with_racks=with_racks))
-    everything = [TopicPartition(topic, number) for topic in topics for number in range(topics[topic].partitions)]
-    naming = st.lists(st.sampled_from(sorted(topics)), min_size=1, unique=True)
-    common = draw(naming)
-    members = []
-    for i in draw(st.lists(st.integers(0, 99), min_size=1, max_size=9, unique=True)):
-        has_claims = with_claims and draw(st.booleans())
-        members.append(
-            Member(
-                f"consumer-{i}",
-                tuple(common if same_topics else draw(naming)),
-                instance_id=draw(st.sampled_from([None, f"instance-{99 - i}"])),
-                rack=draw(st.sampled_from([None, "", "a", "b", "d"])) if with_racks else None,
-                owned=tuple(draw(st.lists(st.sampled_from(everything), max_size=12, unique=True))) if has_claims else (),
-                generation=draw(st.integers(3, 5)) if has_claims else NO_GENERATION,
-            )
-        )
-    return members, topics
+    return randoms.map(lambda rng: random_group(rng, same_topics, with_racks, with_claims))
 
 
 def subscribed_partitions(members: Sequence[Member], topics: dict[str, Topic]) -> set[TopicPartition]:

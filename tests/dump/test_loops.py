@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from random import Random
 from typing import NamedTuple
 
 import numpy as np
@@ -18,8 +19,8 @@ from groupcoord_spark.log import Chunk, Records
 from groupcoord_spark.protocol import RECORD_TYPES, encode_key, encode_value, fast_path
 from groupcoord_spark.protocol.primitives import java_text
 from groupcoord_spark.protocol.slices import Slices
-from tests.examples import examples
-from tests.protocol.from_tables import KNOWN_TYPES, damaged, damaged_keys, keys, typed_values
+from tests.examples import examples, randoms
+from tests.protocol.from_tables import KNOWN_TYPES, damaged, damaged_keys, key, typed_value
 
 LEAST, GREATEST = -(2**63), 2**63 - 1
 MEMBER = {
@@ -73,11 +74,17 @@ def dumped(rows: Sequence[Row], redaction: Redaction | None = None, *, with_byte
 
 
 numbers = st.sampled_from([LEAST, -1, 0, 9, 10, 99, 100, 10**12, 10**18, GREATEST]) | st.integers(LEAST, GREATEST)
-typed_records = typed_values().flatmap(lambda typed: st.tuples(st.one_of(keys([typed[0]])), st.just(typed[1])))
-damaged_records = typed_records.flatmap(lambda record: st.tuples(st.just(record[0]), damaged(record[1])))
+
+
+def keyed_value(rng: Random) -> tuple[bytes, bytes]:
+    """The key of a record and its value, which may be damaged."""
+    key_type, value = typed_value(rng)
+    return key(rng, [key_type]), rng.choice([value, damaged(rng, value)])
+
+
 rows = st.builds(
     lambda key_and_value, *rest: Row(*key_and_value, *rest),
-    typed_records | damaged_records | st.tuples(st.none() | damaged_keys, st.none() | st.binary(max_size=8)),
+    randoms.map(keyed_value) | st.tuples(st.none() | damaged_keys, st.none() | st.binary(max_size=8)),
     st.integers(0, GREATEST - 100),
     numbers,
     numbers,

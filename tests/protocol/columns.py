@@ -11,6 +11,7 @@ import numpy as np
 from groupcoord_spark.protocol import ZERO_UUID, DecodeError, columnar, definition, json_texts
 from groupcoord_spark.protocol.errors import Doubt
 from groupcoord_spark.protocol.slices import Slices
+from tests.conftest import by_each_decoder
 
 
 def outcome(decode: Callable[[], Any]) -> Any:
@@ -32,14 +33,19 @@ def value_json_texts(key_types: Sequence[int], values: Sequence[bytes | None]) -
 
 
 def check_key_columns(keys: Sequence[bytes | None]) -> None:
+    """Check what each decoder says of the keys."""
+    expected = [outcome(lambda key=key: definition.decode_key(key)) for key in keys]
+    by_each_decoder(lambda: _check_key_columns(keys, expected))
+
+
+def _check_key_columns(keys: Sequence[bytes | None], outcomes: Sequence[Any]) -> None:
     columns = columnar.decode_key_columns(Slices.of(list(keys)))
     shown = zip(columns.group_id.to_pylist(), columns.topic.to_pylist(), columns.partition.tolist(), columns.member_id.to_pylist(),
                 columns.regular_expression.to_pylist(), strict=True)  # fmt: skip
     refusals, doubts, status = dict(columns.refusals), by_row(columns.doubts), columns.status.to_pylist()
-    for row, (key, each) in enumerate(zip(keys, shown, strict=True)):
+    for row, (key, expected, each) in enumerate(zip(keys, outcomes, shown, strict=True)):
         if key is not None and len(key) >= 2:
             assert columns.key_type[row] == int.from_bytes(key[:2], "big", signed=True)
-        expected = outcome(lambda key=key: definition.decode_key(key))
         if isinstance(expected, definition.DecodedKey):
             fields = expected.fields
             assert each == (fields["group_id"], fields.get("topic"), fields.get("partition", -1), fields.get("member_id"),
@@ -52,11 +58,15 @@ def check_key_columns(keys: Sequence[bytes | None]) -> None:
 
 
 def check_offset_value_columns(key_types: Sequence[int], values: Sequence[bytes | None]) -> None:
-    """Check the answers and the columns for the rows of types 0 and 1."""
+    """Check what each decoder says of the rows of types 0 and 1."""
     outcomes = [
         outcome(lambda key_type=key_type, value=value: definition.decode_value(key_type, value))
         for key_type, value in zip(key_types, values, strict=True)
     ]
+    by_each_decoder(lambda: _check_offset_value_columns(key_types, values, outcomes))
+
+
+def _check_offset_value_columns(key_types: Sequence[int], values: Sequence[bytes | None], outcomes: Sequence[Any]) -> None:
     slices = Slices.of(list(values))
     rows = [row for row, key_type in enumerate(key_types) if key_type in (0, 1)]
     kept_types, kept = np.array(key_types, np.int16)[rows], slices.take(np.array(rows, np.int64))

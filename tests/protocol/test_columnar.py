@@ -13,15 +13,13 @@ from .columns import check_key_columns, check_offset_value_columns
 from .from_tables import damaged_keys, damaged_offset_values, damaged_values
 
 
-@pytest.mark.usefixtures("each_decoder")
 @examples(80)
 @given(st.lists(st.none() | damaged_keys, max_size=12))
 def test_key_columns_are_what_the_definition_says(keys: list[bytes | None]) -> None:
     check_key_columns(keys)
 
 
-@pytest.mark.usefixtures("each_decoder")
-@examples(100)
+@examples(200)
 @given(st.lists(damaged_offset_values | damaged_values | st.tuples(st.sampled_from([0, 1, 9, 24, -1]), st.none()), max_size=12))
 def test_offset_value_columns_are_what_the_definition_says(typed: list[tuple[int, bytes | None]]) -> None:
     check_offset_value_columns([key_type for key_type, _ in typed], [value for _, value in typed])
@@ -67,8 +65,8 @@ class TestWithoutLookingAtSingleRows:
         assert columns.partition.tolist() == [3, -1, -1, -1] and columns.ok.all()
 
 
-@pytest.mark.usefixtures("each_decoder")
 class TestPlaces:
+    @pytest.mark.usefixtures("each_decoder")
     @pytest.mark.parametrize("shift", range(9))
     def test_rows_may_lie_anywhere_in_the_buffer_and_in_any_order(self, shift: int) -> None:
         values = [encode_value(1, 4, COMMIT), None, encode_value(1, 3, COMMIT), b"\0"]
@@ -85,8 +83,9 @@ class TestPlaces:
         once = encode_value(1, 4, COMMIT)
         check_offset_value_columns([1], [once[:-19] + bytes([2, 0, 16]) + bytes(range(16)) + once[-18:]])
 
+    @pytest.mark.usefixtures("each_decoder")
     def test_very_many_rows(self) -> None:
-        rows = 3 * 16384 + 5
+        rows = 16384 + 5
         values = Slices.of([encode_value(1, 4, COMMIT | {"committed_offset": i}) for i in range(100)]).take(np.arange(rows) % 100)
         columns = columnar.decode_offset_value_columns(np.ones(rows, np.int16), values)
         assert (columns.fields["committed_offset"] == np.arange(rows) % 100).all()

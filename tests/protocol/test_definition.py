@@ -1,33 +1,20 @@
 from __future__ import annotations
 
-from functools import cache
+from random import Random
 from typing import Any
 
 import pytest
 from hypothesis import given
-from hypothesis import strategies as st
 
 from groupcoord_spark.protocol import RECORD_TYPES, UNKNOWN_TAGS, DecodeError, EncodeError, definition
 from groupcoord_spark.protocol.errors import UnknownKeyType, UnknownValueVersion
 from groupcoord_spark.protocol.fields import Message, RecordType
-from tests.examples import examples
+from tests.examples import examples, randoms
 from tests.protocol.columns import value_json_texts
 
 from .from_tables import fields_of, layouts
 
 LAYOUTS = layouts()
-MESSAGES = {(record_type.key_type, message.dialect, version): message for record_type, message, version in LAYOUTS}
-
-
-@cache
-def key_fields(key_type: int) -> st.SearchStrategy[dict[str, Any]]:
-    return fields_of(RECORD_TYPES[key_type].key.fields, 0, False)
-
-
-@cache
-def value_fields(key_type: int, dialect: str | None, version: int) -> st.SearchStrategy[dict[str, Any]]:
-    message = MESSAGES[key_type, dialect, version]
-    return fields_of(message.fields, version, message.is_flexible(version))
 
 
 EVERY_LAYOUT = pytest.mark.parametrize(
@@ -38,9 +25,9 @@ EVERY_TYPE = pytest.mark.parametrize("record_type", RECORD_TYPES.values(), ids=l
 
 @EVERY_TYPE
 @examples(12)
-@given(data=st.data())
-def test_a_key_that_is_written_is_read_with_no_byte_left_over(record_type: RecordType, data: st.DataObject) -> None:
-    fields = data.draw(key_fields(record_type.key_type))
+@given(rng=randoms)
+def test_a_key_that_is_written_is_read_with_no_byte_left_over(record_type: RecordType, rng: Random) -> None:
+    fields = fields_of(rng, record_type.key.fields, 0, False)
     key = definition.encode_key(record_type.key_type, fields, dialect=record_type.dialect)
     decoded = definition.decode_key(key, dialect=record_type.dialect)
     assert (decoded.key_type, decoded.name, decoded.fields) == (record_type.key_type, record_type.key.name, fields)
@@ -49,11 +36,11 @@ def test_a_key_that_is_written_is_read_with_no_byte_left_over(record_type: Recor
 
 @EVERY_LAYOUT
 @examples(6)
-@given(data=st.data())
+@given(rng=randoms)
 def test_a_value_that_is_written_is_read_with_no_byte_left_over(
-    record_type: RecordType, message: Message, version: int, data: st.DataObject
+    record_type: RecordType, message: Message, version: int, rng: Random
 ) -> None:
-    fields = data.draw(value_fields(record_type.key_type, message.dialect, version))
+    fields = fields_of(rng, message.fields, version, message.is_flexible(version))
     value = definition.encode_value(record_type.key_type, version, fields, dialect=message.dialect)
     decoded = definition.decode_value(record_type.key_type, value, dialect=record_type.dialect)
     shared = definition.SharedElements()
@@ -74,9 +61,9 @@ ONE_LAYOUT = [(record_type, version) for record_type, _, version in LAYOUTS if n
 
 @pytest.mark.parametrize(("record_type", "version"), ONE_LAYOUT, ids=[f"{r.key_type}-v{version}" for r, version in ONE_LAYOUT])
 @examples(5)
-@given(data=st.data())
-def test_every_cut_prefix_of_a_value_is_refused(record_type: RecordType, version: int, data: st.DataObject) -> None:
-    fields = data.draw(value_fields(record_type.key_type, None, version))
+@given(rng=randoms)
+def test_every_cut_prefix_of_a_value_is_refused(record_type: RecordType, version: int, rng: Random) -> None:
+    fields = fields_of(rng, record_type.value.fields, version, record_type.value.is_flexible(version))
     value = definition.encode_value(record_type.key_type, version, fields)
     for length in range(min(len(value), 150)):
         with pytest.raises(DecodeError) as refusal:

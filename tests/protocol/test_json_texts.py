@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from groupcoord_spark.protocol import DecodeError, definition, fast_path, json_programs, json_texts, programs, record_types
 from groupcoord_spark.protocol.definition import DecodedValue
 from groupcoord_spark.protocol.slices import Slices
+from tests.conftest import by_each_decoder
 from tests.examples import examples
 from tests.protocol.columns import key_json_texts, value_json_texts
 
@@ -22,12 +23,7 @@ from .from_tables import damaged_keys, damaged_values, typed_values
 
 
 def assert_each_decoder_gives(texts: list[str | None], decode: Callable[[], list[str | None]]) -> None:
-    """The compiled loops read every input, then the scalar decoder reads the same input."""
-    loops = fast_path.load()
-    assert loops, "numba cannot be used"
-    for decoder in (loops, None):
-        with patch.object(fast_path, "loops_for", lambda rows, decoder=decoder: decoder):
-            assert decode() == texts
+    assert by_each_decoder(decode) == [texts, texts]
 
 
 def shown(json_of: Callable[[], Any]) -> str | None:
@@ -60,7 +56,7 @@ def test_texts_of_values_are_what_the_definition_says(typed: list[tuple[int, byt
 
 
 @examples(50)
-@given(st.lists(typed_values(), min_size=2, max_size=8), st.integers(1, 200))
+@given(st.lists(typed_values, min_size=2, max_size=8), st.integers(1, 200))
 def test_texts_do_not_depend_on_how_many_fit_into_a_piece(typed: list[tuple[int, bytes]], piece_bytes: int) -> None:
     texts = [defined(key_type, value) for key_type, value in typed]
     with patch.object(json_texts, "PIECE_BYTES", piece_bytes):

@@ -96,9 +96,9 @@ def chunks_of(log: list[LogRecord], sizes: list[int]) -> list[list[LogRecord]]:
     return chunks
 
 
-@pytest.mark.parametrize("semantics", COORDINATORS, ids=lambda semantics: f"{semantics.name} {semantics.broker_version}")
-@examples(40)
+@examples(80)
 @given(
+    semantics=st.sampled_from(COORDINATORS),
     seed=st.integers(0, 2**32),
     length=st.integers(1, 60),
     sizes=st.lists(st.integers(1, 40), min_size=1, max_size=4),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import shutil
 import tempfile
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -30,6 +29,7 @@ from groupcoord_spark.pipeline.rebalances import REBALANCES, RebalanceJob
 from groupcoord_spark.pipeline.replay.partition import ReplayJob
 from groupcoord_spark.protocol import DecodeError, decode_key, decode_value, definition
 from groupcoord_spark.warehouse import TABLES
+from tests.conftest import DECODERS, decoder
 from tests.coordinator.records import Record
 from tests.examples import examples
 from tests.log.log_writer import T0
@@ -191,19 +191,14 @@ def read_and_replay(directory: Path, semantics: Semantics, cut: Cut) -> tuple[Ro
     return tables, history, sum(report.counts.records for report in reports)
 
 
-@pytest.mark.usefixtures("each_decoder")
-@pytest.mark.parametrize("semantics", [JAVA, SCALA], ids=["java", "scala"])
-@examples(25)
+@examples(40)
 @given(seed=st.integers(0, 2**32), length=st.integers(1, 60))
-def test_a_log_cut_anywhere_gives_the_state_of_the_rule(semantics: Semantics, seed: int, length: int) -> None:
+def test_a_log_cut_anywhere_gives_the_state_of_the_rule(seed: int, length: int) -> None:
     cut = Cut(seed)
-    logs = random_logs(cut, length)
-    directory = Path(tempfile.mkdtemp())
-    try:
-        cut.write(directory, logs)
-        tables, history, records = read_and_replay(directory, semantics, cut)
-    finally:
-        shutil.rmtree(directory)
+    semantics, logs = cut.choice((JAVA, SCALA)), random_logs(cut, length)
+    with tempfile.TemporaryDirectory() as directory, decoder(cut.choice(DECODERS)):
+        cut.write(Path(directory), logs)
+        tables, history, records = read_and_replay(Path(directory), semantics, cut)
     assert comparable(tables) == comparable(tables_by_the_rule(logs, semantics))
     assert sorted(map(repr, map(sorted_fields, tables[REBALANCES]))) == sorted(map(repr, map(sorted_fields, rebalances_by_the_rule(logs))))
     assert records == sum(map(len, logs.values()))

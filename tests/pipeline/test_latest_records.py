@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -76,9 +75,13 @@ def through_nights(nights: Sequence[Sequence[LogRecord]], semantics: Semantics) 
     return replay, latest, warnings
 
 
-@pytest.mark.parametrize("semantics", COORDINATORS, ids=lambda semantics: f"{semantics.name} {semantics.broker_version}")
-@examples(40)
-@given(seed=st.integers(0, 2**32), length=st.integers(1, 120), cuts=st.lists(st.integers(0, 120), max_size=6))
+@examples(80)
+@given(
+    semantics=st.sampled_from(COORDINATORS),
+    seed=st.integers(0, 2**32),
+    length=st.integers(1, 120),
+    cuts=st.lists(st.integers(0, 120), max_size=6),
+)
 def test_nights_end_in_the_state_of_the_whole_log(semantics: Semantics, seed: int, length: int, cuts: list[int]) -> None:
     log = random_log(random.Random(seed), length)
     whole = KeptRecordsReplay(semantics)

@@ -39,7 +39,7 @@ def test_gatherers_of_parts_give_the_facts_of_the_whole(corpus: str) -> None:
         files = FilesBeside(read_partition_files(Location.of(partition.directory)), read_log_directory_files(log_dir))
         parts = [PartitionGatherer(partition, files)]
         for segment in partition.segments:
-            for chunk in read_segment(segment, chunk_bytes=700):
+            for chunk in read_segment(segment, chunk_bytes=2_000):
                 if rng.random() < 0.5:
                     parts.append(PartitionGatherer(partition, files))
                 parts[-1].add(chunk, segment, ChunkKeys.of(chunk.records))

@@ -32,6 +32,6 @@ def test_no_groups_have_sums() -> None:
 
 
 def test_size_of_the_sums_does_not_grow_with_the_groups() -> None:
-    few, many = (sums_of_groups([live(f"console-consumer-{number:06}") for number in range(count)]) for count in (100, 100_000))
-    assert many.groups == 100_000
+    few, many = (sums_of_groups([live(f"console-consumer-{number:06}") for number in range(count)]) for count in (100, 10_000))
+    assert many.groups == 10_000
     assert len(pickle.dumps(many)) < 1.1 * len(pickle.dumps(few)) < 4_000

@@ -38,15 +38,14 @@ def test_ranges_of_real_logs_give_what_the_files_give() -> None:
     files_cut = set()
     for corpus in CORPORA:
         for partition in plan_logs([str(GOLDEN / corpus / "logs")]).partitions:
-            for segment in partition.segments:
-                whole = read([segment])
-                for range_bytes in (max(300, segment.size // 100), 5000):
-                    parts = ranges_of(segment, range_bytes)
-                    assert [part.start for part in parts] == [0, *(part.size for part in parts[:-1])]
-                    assert parts[-1].size == segment.size
-                    assert same(read(parts, chunk_bytes=SMALL_CHUNK if range_bytes != 5000 else 1 << 25), whole), (corpus, segment)
-                    if len(parts) > 1:
-                        files_cut.add(corpus)
+            for number, segment in enumerate(partition.segments):
+                parts = ranges_of(segment, max(600, segment.size // 25))
+                assert [part.start for part in parts] == [0, *(part.size for part in parts[:-1])]
+                assert parts[-1].size == segment.size
+                if len(parts) > 1:
+                    files_cut.add(corpus)
+                    chunk_bytes = SMALL_CHUNK if number % 2 else 1 << 25
+                    assert same(read(parts, chunk_bytes=chunk_bytes), read([segment])), (corpus, segment)
     assert {"classic-modern", "codec-zstd", "compacted", "fuzz-1", "kip848", "midflight-torn", "transactions"} <= files_cut
 
 
@@ -80,7 +79,7 @@ def test_a_damaged_file_gives_the_same_rows_in_ranges_as_whole(tmp_path: Path, k
 def test_sound_files_are_cut(tmp_path: Path) -> None:
     rng = random.Random(SEED)
     cut = 0
-    for _ in range(100):
+    for _ in range(40):
         entries = log_of(rng, 30)
         base = int(struct.unpack_from(">q", entries[0])[0])
         path = write_segment(tmp_path, entries, base_offset=base)
@@ -89,7 +88,7 @@ def test_sound_files_are_cut(tmp_path: Path) -> None:
         assert same(read(parts), read([segment]))
         assert all(part.base_offset < (part.next_base_offset or 2**63) for part in parts)
         cut += len(parts) > 1
-    assert cut == 100
+    assert cut == 40
 
 
 def test_a_border_inside_of_a_record_that_looks_like_a_batch_leaves_the_file_whole(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from groupcoord_spark.coordinator.semantics import JAVA, SCALA, Semantics, seman
 from groupcoord_spark.protocol import DecodeError, decode_value
 from groupcoord_spark.protocol.classic_group_checks import surely_loadable
 from groupcoord_spark.protocol.slices import Slices
+from tests.conftest import by_each_decoder
 from tests.examples import examples
 from tests.pipeline.logs import MALFORMED_SUBSCRIPTIONS, SUBSCRIPTION, classic_value_of
 
@@ -38,12 +39,11 @@ def random_value(rng: random.Random) -> bytes:
     return bytes(value[: rng.choice((len(value), len(value), rng.randrange(len(value))))])
 
 
-@pytest.mark.usefixtures("each_decoder")
 @pytest.mark.parametrize("semantics", [JAVA, SCALA, OLD_SCALA], ids=lambda semantics: semantics.broker_version)
 @examples(80)
 @given(seed=st.integers(0, 2**32))
 def test_what_is_sure_is_taken_by_the_definition(semantics: Semantics, seed: int) -> None:
     rng = random.Random(seed)
     values = [random_value(rng) for _ in range(40)]
-    is_sure = surely_loadable(Slices.of(list(values)), checks_subscriptions=semantics.fails_over_subscriptions)
-    assert not [value for value, sure in zip(values, is_sure.tolist(), strict=True) if sure and not is_taken(value, semantics)]
+    for is_sure in by_each_decoder(lambda: surely_loadable(Slices.of(values), checks_subscriptions=semantics.fails_over_subscriptions)):
+        assert not [value for value, sure in zip(values, is_sure.tolist(), strict=True) if sure and not is_taken(value, semantics)]

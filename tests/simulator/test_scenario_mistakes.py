@@ -245,7 +245,7 @@ def test_a_file_that_is_no_scenario_is_refused(name: str, tmp_path: Path) -> Non
 ENDLESS = {
     "a heartbeat": ("topics: {t: 1}", "heartbeat.interval.ms: 1ms", "until: 400d"),
     "a check": ("broker: {settings: {offsets.retention.check.interval.ms: 1}}", "", "until: 400d"),
-    "a group of many partitions": ("topics: {t: 100000}", "heartbeat.interval.ms: 1ms", "until: 400d"),
+    "a group of many partitions": ("topics: {t: 20000}", "heartbeat.interval.ms: 1ms", "until: 400d"),
 }
 
 

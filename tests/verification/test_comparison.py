@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,8 @@ import pytest
 from groupcoord_spark.coordinator import semantics_for
 from groupcoord_spark.verification import Answers, BrokerComparison, StateOfRun, compare, read_answers, write_answers
 from tests.coordinator.records import GOLDEN
-from tests.verification.golden import answers_of, state_in, write_warehouse
+from tests.verification.golden import STATE_TABLES, answers_of, state_in, write_warehouse
+from tests.warehouse.nights import few_tables
 
 CORPORA = [
     *("classic-modern", "transactions", "compacted", "connect", "codec-gzip", "midflight-torn", "kip848", "convert", "share", "streams"),
@@ -22,7 +23,7 @@ CORPORA = [
 
 
 @pytest.fixture(scope="module")
-def warehouses(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], str]:
+def warehouses(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], str]]:
     made: dict[str, str] = {}
 
     def warehouse_of(corpus: str) -> str:
@@ -30,7 +31,8 @@ def warehouses(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], str]
             made[corpus] = write_warehouse(corpus, tmp_path_factory.mktemp("golden") / "warehouse")
         return made[corpus]
 
-    return warehouse_of
+    with few_tables([*STATE_TABLES, "runs", "log_ends"]):
+        yield warehouse_of
 
 
 def as_file(tmp_path: Path, answers: dict[str, Any]) -> Answers:

@@ -13,7 +13,7 @@ install = @$(BIN)/python -m pip install --quiet --disable-pip-version-check 'uv>
   && $(BIN)/uv pip install --quiet --python $(BIN)/python --constraint constraints.txt --editable '$(1)' 2>/dev/null \
   || $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile --constraint constraints.txt --editable '$(1)'
 
-.PHONY: nightly test check lint loops-with-checks pytest pytest-without-java coverage bench ratios reference notebooks docs clean
+.PHONY: nightly test check lint pytest pytest-without-java coverage bench ratios reference notebooks docs clean
 
 nightly: $(VENV)/.warm
 	@bash .ci/ensure-java
@@ -23,9 +23,11 @@ nightly: $(VENV)/.warm
 	  '  $(BIN)/groupcoord describe --all-groups --warehouse $(WAREHOUSE)' \
 	  '  $(BIN)/groupcoord nightly /path/to/kafka-logs --warehouse $(WAREHOUSE) --cluster mine'
 
-# Everything. The types are checked while Java writes its archive and the loops with checks are compiled.
+# Everything. The loops are compiled first, with checks and without, a core for each: Java's archive is made with those that are shipped.
+# The types are checked while Java writes it.
 test: $(VENV)/.tests
-	@$(MAKE) --no-print-directory -j3 --output-sync=target lint $(VENV)/.warm loops-with-checks
+	@$(BIN)/python -m tests.loops
+	@$(MAKE) --no-print-directory -j2 --output-sync=target lint $(VENV)/.warm
 	@$(MAKE) --no-print-directory pytest
 
 # Everything that needs no Java: a minute. All else is in `make test`.
@@ -35,9 +37,6 @@ check: $(VENV)/.tests
 lint: $(VENV)/.tests
 	$(BIN)/ruff check .
 	$(BIN)/mypy
-
-loops-with-checks: $(VENV)/.tests
-	@$(BIN)/python -m tests.loops
 
 PYTEST := --dist loadfile --no-loadscope-reorder --durations=25
 

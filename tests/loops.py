@@ -1,6 +1,6 @@
 """Compiles the loops before the processes of pytest begin, which would otherwise all compile the loops at once.
 
-``python -m tests.loops`` compiles the loops that check every index.
+``python -m tests.loops`` compiles them as they are shipped, and with a check of every index.
 """
 
 from __future__ import annotations
@@ -28,4 +28,4 @@ def compile_loops(*variants: Mapping[str, str]) -> None:
 
 
 if __name__ == "__main__":
-    compile_loops(WITH_CHECK)
+    compile_loops({}, WITH_CHECK)

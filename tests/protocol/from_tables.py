@@ -1,5 +1,4 @@
-"""Random messages made of the field tables, and damaged bytes made of whole ones: what the property tests feed the decoders.
-"""
+"""Random messages made of the field tables, and damaged bytes made of whole ones: what the property tests feed the decoders."""
 
 from __future__ import annotations
 

@@ -48,21 +48,29 @@ class StoredFile(NamedTuple):
 class OpenTable:
     """A table, open at one version.
 
-    What was asked of files and transactions is kept, since delta-rs reads the log for it; a commit made here is read when more is asked.
+    The files and transactions that were asked for are kept until the next commit or ``refresh``: delta-rs reads the log of the table for
+    each question. A commit that was made here is read when somebody asks the table for more than its version: few do.
     """
 
     def __init__(self, location: WarehouseLocation, table: Table, delta: DeltaTable) -> None:
         self.location = location
         self.table = table
-        self.delta = delta
+        self._delta = delta
         self._files: dict[str, Mapping[str, StoredFile]] = {}
         self._transactions: dict[str, int | None] = {}
         self._unread_version: int | None = None
 
     @property
+    def delta(self) -> DeltaTable:
+        """delta-rs's table. A commit that was made here is read first; raises DeltaError or OSError where it cannot be read."""
+        if self._unread_version:
+            self.refresh()
+        return self._delta
+
+    @property
     def version(self) -> int:
-        """The version at which the table is open, also where its last commit was not read yet."""
-        return self._unread_version or self.delta.version()
+        """The version at which the table is open, also where a commit that was made here has not been read yet."""
+        return self._unread_version or self._delta.version()
 
     @property
     def stored_columns(self) -> set[str]:
@@ -71,7 +79,7 @@ class OpenTable:
 
     def refresh(self) -> None:
         """Goes on to the newest version. Raises DeltaError or OSError where a newer commit cannot be read."""
-        self.delta.update_incremental()
+        self._delta.update_incremental()
         self._files, self._transactions, self._unread_version = {}, {}, None
 
     def files(self, cluster: str) -> Mapping[str, StoredFile]:
@@ -80,8 +88,6 @@ class OpenTable:
         Files lie one directory deep. Raises WarehouseError where a file of the cluster lies elsewhere, as one with ``../`` in its path
         does, and where the log gives a file in the directory of one cluster to another cluster, as one flipped bit does.
         """
-        if self._unread_version:
-            self.refresh()
         if cluster not in self._files:
             self._files[cluster] = self._checked_files(cluster)
         return self._files[cluster]
@@ -111,8 +117,6 @@ class OpenTable:
 
     def transaction(self, application: str) -> int | None:
         """The version of the last transaction of a Delta application; None: there is none."""
-        if self._unread_version:
-            self.refresh()
         if application not in self._transactions:
             self._transactions[application] = self.delta.transaction_version(application)
         return self._transactions[application]
@@ -165,7 +169,7 @@ class OpenTable:
             partition_filters=[("cluster", "=", cluster)] if overwrites else None,
             commit_properties=CommitProperties(custom_metadata=metadata, app_transactions=[*rows, *transactions]),
         )
-        self._unread_version = self.delta.version() + 1
+        self._files, self._transactions, self._unread_version = {}, {}, self._delta.version() + 1
         later = self.path_of(f"_delta_log/{self._unread_version + 1:020}.json")
         if self.location.filesystem.get_file_info(later).type != fs.FileType.NotFound:
             self.refresh()  # another cluster committed too, before or after

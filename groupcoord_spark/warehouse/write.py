@@ -373,7 +373,7 @@ def _completed(location: WarehouseLocation, table: Table) -> OpenTable:
     """The table, with the columns and checks that it lacked, and NULLs where this release writes them."""
     opened = open_table(location, table)
     for name in table.former_checks:
-        if f"delta.constraints.{name}" in opened.delta.metadata().configuration:
+        if _has_check(opened, name):
             opened.delta.alter.drop_constraint(name)
     for column in _never_null(opened):
         opened.delta.alter.drop_column_not_null(column)
@@ -422,8 +422,11 @@ def _missing_columns(opened: OpenTable) -> list[Field]:
 
 
 def _missing_checks(opened: OpenTable) -> dict[str, str]:
-    held = opened.delta.metadata().configuration
-    return {name: claim for name, claim in opened.table.checks.items() if f"delta.constraints.{name}" not in held}
+    return {name: claim for name, claim in opened.table.checks.items() if not _has_check(opened, name)}
+
+
+def _has_check(opened: OpenTable, name: str) -> bool:
+    return f"delta.constraints.{name}" in opened.delta.metadata().configuration
 
 
 def _never_null(opened: OpenTable) -> list[str]:
@@ -471,9 +474,14 @@ def _strays(start: RunStart, opened: OpenTable) -> dict[str, int]:
     runs = {path: run for path in files if (run := run_of(path.rsplit("/", 1)[1])) is not None and run not in finished_ids}
     if runs and not opened.last_run(start.cluster):  # releases that wrote no transaction dropped no rows from `runs`
         return {path: files[path].size for path in runs}
-    # The rows of old nights may have been dropped from `runs`, and their history stays. Ids begin with the time of the run.
-    oldest = min((run_id.partition("-")[0] for run_id in finished_ids), default="")
-    return {path: files[path].size for path, run in runs.items() if run.partition("-")[0] >= oldest}
+    # The rows of old nights may have been dropped from `runs`, and their history stays.
+    oldest = min(map(_start_of, finished_ids), default="")
+    return {path: files[path].size for path, run in runs.items() if _start_of(run) >= oldest}
+
+
+def _start_of(run_id: str) -> str:
+    """When a run began, as its id says it: text that sorts by time."""
+    return run_id.partition("-")[0]
 
 
 def _healed(start: RunStart) -> RunStart:

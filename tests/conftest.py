@@ -129,14 +129,6 @@ def _asks_for_spark(file: str) -> bool:
     return ASKS_FOR_SPARK.search((Path(__file__).parents[1] / file).read_text(encoding="utf-8")) is not None
 
 
-@pytest.fixture
-def with_loops(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Has the compiled loops read every input, however small."""
-    loops = fast_path.load()
-    assert loops, "numba cannot be used"
-    monkeypatch.setattr(fast_path, "loops_for", lambda rows: loops)
-
-
 DECODERS = ("loops", "scalar")
 
 
@@ -157,6 +149,13 @@ def by_each_decoder(read: Callable[[], Result]) -> list[Result]:
         with decoder(name):
             results.append(read())
     return results
+
+
+@pytest.fixture
+def with_loops() -> Iterator[None]:
+    """Has the compiled loops read every input, however small."""
+    with decoder("loops"):
+        yield
 
 
 @pytest.fixture(scope="module", params=DECODERS)

@@ -7,6 +7,7 @@ import json
 import subprocess
 import sys
 from base64 import b64decode
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -15,8 +16,9 @@ import pytest
 from click.testing import Result
 
 from groupcoord_spark.dump import json_lines
-from groupcoord_spark.protocol import encode_key, encode_value, fast_path
+from groupcoord_spark.protocol import encode_key, encode_value
 from tests.cli import warehouse
+from tests.conftest import decoder
 from tests.log.log_writer import Rec, batch, marker, message, write_segment
 
 GOLDEN = Path(__file__).parent.parent / "golden"
@@ -70,12 +72,12 @@ def commit(group: str, partition: int = 0, **changed: Any) -> Rec:
 
 
 @pytest.fixture(params=[("scalar", json_lines.BLOCK_BYTES), ("loops", json_lines.BLOCK_BYTES), ("loops", 3)])
-def each_writer(request, monkeypatch) -> None:
+def each_writer(request, monkeypatch) -> Iterator[None]:
     """Every line is written by itself, then all lines by the compiled loop, then each line into a block that is too small."""
     writer, block_bytes = request.param
-    loops = fast_path.load() if writer == "loops" else None
-    monkeypatch.setattr(fast_path, "loops_for", lambda rows: loops)
     monkeypatch.setattr(json_lines, "BLOCK_BYTES", block_bytes)
+    with decoder(writer):
+        yield
 
 
 @pytest.mark.parametrize("corpus", CORPORA)

@@ -16,9 +16,10 @@ from groupcoord_spark.dump import json_lines
 from groupcoord_spark.dump.json_lines import Counts, JsonLines, Selection
 from groupcoord_spark.dump.redaction import Redaction
 from groupcoord_spark.log import Chunk, Records
-from groupcoord_spark.protocol import RECORD_TYPES, encode_key, encode_value, fast_path
+from groupcoord_spark.protocol import RECORD_TYPES, encode_key, encode_value
 from groupcoord_spark.protocol.primitives import java_text
 from groupcoord_spark.protocol.slices import Slices
+from tests.conftest import by_each_decoder
 from tests.examples import examples, randoms
 from tests.protocol.from_tables import KNOWN_TYPES, damaged, damaged_keys, key, typed_value
 
@@ -101,10 +102,8 @@ def test_the_loop_writes_the_lines_of_the_definition(rows: list[Row], is_redacte
     redaction = Redaction() if is_redacted else None
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(json_lines, "BLOCK_BYTES", block_bytes)
-        patch.setattr(fast_path, "loops_for", lambda rows: None)
-        expected = dumped(rows, redaction, with_bytes=with_bytes)
-        patch.setattr(fast_path, "loops_for", lambda rows: fast_path.load())
-        assert dumped(rows, redaction, with_bytes=with_bytes) == expected
+        of_loops, expected = by_each_decoder(lambda: dumped(rows, redaction, with_bytes=with_bytes))
+    assert of_loops == expected
 
 
 @pytest.mark.usefixtures("with_loops")

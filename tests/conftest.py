@@ -166,7 +166,7 @@ def each_decoder(request: pytest.FixtureRequest) -> Iterator[None]:
 
 
 class SampleWarehouse(NamedTuple):
-    """A warehouse with one night of the cluster ``sample``; not to be written to. summary: what that run reported."""
+    """A warehouse that ``made_once`` made; not to be written to. summary: what its last run reported."""
 
     path: Path
     summary: Summary
@@ -257,7 +257,7 @@ def spark_with_delta(spark: SparkSession) -> Iterator[SparkSession]:
 
 
 def made_once(factory: pytest.TempPathFactory, name: str, make: Callable[[Path], Summary]) -> SampleWarehouse:
-    """The warehouse that ``make`` makes, in one of the processes of pytest for all of them."""
+    """The warehouse that ``make`` makes. The first process of pytest that asks makes it, and all processes read it."""
     from tests.warehouse.nights import all_tables
 
     place = factory.getbasetemp().parent if "PYTEST_XDIST_WORKER" in os.environ else factory.getbasetemp()

@@ -60,7 +60,7 @@ def history_of(warehouse: Path) -> list[tuple[int, int, int]]:
 
 
 def state_of(warehouse: Path, *more: str) -> Mapping[str, list[str]]:
-    """The tables of the state and of the rules, and these."""
+    """The tables of the state and of the rules, and those named in ``more``."""
     return tables_of(warehouse, but=tuple(set(TABLES) - STATE - {*more}))
 
 

@@ -50,7 +50,7 @@ async def answer_of_this_process(words: Sequence[str], most_rows: int, seconds: 
 
 
 def test_an_agent_gets_what_the_commands_print(place: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Two tools of a server of its own, and all others in this process."""
+    """Two tools are asked of a server in a process of its own, all others of a server in this process."""
     results = asked(
         over_stdio(place),
         ("list_groups", {"state": "Stable"}),

@@ -431,7 +431,7 @@ class TestABadWarehouse:
 class TestJava:
     @pytest.fixture(autouse=True)
     def _is_needed(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        """The night asks for a session of Spark, as if there was none."""
+        """The night starts a session of Spark, as if this process had none yet."""
         monkeypatch.setattr("groupcoord_spark.pipeline.run_night.session", session)
         monkeypatch.setattr("pyspark.sql.SparkSession.getActiveSession", lambda: None)
 

@@ -30,7 +30,7 @@ EVERY_TABLE = dict(TABLES)
 TABLES_OF_A_LOG = EVERY_TABLE.keys() - {
     *("topics", "topic_configs", "group_configs", "transactional_ids", "acls", "share_offsets", "share_batches", "log_ends"),
 }
-"""Without those in which only a log directory, or the answers of a broker, have rows."""
+"""All tables but those that get rows only from a log directory or from a broker's answers."""
 
 
 @contextmanager
@@ -41,7 +41,7 @@ def few_tables(names: Collection[str] = FEW_TABLES) -> Iterator[None]:
 
 
 def all_tables() -> AbstractContextManager[object]:
-    """Warehouses have every table nonetheless."""
+    """Warehouses have every table, also within ``few_tables``."""
     return patch.dict(TABLES, EVERY_TABLE, clear=True)
 
 

@@ -36,7 +36,7 @@ def _duckdb() -> duckdb.DuckDBPyConnection:
 
 def rows(view: str, columns: str, /, **tables: Sequence[Mapping[str, Any]]) -> list[tuple[Any, ...]]:
     """The sorted rows of a view over these tables; the other tables are empty."""
-    connection = _duckdb().cursor()  # what it is told to know goes with it
+    connection = _duckdb().cursor()  # the tables and views that it gets end with it
     connection.execute("SET TimeZone = 'UTC'")
     needed = needed_by(view)
     for name in {name for below in needed for name in names_in(VIEWS[below])} & {*TABLES}:

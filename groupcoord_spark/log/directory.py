@@ -9,6 +9,7 @@ import re
 from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from typing import Any
 
 import pyarrow.fs as pafs
 
@@ -18,8 +19,8 @@ from groupcoord_spark.log.ends import TAIL_BYTES, Tail, checked_tail, first_entr
 from groupcoord_spark.log.files.broker_files import CLEANER_CHECKPOINT, LOG_STARTS, OFFSETS_TOPIC, Checkpoint, read_checkpoint_of
 from groupcoord_spark.log.files.held_files import HeldFile, HeldFiles
 from groupcoord_spark.log.files.listing import LARGEST_OFFSET, OFFSET_DIGITS, SEGMENT_NAME, listed_in_one_state
-from groupcoord_spark.log.files.object_store import FILES_AT_ONCE, at_once
-from groupcoord_spark.log.files.storage import Location, side_by_side
+from groupcoord_spark.log.files.object_store import FILES_AT_ONCE, is_object_store
+from groupcoord_spark.log.files.storage import Location, filesystem_of, side_by_side
 from groupcoord_spark.log.marks import first_record, record_at
 from groupcoord_spark.log.segment import Segment
 from groupcoord_spark.protocol.record_types import NO_LEADER_EPOCH
@@ -98,10 +99,9 @@ class LogPlan:
     held: HeldFiles | None = field(default=None, compare=False)
 
     @property
-    def files_at_once(self) -> int:
-        """How many files of the logs a reader should open at the same time."""
-        some_file = next((log.segments[0] for log in self.partitions if log.segments), None)
-        return 1 if some_file is None else at_once(Location.of(some_file.uri).filesystem)
+    def filesystem(self) -> Any:
+        """The file system of the logs: of the first, where there are several."""
+        return filesystem_of(segment.uri for log in self.partitions for segment in log.segments)
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,7 +209,8 @@ def plan_logs(
         doubts += chosen.doubts
         if len(replicas) > 1:
             doubts.append(_replica_doubt(chosen, [replica for replica in replicas if replica is not chosen]))
-    side_by_side(lambda logs: _refuse_other_log(*logs), copies, FILES_AT_ONCE)
+    of_copies = filesystem_of(segment.uri for log, _ in copies for segment in log.segments)
+    side_by_side(lambda logs: _refuse_other_log(*logs), copies, of_copies, FILES_AT_ONCE)
     by_partition = sorted(planned, key=lambda of_directory: of_directory[0].log.offsets_partition)
     topic_id = next((topic_id for _, topic_id in by_partition if topic_id), None)
     return LogPlan(tuple(partitions), cluster_id, topic_id, tuple(doubts), cleaned_ends=cleaned_end_of, held=held)
@@ -220,14 +221,14 @@ def _planned_directories(
 ) -> list[tuple[_Replica, str | None]]:
     """The log in each directory, and its topic id. See plan_logs for the arguments; log_starts: by path of the log directory.
 
-    All directories are listed side by side, then the ends of all files are read side by side, because object stores answer slowly.
+    All directories are listed side by side, then the ends of all files are read side by side: object stores and mounts answer slowly.
     """
-    together = max((at_once(directory.location.filesystem) for directory in directories), default=1)
+    slowest = max((directory.location.filesystem for directory in directories), key=is_object_store, default=filesystem_of(()))
 
     def listing_of(directory: _Directory) -> _Listing:
         return _files_of(directory, known_ends.get(directory.offsets_partition, 0), held)
 
-    listed = side_by_side(listing_of, directories, together)
+    listed = side_by_side(listing_of, directories, slowest)
     without_segments = [of_directory.directory.location for of_directory in listed if of_directory.has_files]
     if without_segments and not any(of_directory.files for of_directory in listed):
         raise InputError(
@@ -244,9 +245,9 @@ def _planned_directories(
     def look_at_end(of_directory: _Listing, place: int, segment: Segment) -> None:
         of_directory.tails[place] = tail_from_last_bytes(segment, TAIL_BYTES[0])
 
-    side_by_side(lambda end: look_at_end(*end), to_look_at, together)
+    side_by_side(lambda end: look_at_end(*end), to_look_at, slowest)
     # where a file is damaged, all of it is read here: few at a time, for each takes memory
-    return side_by_side(lambda of_directory: _plan_believed(of_directory, log_starts), listed, FILES_AT_ONCE)
+    return side_by_side(lambda of_directory: _plan_believed(of_directory, log_starts), listed, slowest, FILES_AT_ONCE)
 
 
 def plan_other_topic(topic: str, directories: Iterable[Location]) -> list[PartitionLog]:

@@ -32,7 +32,6 @@ from groupcoord_spark.doctor.hanging_transactions import Certainty, OpenTransact
 from groupcoord_spark.doctor.processes import map_partitions
 from groupcoord_spark.log import PartitionLog
 from groupcoord_spark.log.files.broker_files import LogDirectoryFiles, PartitionFiles, read_log_directory_files
-from groupcoord_spark.log.files.object_store import at_once
 from groupcoord_spark.log.files.storage import Location, side_by_side
 from groupcoord_spark.pipeline.after_cleaning import check_after_cleaning, findings_after_cleaning
 from groupcoord_spark.pipeline.exchange.state_rows import PartitionReport
@@ -119,7 +118,7 @@ def _files_beside(unread: Sequence[PartitionLog], goes_on_closed: AbstractSet[in
     def of_log(log: PartitionLog) -> FilesBeside:
         return FilesBeside(PartitionFiles(), LogDirectoryFiles()) if log.offsets_partition in goes_on_closed else all_files_beside(log)
 
-    return side_by_side(of_log, unread, at_once(log_dir_of(unread[0]).filesystem))
+    return side_by_side(of_log, unread, log_dir_of(unread[0]).filesystem)
 
 
 def _name(row: Mapping[str, Any]) -> tuple[Any, ...]:

@@ -16,6 +16,7 @@ from deltalake.transaction import AddAction, RemoveAction, Transaction
 from pyarrow import fs
 
 from groupcoord_spark.errors import WarehouseError
+from groupcoord_spark.log.files.object_store import FILES_AT_ONCE
 from groupcoord_spark.log.files.storage import infos_in, side_by_side
 from groupcoord_spark.warehouse.declaration import Table, no_rows
 from groupcoord_spark.warehouse.location import WarehouseLocation, cause_of, directory_of
@@ -27,9 +28,6 @@ from groupcoord_spark.wording import counted
 # The version of a transaction ``groupcoord.rows:<cluster>``: a number of rows and, above it, bits of the number of the run that wrote it.
 _MOST_ROWS: Final = 1 << 40
 _MOST_RUNS: Final = 1 << 22
-
-# Opening many small files is waiting for the file system, reading one large file uses pyarrow's own threads.
-_FILES_AT_ONCE: Final = 8
 
 Action = AddAction | RemoveAction
 
@@ -219,7 +217,8 @@ class OpenTable:
             with self.checked(path) as file:
                 return rows_of_file(file, cluster, schema, where)
 
-        return pa.concat_tables([no_rows(schema), *side_by_side(of_file, self.paths(cluster, where), _FILES_AT_ONCE)])
+        of_files = side_by_side(of_file, self.paths(cluster, where), self.location.filesystem, FILES_AT_ONCE)
+        return pa.concat_tables([no_rows(schema), *of_files])
 
     @contextmanager
     def checked(self, path: str) -> Iterator[pq.ParquetFile]:

@@ -37,7 +37,6 @@ from pyarrow import fs
 
 from groupcoord_spark import __version__
 from groupcoord_spark.errors import WarehouseError
-from groupcoord_spark.log.files.object_store import is_object_store
 from groupcoord_spark.log.files.storage import infos_in, side_by_side
 from groupcoord_spark.warehouse import read
 from groupcoord_spark.warehouse.declaration import Table, WriteMode, no_rows
@@ -178,13 +177,8 @@ def open_to_write(warehouse: str | Warehouse) -> Warehouse:
     def to_write(table: Table) -> OpenTable | None:
         return _opened_to_write(location, table, tables.get(table.name), opened.newest_versions.get(table.name, 0))
 
-    listed = zip(TABLES, side_by_side(to_write, TABLES.values(), _tables_at_once(location)), strict=True)
+    listed = zip(TABLES, side_by_side(to_write, TABLES.values(), location.filesystem), strict=True)
     return Warehouse(location, {name: table for name, table in listed if table is not None}, opened)
-
-
-def _tables_at_once(location: WarehouseLocation) -> int:
-    """How many tables are looked at at the same time: all of them on an object store, where that is waiting for answers."""
-    return len(TABLES) if is_object_store(location.filesystem) else 1
 
 
 def _opened_to_write(location: WarehouseLocation, table: Table, opened: OpenTable | None, named_version: int) -> OpenTable | None:
@@ -253,7 +247,7 @@ def _delete_files(start: RunStart, but: Iterable[AddedFile] = ()) -> None:
                 if run_of(file.base_name) == start.run_id and file.base_name not in kept:
                     filesystem.delete_file(file.path)
 
-    side_by_side(delete_of, TABLES.values(), _tables_at_once(start.location))
+    side_by_side(delete_of, TABLES.values(), start.location.filesystem)
 
 
 def commit_run(
@@ -331,7 +325,7 @@ def _prepared(warehouse: Warehouse) -> Warehouse:
     # `runs` first: it marks the directory as a warehouse, also when the process ends right after.
     other_tables = [table for table in TABLES.values() if table is not RUNS]
     tables = {RUNS.name: prepared(RUNS)}
-    tables |= zip((table.name for table in other_tables), side_by_side(prepared, other_tables, _tables_at_once(location)), strict=True)
+    tables |= zip((table.name for table in other_tables), side_by_side(prepared, other_tables, location.filesystem), strict=True)
     # The older release, which reads the version from `runs`, goes on until all is done, and so does an upgrade that died half-way.
     for table in (*(t for t in TABLES.values() if t is not RUNS), RUNS):
         opened = tables[table.name]

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-import os
+import threading
+import time
 from pathlib import Path
+from types import SimpleNamespace
 
+import pyarrow.fs as pafs
 import pytest
 
 from groupcoord_spark.errors import InputError, WarehouseError
-from groupcoord_spark.log.files.object_store import trouble
+from groupcoord_spark.log.files import storage
+from groupcoord_spark.log.files.object_store import FILES_AT_ONCE, trouble
 from groupcoord_spark.log.files.storage import Location, shown, side_by_side, usual_uri
 from groupcoord_spark.warehouse.location import locate
 
@@ -135,8 +139,52 @@ def test_an_end_point_is_named_without_its_password(monkeypatch: pytest.MonkeyPa
     assert "the object store at http://store:9000 does not answer" in (trouble(OSError("NETWORK_CONNECTION")) or "")
 
 
-def test_side_by_side_keeps_the_order_and_raises_the_first_error() -> None:
-    assert side_by_side(lambda number: number * number, range(100), 8) == [number * number for number in range(100)]
-    assert side_by_side(lambda number: os.getpid(), [], 8) == []
-    with pytest.raises(ZeroDivisionError):
-        side_by_side(lambda number: 1 // (number - 3), range(10), 4)
+DISK, STORE = pafs.LocalFileSystem(), pafs.S3FileSystem(anonymous=True, region="eu-west-1")
+
+
+class TestSideBySide:
+    @pytest.mark.parametrize("filesystem", [DISK, STORE], ids=["disk", "store"])
+    @pytest.mark.parametrize("seconds", [0, 0.001])
+    def test_keeps_the_order_and_raises_the_first_error(self, filesystem: pafs.FileSystem, seconds: float) -> None:
+        def inverse(number: int) -> float:
+            time.sleep(seconds)
+            return 1 / (number - 50)
+
+        assert side_by_side(inverse, range(50), filesystem) == [1 / (number - 50) for number in range(50)]
+        assert side_by_side(inverse, [], filesystem) == []
+        with pytest.raises(ZeroDivisionError):
+            side_by_side(inverse, range(100), filesystem)
+
+    @pytest.mark.parametrize(("waited", "in_this_thread"), [(0, 20), (3, 20), (3.01, 1)])
+    def test_of_a_disk_is_done_in_one_thread_until_it_waits_for_its_files(
+        self, waited: float, in_this_thread: int, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        clock = SimpleNamespace(worked=0, waited=0.0)
+        of_clock = SimpleNamespace(monotonic=lambda: clock.worked + clock.waited, process_time=lambda: clock.worked)
+        monkeypatch.setattr(storage, "time", of_clock)
+
+        def work(_: int) -> int:
+            clock.worked += 1
+            clock.waited += waited
+            return threading.get_ident()
+
+        assert side_by_side(work, range(20), DISK).count(threading.get_ident()) == in_this_thread
+
+    @pytest.mark.parametrize(
+        ("filesystem", "most", "together"), [(DISK, 128, FILES_AT_ONCE), (DISK, 3, 3), (STORE, 128, 20), (STORE, 8, 8)]
+    )
+    def test_that_waits_is_done_by_so_many_threads(self, filesystem: pafs.FileSystem, most: int, together: int) -> None:
+        alone = 1 if filesystem is DISK else 0
+        all_wait, busy, most_busy = threading.Barrier(together), list[int](), list[int]()
+
+        def work(number: int) -> None:
+            busy.append(number)
+            most_busy.append(len(busy))
+            if number < alone:
+                time.sleep(0.1)
+            else:
+                all_wait.wait(30)  # BrokenBarrierError where fewer are at work
+            busy.remove(number)
+
+        side_by_side(work, range(alone + 2 * together if together < 20 else 20), filesystem, most)
+        assert max(most_busy) <= together

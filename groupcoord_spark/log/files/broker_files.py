@@ -20,7 +20,6 @@ from crc32c import crc32c
 
 from groupcoord_spark.errors import InputError
 from groupcoord_spark.log.files.listing import LARGEST_OFFSET
-from groupcoord_spark.log.files.object_store import at_once
 from groupcoord_spark.log.files.storage import Location, first_line, side_by_side
 
 OFFSETS_TOPIC: Final = "__consumer_offsets"
@@ -153,7 +152,7 @@ def read_log_directory_files(log_dir: Location) -> LogDirectoryFiles:
     damages: list[str] = []
     no_offsets: dict[int, int] = {}
     known = [name for name in (META_PROPERTIES, CLEANER_CHECKPOINT, HIGH_WATERMARKS, LOG_STARTS, RECOVERY_POINTS) if name in names]
-    contents = dict(zip(known, side_by_side(_bytes_of, map(log_dir.child, known), at_once(log_dir.filesystem)), strict=True))
+    contents = dict(zip(known, side_by_side(_bytes_of, map(log_dir.child, known), log_dir.filesystem), strict=True))
     properties = contents.pop(META_PROPERTIES, None) or b""
     broker_id = re.search(rb"^(?:node|broker)\.id\s*=\s*([0-9]{1,10})\s*$", properties, re.MULTILINE)
     offsets: dict[str, dict[int, int]] = {
@@ -185,7 +184,7 @@ def read_partition_files(directory: Location) -> PartitionFiles:
         elif match is not None or name == LEADER_EPOCHS:
             beside.append((name, match))
     # there is a snapshot for each segment: an object store answers many requests in the time of one
-    contents = side_by_side(_bytes_of, (directory.child(name) for name, _ in beside), at_once(directory.filesystem))
+    contents = side_by_side(_bytes_of, (directory.child(name) for name, _ in beside), directory.filesystem)
     snapshots: dict[int, tuple[ProducerState, ...]] = {}
     indexes: dict[int, tuple[AbortedTransaction, ...]] = {}
     leader_epochs = None

@@ -38,11 +38,6 @@ def is_object_store(filesystem: pafs.FileSystem) -> bool:
     return filesystem.type_name in _TYPES
 
 
-def at_once(filesystem: pafs.FileSystem) -> int:
-    """How many files of the file system a reader should open at the same time."""
-    return REQUESTS_AT_ONCE if is_object_store(filesystem) else FILES_AT_ONCE
-
-
 def variables() -> tuple[tuple[str, str], ...]:
     """The environment variables that an object store's client reads when it is made."""
     return tuple(sorted((name, value) for name, value in os.environ.items() if name.startswith(_VARIABLES)))

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import errno
 import os
+import time
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
@@ -20,6 +22,7 @@ import pyarrow.fs as pafs
 from groupcoord_spark.errors import InputChangedError, InputError, StoreError
 from groupcoord_spark.log.files import object_store
 from groupcoord_spark.log.files.held_files import HeldFile
+from groupcoord_spark.log.files.object_store import FILES_AT_ONCE, REQUESTS_AT_ONCE, is_object_store
 from groupcoord_spark.protocol.slices import Bytes
 
 Thing = TypeVar("Thing")
@@ -27,6 +30,9 @@ Made = TypeVar("Made")
 
 PADDING = 64
 """Bytes after the end of every buffer, so that a field may be read before it is known to lie inside."""
+
+WAITING_TO_WORKING = 3
+"""Threads of Python make work two to three times as dear (docs/decisions/0015-threads-where-files-wait.md): they pay beyond this ratio."""
 
 _IN_USE = "A broker's log cleaner does so with a log in use: run it again, or read a copy (docs/how-to/copy-a-dump.md)."
 
@@ -252,13 +258,28 @@ def _failure(error: BaseException, place: str, sentence: str) -> InputError:
     return StoreError(f"{place}: {trouble}.") if trouble is not None else InputError(f"{place}: {sentence}")
 
 
-def side_by_side(work: Callable[[Thing], Made], things: Iterable[Thing], at_once: int) -> list[Made]:
-    """What ``work`` returns for each of the things, in their order; ``at_once`` of them at a time. The first error in order is raised."""
-    waiting = list(things)
-    if at_once == 1 or len(waiting) < 2:
-        return [work(thing) for thing in waiting]
-    with ThreadPoolExecutor(min(at_once, len(waiting))) as pool:
-        return list(pool.map(work, waiting))
+def filesystem_of(uris: Iterable[str]) -> Any:
+    """The file system of the first of the files; the local one where there is no file."""
+    return Location.of(next(iter(uris), "/")).filesystem
+
+
+def side_by_side(work: Callable[[Thing], Made], things: Iterable[Thing], filesystem: Any, most: int = REQUESTS_AT_ONCE) -> list[Made]:
+    """What ``work``, which reads files of the file system, returns for each of the things, in their order.
+
+    On an object store ``most`` of the things are worked on at the same time. On any other file system one is worked on after the other
+    until ``work`` is seen to wait for the files; from then on FILES_AT_ONCE, or ``most``, at the same time. The first error in order is
+    raised.
+    """
+    remaining, made = deque(things), list[Made]()
+    if not is_object_store(filesystem):
+        most = min(most, FILES_AT_ONCE)
+        began, worked_before = time.monotonic(), time.process_time()
+        while remaining and time.monotonic() - began <= (1 + WAITING_TO_WORKING) * (time.process_time() - worked_before):
+            made.append(work(remaining.popleft()))
+    if not remaining:
+        return made
+    with ThreadPoolExecutor(min(most, len(remaining))) as pool:
+        return [*made, *pool.map(work, remaining)]
 
 
 def usual_uri(given: str) -> str:

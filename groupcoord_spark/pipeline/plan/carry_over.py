@@ -150,7 +150,7 @@ def plan_carry_over(
         else:
             whole[number] = why or "no night before has read them"
     segments, changed = _since_last_night(verdict.plan, rows, ends)
-    complete = _complete(logs, ends, segments, spark, verdict.plan.files_at_once) if complete_from is None else complete_from(ends)
+    complete = _complete(logs, ends, segments, spark, verdict.plan.filesystem) if complete_from is None else complete_from(ends)
     # A log without older records has nothing that could be read instead.
     for number in set(ends) - complete - has_nothing_older:
         whole[number] = "the log cleaner has been at work on the records since the night before"
@@ -210,7 +210,7 @@ def _since_last_night(
 
     going_on = [log for log in plan.partitions if log.offsets_partition in ends]
     numbers = [log.offsets_partition for log in going_on]
-    looked_at = dict(zip(numbers, side_by_side(of_partition, going_on, plan.files_at_once), strict=True))
+    looked_at = dict(zip(numbers, side_by_side(of_partition, going_on, plan.filesystem), strict=True))
     changed = {number: files for number, (_, files) in looked_at.items() if files is not None}
     return {number: new for number, (new, _) in looked_at.items()}, changed
 
@@ -287,12 +287,12 @@ def _complete(
     ends: Mapping[int, int],
     segments: Mapping[int, tuple[Segment, ...]],
     spark: SparkSession,
-    at_once: int,
+    filesystem: Any,
 ) -> set[int]:
     """The offsets partitions whose new segments have a record for each offset."""
     work = [(number, segments[number], end, logs[number].end_offset) for number, end in ends.items()]
     if sum(segment.bytes for _, parts, _, _ in work for segment in parts) <= WALKED_BY_DRIVER_BYTES:
-        walked = side_by_side(lambda of_partition: has_every_offset(*of_partition[1:]), work, at_once)
+        walked = side_by_side(lambda of_partition: has_every_offset(*of_partition[1:]), work, filesystem)
     else:
         walked = in_tasks(spark, lambda of_partition: has_every_offset(*of_partition[1:]), work)
     return {number for (number, *_), is_complete in zip(work, walked, strict=True) if is_complete}

@@ -66,7 +66,7 @@ def evidence_of_segments(plan: LogPlan, offsets: Mapping[int, Collection[int]]) 
         keys = _first_keys(log.segments[0]) if log.offsets_partition in sampled else ()
         return Evidence(first_record(log.segments), newest_record(log.segments), remembered, group_hashes(keys))
 
-    evidence = side_by_side(of_partition, plan.partitions, plan.files_at_once)
+    evidence = side_by_side(of_partition, plan.partitions, plan.filesystem)
     return dict(zip((log.offsets_partition for log in plan.partitions), evidence, strict=True))
 
 

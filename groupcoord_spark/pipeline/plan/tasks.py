@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from groupcoord_spark.log import Segment, check_range, possible_ranges, ranges_to_read
 from groupcoord_spark.log.files.object_store import FILES_AT_ONCE
-from groupcoord_spark.log.files.storage import side_by_side
+from groupcoord_spark.log.files.storage import filesystem_of, side_by_side
 from groupcoord_spark.pipeline.division import Division, in_tasks
 from groupcoord_spark.pipeline.plan.night_plan import NightPlan
 from groupcoord_spark.pipeline.read.reader import Work
@@ -77,7 +77,8 @@ def split_large_segments(
     readers = division.reading_tasks(total) if division.is_cluster else division.cores
     is_large = [readers > 1 and 2 * readers * segment.bytes > total for segment in segments]
     large = [segment for segment, is_one in zip(segments, is_large, strict=True) if is_one]
-    ranges = iter(side_by_side(lambda segment: possible_ranges(segment, range_bytes), large, FILES_AT_ONCE))
+    of_large = filesystem_of(segment.uri for segment in large)
+    ranges = iter(side_by_side(lambda segment: possible_ranges(segment, range_bytes), large, of_large, FILES_AT_ONCE))
     parts = [next(ranges) if is_one else [segment] for segment, is_one in zip(segments, is_large, strict=True)]
     to_walk = [(part, part is several[-1]) for several in parts if len(several) > 1 for part in several]
     if not to_walk:

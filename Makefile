@@ -26,10 +26,10 @@ nightly: $(VENV)/.warm
 	  '  $(BIN)/groupcoord nightly /path/to/kafka-logs --warehouse $(WAREHOUSE) --cluster mine'
 
 # Everything. The loops are compiled first, with checks and without, a core for each: Java's archive is made with those that are shipped.
-# The types are checked while Java writes it.
+# While Java writes it, the types are checked and the assertions of the tests are rewritten.
 test: $(VENV)/.tests
 	@$(BIN)/python -m tests.loops
-	@$(MAKE) --no-print-directory -j2 --output-sync=target lint $(VENV)/.warm
+	@$(MAKE) --no-print-directory -j2 --output-sync=target lint $(VENV)/.warm $(VENV)/.rewritten
 	@$(MAKE) --no-print-directory pytest
 
 # Everything that needs no Java: a minute. All else is in `make test`.
@@ -42,9 +42,9 @@ lint: $(VENV)/.tests
 
 PYTEST := --dist loadfile --no-loadscope-reorder --durations=25
 
-# Four processes for two cores: a test that starts Java or waits for another process leaves its core to the others.
+# Three processes for two cores: a test that starts Java or waits for another process leaves its core to the others.
 pytest: $(VENV)/.tests
-	$(BIN)/python -m pytest -n 4 $(PYTEST)
+	$(BIN)/python -m pytest -n 3 $(PYTEST)
 
 # Without Java nothing waits, and each process more would collect all tests once more.
 pytest-without-java: $(VENV)/.tests
@@ -96,6 +96,11 @@ $(VENV)/.tests: $(VENV)/.made pyproject.toml constraints.txt
 	@echo "Installing groupcoord_spark with its test packages into $(VENV) (once; a few minutes)"
 	$(call install,.[dev])
 	@touch $@ $(VENV)/.runs
+
+# Once: otherwise each process of pytest rewrites the assertions of all files, 10 s of CPU. What cannot be collected is told by pytest itself.
+$(VENV)/.rewritten: | $(VENV)/.tests
+	@$(BIN)/python -m pytest --collect-only -q >/dev/null || true
+	@touch $@
 
 $(VENV)/.docs: $(VENV)/.made pyproject.toml constraints.txt
 	@echo "Installing groupcoord_spark with mkdocs-material into $(VENV) (once)"

@@ -34,7 +34,8 @@ RECORDS = ("offset_commits", "group_records", "transactions")
 @pytest.fixture
 def old(tmp_path: Path) -> Path:
     with tarfile.open(GOLDEN / "warehouses" / "schema-1.tar.gz") as archive:
-        archive.extractall(tmp_path, filter="data")
+        archive.extraction_filter = getattr(tarfile, "data_filter", None)  # Python has it since 3.11.4; Debian 12 has 3.11.2
+        archive.extractall(tmp_path)
     return tmp_path / "schema-1"
 
 

@@ -223,7 +223,7 @@ def _planned_directories(
 
     All directories are listed side by side, then the ends of all files are read side by side: object stores and mounts answer slowly.
     """
-    slowest = max((directory.location.filesystem for directory in directories), key=is_object_store, default=filesystem_of(()))
+    slowest = max((directory.location.filesystem for directory in directories), key=is_object_store, default=pafs.LocalFileSystem())
 
     def listing_of(directory: _Directory) -> _Listing:
         return _files_of(directory, known_ends.get(directory.offsets_partition, 0), held)

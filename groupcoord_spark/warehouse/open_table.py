@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Final, NamedTuple
 from urllib.parse import unquote
@@ -17,7 +18,7 @@ from pyarrow import fs
 
 from groupcoord_spark.errors import WarehouseError
 from groupcoord_spark.log.files.object_store import FILES_AT_ONCE
-from groupcoord_spark.log.files.storage import infos_in, side_by_side
+from groupcoord_spark.log.files.storage import infos_in
 from groupcoord_spark.warehouse.declaration import Table, no_rows
 from groupcoord_spark.warehouse.location import WarehouseLocation, cause_of, directory_of
 from groupcoord_spark.warehouse.parts import run_of
@@ -217,8 +218,9 @@ class OpenTable:
             with self.checked(path) as file:
                 return rows_of_file(file, cluster, schema, where)
 
-        of_files = side_by_side(of_file, self.paths(cluster, where), self.location.filesystem, FILES_AT_ONCE)
-        return pa.concat_tables([no_rows(schema), *of_files])
+        # pyarrow reads a file without Python's lock: threads pay on a disk too
+        with ThreadPoolExecutor(FILES_AT_ONCE) as pool:
+            return pa.concat_tables([no_rows(schema), *pool.map(of_file, self.paths(cluster, where))])
 
     @contextmanager
     def checked(self, path: str) -> Iterator[pq.ParquetFile]:

@@ -32,7 +32,8 @@ PADDING = 64
 """Bytes after the end of every buffer, so that a field may be read before it is known to lie inside."""
 
 WAITING_TO_WORKING = 3
-"""Threads of Python make work two to three times as dear (docs/decisions/0015-threads-where-files-wait.md): they pay beyond this ratio."""
+"""Where reading waits more than so many times as long as it works, threads pay: eight of them take two to three times the CPU time of one
+(docs/decisions/0015-threads-where-files-wait.md)."""
 
 _IN_USE = "A broker's log cleaner does so with a log in use: run it again, or read a copy (docs/how-to/copy-a-dump.md)."
 
@@ -276,8 +277,8 @@ def side_by_side(work: Callable[[Thing], Made], things: Iterable[Thing], filesys
         began, worked_before = time.monotonic(), time.process_time()
         while remaining and time.monotonic() - began <= (1 + WAITING_TO_WORKING) * (time.process_time() - worked_before):
             made.append(work(remaining.popleft()))
-    if not remaining:
-        return made
+    if len(remaining) < 2:
+        return [*made, *map(work, remaining)]
     with ThreadPoolExecutor(min(most, len(remaining))) as pool:
         return [*made, *pool.map(work, remaining)]
 

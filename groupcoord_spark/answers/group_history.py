@@ -82,7 +82,8 @@ def group_history(warehouse: Warehouse, question: Question, semantics: Semantics
     columns = ["producer_id", "transactional_id"]
     names = warehouse.read("transactional_ids", cluster=question.cluster, columns=columns)
     transactional_ids = dict(zip(*(names[column].to_pylist() for column in columns), strict=True))
-    places = {*history.places_of(commits), *map(Place.of, rebalances), *(removal.place for removal in removals.groups)}
+    of_commits = map(Place, commits["incarnation"].to_pylist(), commits["offsets_partition"].to_pylist())
+    places = {*of_commits, *map(Place.of, rebalances), *(removal.place for removal in removals.groups)}
     histories = []
     for place in sorted(places):
         of_place, markers_of_place = history.of_place(commits, place), history.of_place(markers, place)

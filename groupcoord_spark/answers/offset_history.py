@@ -327,11 +327,6 @@ def column_in_milliseconds(times: pa.ChunkedArray) -> pa.ChunkedArray:
     return pc.divide(times.cast(pa.int64()), 1000)
 
 
-def places_of(rows: pa.Table) -> list[Place]:
-    """The places of the rows, sorted."""
-    return sorted({*map(Place, rows["incarnation"].to_pylist(), rows["offsets_partition"].to_pylist())})
-
-
 def _accepted(commits: pa.Table, semantics: Semantics) -> pa.Table:
     """The records whose value version the broker's loader accepts (R-1.9), and the tombstones."""
     for versions in commits.filter(pc.invert(commits["is_tombstone"])).group_by(["key_version", "value_version"]).aggregate([]).to_pylist():

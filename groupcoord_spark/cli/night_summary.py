@@ -45,7 +45,7 @@ def summary_text(summary: Summary) -> str:
         lines = ["", title, state, "  unknown   what only the log has: record offsets, times, expiry, open transactions, history"]
     if summary.surviving_share is not None:
         share = f"{_share(summary.surviving_share)} of the record offsets that this run read have a record"
-        lines.insert(3, f"  surviving {share}{_below(summary)}")
+        lines.insert(3, f"  surviving {share}{': counts of history are lower bounds' if summary.surviving_share < 1 else ''}")
     lines += _lines_about_reading(summary)
     if summary.point_in_time is None and summary.as_of_ms > now_ms():
         blocks = "a night as of an earlier moment is refused, but for --accept earlier"
@@ -119,7 +119,3 @@ def _lines_about(past: PointInTimeSummary) -> list[str]:
 def _share(part: float) -> str:
     """A share in per cent; 100 % only where nothing is missing."""
     return "100 %" if part >= 1 else f"{min(part * 100, 99.9):.1f} %"
-
-
-def _below(summary: Summary) -> str:
-    return "" if summary.surviving_share is None or summary.surviving_share >= 1 else ": counts of history are lower bounds"

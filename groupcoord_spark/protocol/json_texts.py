@@ -64,8 +64,10 @@ def _column(rows: Slices, program: Int64s, decoded_one_by_one: Callable[[Int64s,
     texts = []
     for piece, (first, last) in zip(pieces, pairwise(borders), strict=True):
         offsets = np.concatenate(([0], text_end[first:last])).astype(np.int32)
-        strings = pa.StringArray.from_buffers(last - first, pa.py_buffer(offsets), pa.py_buffer(piece), _validity(is_written[first:last]))
-        left = first + np.flatnonzero(~is_written[first:last] & ~rows.is_null[first:last])
+        is_valid = is_written[first:last]
+        validity = None if is_valid.all() else pa.array(is_valid).buffers()[1]
+        strings = pa.StringArray.from_buffers(last - first, pa.py_buffer(offsets), pa.py_buffer(piece), validity)
+        left = first + np.flatnonzero(~is_valid & ~rows.is_null[first:last])
         if len(left):
             is_left = np.zeros(last - first, np.bool_)
             is_left[left - first] = True
@@ -90,10 +92,6 @@ def _written_pieces(rows: Slices, program: Int64s, text_end: Int64s, is_written:
         pieces.append(out[:size].copy())
         borders.append(row)
     return pieces, borders
-
-
-def _validity(is_valid: Mask) -> pa.Buffer | None:
-    return None if is_valid.all() else pa.array(is_valid).buffers()[1]
 
 
 def _key_text(key: bytes | None) -> str | None:

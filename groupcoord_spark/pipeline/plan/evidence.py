@@ -38,7 +38,9 @@ class Evidence:
         """The evidence of the records of both. Of two records with one offset the newer one counts, as it does for the reader of rows."""
         remembered = dict(self.remembered)
         for mark in other.remembered.values():
-            remembered[mark.record_offset] = _newer(remembered.get(mark.record_offset), mark)
+            known = remembered.setdefault(mark.record_offset, mark)
+            if mark.timestamp_ms > known.timestamp_ms:
+                remembered[mark.record_offset] = mark
         first = (mark for mark in (self.first_record, other.first_record) if mark is not None)
         newest = (mark for mark in (self.newest_record, other.newest_record) if mark is not None)
         return Evidence(
@@ -47,10 +49,6 @@ class Evidence:
             remembered,
             self.group_hashes | other.group_hashes,
         )
-
-
-def _newer(one: RecordMark | None, other: RecordMark) -> RecordMark:
-    return other if one is None or other.timestamp_ms > one.timestamp_ms else one
 
 
 def evidence_of_segments(plan: LogPlan, offsets: Mapping[int, Collection[int]]) -> dict[int, Evidence]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -45,21 +44,6 @@ def state_of_group(replay: KeptRecordsReplay, group_id: str, pending: PendingByG
     removed_at = None if is_gone else coordinator.removed_at(group_id)
     left_open = coordinator.offsets.producers_left_open(group_id)
     return None if group is None else group.internal_state(), committed, staged, left_open, removed_at
-
-
-@dataclass(slots=True)
-class EarlierNight:
-    """What an earlier night knew of one offsets partition, beside the log that this run reads: live keys, a state, both or nothing."""
-
-    live_keys: LiveKeys | None = None
-    state: CarriedStateComparison | None = None
-
-    def see(self, batch: pa.RecordBatch) -> None:
-        """Take a batch of KEPT that this run replays."""
-        if self.state is not None:
-            self.state.see(batch)
-        if self.live_keys is not None:
-            self.live_keys.see(batch.column("key"), batch.column("record_offset").to_numpy())
 
 
 class CarriedStateComparison:

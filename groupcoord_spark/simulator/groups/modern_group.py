@@ -178,16 +178,14 @@ class ModernGroup(Group):
 
     def cancel_timers_without_member(self) -> None:
         """Cancel the timers of those who are not members."""
-        for timers in self.timers:
-            for member_id in [member_id for member_id in timers if member_id not in self.members]:
-                cancel_timer(timers, member_id)
+        for member_id in {member_id for timers in self.timers for member_id in timers} - self.members.keys():
+            self.cancel_timers(member_id)
 
     def end(self, now_ms: int) -> Callable[[Clock], None]:
         """Cancel the timers of all members. Returns what lets them run again."""
         stopped = [(timers, dict(timers)) for timers in self.timers]
-        for timers, running in stopped:
-            for member_id in running:
-                cancel_timer(timers, member_id)
+        for member_id in {member_id for timers in self.timers for member_id in timers}:
+            self.cancel_timers(member_id)
 
         def run_again(clock: Clock) -> None:
             for timers, running in stopped:

@@ -27,7 +27,7 @@ SPARK_CLASS = Path(pyspark.__file__).parent / "bin" / "spark-class"
 EXECUTOR = "CoarseGrainedExecutorBackend"
 
 FUNCTIONS_OF_STAGES = {"read": ("pipeline/read/reader.py", "read_task"), "replay": ("pipeline/replay/partition.py", "_PartitionReplay.end")}
-"""Stage -> the file of the package and the function in it that give the rows of a task of that stage."""
+"""Stage -> the file of the package, and the function in it that gives the last rows of a task of that stage."""
 
 PAUSE = """
 

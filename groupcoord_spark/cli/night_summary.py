@@ -45,7 +45,8 @@ def summary_text(summary: Summary) -> str:
         lines = ["", title, state, "  unknown   what only the log has: record offsets, times, expiry, open transactions, history"]
     if summary.surviving_share is not None:
         share = f"{_share(summary.surviving_share)} of the record offsets that this run read have a record"
-        lines.insert(3, f"  surviving {share}{': counts of history are lower bounds' if summary.surviving_share < 1 else ''}")
+        bounds = ": counts of history are lower bounds" if summary.surviving_share < 1 else ""
+        lines.insert(3, f"  surviving {share}{bounds}")
     lines += _lines_about_reading(summary)
     if summary.point_in_time is None and summary.as_of_ms > now_ms():
         blocks = "a night as of an earlier moment is refused, but for --accept earlier"

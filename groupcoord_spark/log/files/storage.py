@@ -32,8 +32,8 @@ PADDING = 64
 """Bytes after the end of every buffer, so that a field may be read before it is known to lie inside."""
 
 WAITING_TO_WORKING = 3
-"""Where reading waits more than so many times as long as it works, threads pay: eight of them take two to three times the CPU time of one
-(docs/decisions/0015-threads-where-files-wait.md)."""
+"""Threads pay where reading waits more than this many times as long as it works: eight threads take two to three times the CPU time of one
+thread (docs/decisions/0015-threads-where-files-wait.md)."""
 
 _IN_USE = "A broker's log cleaner does so with a log in use: run it again, or read a copy (docs/how-to/copy-a-dump.md)."
 

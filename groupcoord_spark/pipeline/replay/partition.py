@@ -108,7 +108,7 @@ WriterRow = tuple[int, int, str, bytes]
 
 
 class _PartitionReplay:
-    """The replay of one offsets partition: from what an earlier night left of it, by the rows of this run, to the rows of the tables."""
+    """Begins with what an earlier night left of one offsets partition, takes the rows of this run, and gives the rows of the tables."""
 
     def __init__(self, job: ReplayJob, offsets_partition: int) -> None:
         self._job = job
@@ -132,7 +132,7 @@ class _PartitionReplay:
                 self._remember(job.remembered)
 
     def _go_on_from(self, carried: CarriedState) -> None:
-        """Begin with the state of an earlier night. Raises WarehouseError where it cannot be read."""
+        """Begin with the state of an earlier night. Raises WarehouseError where its tables cannot be read."""
         of_cluster = (self._job.rebalances.warehouse_uri, self._job.rebalances.cluster, carried, self._offsets_partition)
         records = carried_records(*of_cluster)
         self._topic_names |= carried_topic_names(*of_cluster)
@@ -144,7 +144,7 @@ class _PartitionReplay:
                 self._live_keys = LiveKeys(records, lambda: self._replay, changed)
 
     def _remember(self, remembered: CarriedState) -> None:
-        """Hold what an earlier night left against the log, read from its beginning. Raises WarehouseError where it cannot be read."""
+        """Keep what an earlier night left, to compare the log with it. Raises WarehouseError where its tables cannot be read."""
         records = carried_records(self._job.rebalances.warehouse_uri, self._job.rebalances.cluster, remembered, self._offsets_partition)
         of_earlier = cache(lambda: KeptRecordsReplay.of(records, self._job.semantics))
         self._live_keys = LiveKeys(records, of_earlier)
@@ -171,7 +171,7 @@ class _PartitionReplay:
             yield self._writer, LATER, row.kind, row.packed
 
     def _apply_pending(self) -> None:
-        """Replay the batches that wait, as one."""
+        """Replay the pending batches as one batch."""
         if not self._pending_batches:
             return
         batch = kept_records.as_one(self._pending_batches)
@@ -185,7 +185,7 @@ class _PartitionReplay:
             self._live_keys.see(batch.column("key"), batch.column("record_offset").to_numpy())
 
     def end(self) -> Iterator[WriterRow]:
-        """The rows that remain, when the last row has been taken."""
+        """Give all other rows, after the last row has been taken."""
         self._apply_pending()
         for last_rows in self._rebalances.finish():
             yield self._writer, LATER, REBALANCES, pack(last_rows)
@@ -196,8 +196,9 @@ class _PartitionReplay:
         self._topic_names |= state.topic_names
         if self._job.writes_latest:
             yield from self._rows_of_next_night()
+        packed_names = pickle.dumps(self._topic_names)
         for writer in range(self._job.writers) if self._topic_names else ():
-            yield writer, FIRST, TOPIC_NAMES, pickle.dumps(self._topic_names)
+            yield writer, FIRST, TOPIC_NAMES, packed_names
         yield self._writer, LATER, PARTITION_REPORT, pickle.dumps(self._whole_report(tables, expirations))
         if expirations is None:
             for name, internals in internals_of(state, type_0_offsets).items():
@@ -216,7 +217,7 @@ class _PartitionReplay:
         return warnings
 
     def _rows_of_next_night(self) -> Iterator[WriterRow]:
-        """What the next night begins with. Writers sort these tables by offsets partition."""
+        """Rows of the two tables with which the next night begins. Writers sort both tables by offsets partition."""
         latest = self._latest.reduced(self._replay)
         self._report.latest_records = latest.num_rows
         of_records = ((LATEST_RECORDS, part) for part in kept_records.batches_of_size([latest], kept_records.ROW_BYTES))

@@ -3,11 +3,30 @@
 A record that cannot be decoded never raises one of them: it becomes a row of ``quarantined_records`` or ``warnings``.
 """
 
+from typing import Final
+
 
 class GroupcoordError(Exception):
     """Raised when a run cannot be done; the message is the one sentence that the user reads. Exit code 1."""
 
     exit_code = 1
+
+
+class SparkMissingError(GroupcoordError, ImportError):
+    """Raised when a command or a function needs Spark, and this Python has only the small installation."""
+
+    PACKAGES: Final = frozenset(("pandas", "py4j", "pyspark"))
+
+    def __init__(self, missing: ModuleNotFoundError) -> None:
+        super().__init__(
+            f"This needs Spark, and the Python package {missing.name} is not installed here. In the directory of the README run"
+            " pip install --editable '.[spark]', or use the Python of a platform that brings Spark."
+        )
+
+    @classmethod
+    def explains(cls, missing: ModuleNotFoundError) -> bool:
+        """Return whether the module that is missing is one of Spark's."""
+        return (missing.name or "").partition(".")[0] in cls.PACKAGES
 
 
 class UsageError(GroupcoordError):
@@ -17,11 +36,11 @@ class UsageError(GroupcoordError):
 
 
 class InputError(UsageError):
-    """Raised when an input is not there or is no dump of the offsets topic."""
+    """Raised when an input is missing or is not a copy of the offsets topic."""
 
 
 class BadCopyError(InputError):
-    """Raised when an input can be read, but a night made of it would replace a good night with less, or with something else."""
+    """Raised when an input can be read, but a run made of it would replace a good run with less, or with something else."""
 
 
 class InputChangedError(InputError):

@@ -20,10 +20,10 @@ import pyarrow as pa
 import pyarrow.fs as pafs
 
 from groupcoord_spark.errors import InputChangedError, InputError, StoreError
-from groupcoord_spark.log.files import object_store
-from groupcoord_spark.log.files.held_files import HeldFile
-from groupcoord_spark.log.files.object_store import FILES_AT_ONCE, REQUESTS_AT_ONCE, is_object_store
 from groupcoord_spark.protocol.slices import Bytes
+from groupcoord_spark.storage import object_store
+from groupcoord_spark.storage.held_files import HeldFile
+from groupcoord_spark.storage.object_store import FILES_AT_ONCE, REQUESTS_AT_ONCE, is_object_store
 
 Thing = TypeVar("Thing")
 Made = TypeVar("Made")
@@ -53,7 +53,7 @@ class Location:
 
     @staticmethod
     def of(given: str) -> Location:
-        """The location of a path or URI. Nothing is opened yet.
+        """Return the location of a path or URI. Nothing is opened yet.
 
         Raises InputError for a scheme that pyarrow does not know, or a file system that cannot be reached.
         """
@@ -65,7 +65,7 @@ class Location:
         try:
             filesystem, path = _located(given.rstrip("/"), object_store.variables())
         except pa.ArrowInvalid as error:
-            why = first_line(error).partition(": ")[0]  # what follows is the URI, perhaps with a secret
+            why = first_line(error).partition(": ")[0]  # the rest is the URI, which may contain a secret
             raise InputError(f"{shown(given)}: {why}. Give a path, or a URI of file, s3, gs, abfss or hdfs.") from None
         except (OSError, NotImplementedError) as error:
             why = first_line(error).replace(given, shown(given))
@@ -85,7 +85,7 @@ class Location:
         return self.path.rstrip("/").rsplit("/", 1)[-1]
 
     def child(self, name: str) -> Location:
-        """The file or directory ``name`` in this directory."""
+        """Return the file or directory ``name`` in this directory."""
         path = _path_below(self.path, name)
         if "://" not in self.uri:
             return Location(path, self.filesystem, path)
@@ -93,7 +93,7 @@ class Location:
         return Location(f"{base.rstrip('/')}/{quote(name)}{mark}{options}", self.filesystem, path)
 
     def parent(self) -> Location:
-        """The directory of this file or directory; the top directory is its own parent."""
+        """Return the parent directory; the top directory is its own parent."""
         path = self.path.rpartition("/")[0] or "/"
         if "://" not in self.uri:
             return Location(path, self.filesystem, path)
@@ -112,7 +112,7 @@ class Location:
         return info
 
     def list(self) -> list[Any]:
-        """The FileInfos of everything in the directory, by name. A link that leads nowhere has the type NotFound.
+        """Return the FileInfos of everything in the directory, by name. A dangling link has the type NotFound.
 
         Bytes of a name that are not UTF-8 become U+FFFD: no file of Kafka's has such a name. Raises InputError where the directory cannot
         be listed.
@@ -120,21 +120,13 @@ class Location:
         try:
             infos = infos_in(self.filesystem, self.path)
             if isinstance(self.filesystem, pafs.LocalFileSystem):
-                # Arrow leaves out links that lead nowhere: a log of which only the links were copied would be read as one without records.
+                # Arrow omits dangling links: a log whose links alone were copied would be read as one without records.
                 listed = {info.base_name for info in infos}
                 links = [os.fsencode(path.name).decode("utf-8", "replace") for path in Path(self.path).iterdir() if path.is_symlink()]
                 infos += [pafs.FileInfo(name, pafs.FileType.NotFound) for name in links if name not in listed]
         except (OSError, pa.ArrowException) as error:
             raise _failure(error, self.shown, f"the directory cannot be read: {first_line(error)}. Check its permissions.") from error
         return sorted(infos, key=lambda info: str(info.base_name))
-
-    def read_text(self) -> str:
-        """The content of a small text file. Bytes that are not UTF-8 become U+FFFD. Raises InputError where the file cannot be read."""
-        try:
-            with self.filesystem.open_input_stream(self.path) as stream:
-                return bytes(stream.read(1 << 20)).decode("utf-8", "replace")
-        except (OSError, pa.ArrowException) as error:
-            raise _failure(error, self.shown, f"the file cannot be read: {first_line(error)}. Check its permissions.") from error
 
 
 class SegmentFile(AbstractContextManager["SegmentFile"]):
@@ -149,8 +141,8 @@ class SegmentFile(AbstractContextManager["SegmentFile"]):
     Attributes:
         location: the file that is open.
 
-    Raises InputError where the file cannot be opened, InputChangedError where it is gone or is not the one that was planned: shorter, or
-    finished and of another size. The file that the log cleaner puts in its place lacks records whose later ones are not in the plan.
+    Raises InputError if the file cannot be opened, InputChangedError if it is gone or differs from the planned one: shorter, or finished
+    with another size. The cleaner's replacement of a file lacks records whose successors are not in the plan.
     """
 
     def __init__(self, location: Location, size: int, whole_size: int | None = None, held: HeldFile | None = None) -> None:
@@ -175,7 +167,7 @@ class SegmentFile(AbstractContextManager["SegmentFile"]):
         self.size = size
 
     def read(self, start: int, end: int) -> Bytes:
-        """The bytes from ``start`` to ``end`` in a new buffer, with PADDING zeros after them. ``end`` must not be beyond ``size``.
+        """Return the bytes from ``start`` to ``end`` in a new buffer, followed by PADDING zeros. ``end`` must not exceed ``size``.
 
         Raises InputError where they cannot be read, InputChangedError where the file was cut since it was opened.
         """
@@ -192,14 +184,18 @@ class SegmentFile(AbstractContextManager["SegmentFile"]):
         return buffer
 
     def data_ranges(self, start: int, end: int) -> Iterator[tuple[int, int]]:
-        """The ranges between ``start`` and ``end`` that hold data: the holes of a sparse file, which read as zeros, are left out.
+        """Yield the ranges between ``start`` and ``end`` that hold data, without the holes of a sparse file, which read as zeros.
 
         All is data where the file system does not say.
         """
         if not isinstance(self.location.filesystem, pafs.LocalFileSystem) or not hasattr(os, "SEEK_DATA"):
             yield start, end
             return
-        with open(self.location.path, "rb", buffering=0) as file:  # noqa: PTH123
+        try:
+            file = open(self.location.path, "rb", buffering=0)  # noqa: PTH123, SIM115
+        except OSError as error:
+            raise _failure(error, self.source, f"the file cannot be read: {first_line(error)}.") from error
+        with file:
             at = start
             while at < end:
                 try:
@@ -222,7 +218,7 @@ class SegmentFile(AbstractContextManager["SegmentFile"]):
 
 
 def _located(uri: str, of_environment: tuple[tuple[str, str], ...]) -> tuple[Any, str]:
-    """The file system of a URI, and the path in it. All paths of one store share one file system."""
+    """Return the file system of a URI, and the path in it. All paths of one store share one file system."""
     scheme, _, rest = uri.partition("://")
     base, mark, options = rest.partition("?")
     top, *names = base.split("/")
@@ -233,7 +229,7 @@ def _located(uri: str, of_environment: tuple[tuple[str, str], ...]) -> tuple[Any
 
 
 def infos_in(filesystem: Any, directory: str, *, recursive: bool = False, allow_not_found: bool = False) -> list[Any]:
-    """The FileInfos of what is in a directory. Raises OSError or ArrowException where the directory cannot be listed.
+    """Return the FileInfos in a directory. Raises OSError or ArrowException if it cannot be listed.
 
     Arrow raises UnicodeDecodeError when a path that is not UTF-8 is asked for: the FileInfo then has U+FFFD for each such byte.
     """
@@ -254,18 +250,18 @@ def _path_below(directory: str, name: str) -> str:
 
 
 def _failure(error: BaseException, place: str, sentence: str) -> InputError:
-    """The error to raise about a place: what is wrong with its object store, else ``sentence``."""
+    """Return the error about a place: the fault of its object store, else ``sentence``."""
     trouble = object_store.trouble(error)
     return StoreError(f"{place}: {trouble}.") if trouble is not None else InputError(f"{place}: {sentence}")
 
 
 def filesystem_of(uris: Iterable[str]) -> Any:
-    """The file system of the first of the files; the local one where there is no file."""
+    """Return the file system of the first file, or the local one without files."""
     return Location.of(next(iter(uris), "/")).filesystem
 
 
 def side_by_side(work: Callable[[Thing], Made], things: Iterable[Thing], filesystem: Any, most: int = REQUESTS_AT_ONCE) -> list[Made]:
-    """What ``work``, which reads files of the file system, returns for each of the things, in their order.
+    """Apply ``work``, which reads files of the file system, to each of the things in parallel; return the results in order.
 
     On an object store ``most`` of the things are worked on at the same time. On any other file system one is worked on after the other
     until ``work`` is seen to wait for the files; from then on FILES_AT_ONCE, or ``most``, at the same time. The first error in order is
@@ -284,7 +280,7 @@ def side_by_side(work: Callable[[Thing], Made], things: Iterable[Thing], filesys
 
 
 def usual_uri(given: str) -> str:
-    """A path or URI as pyarrow and delta-rs take it, for one that is written as Hadoop, Spark or Databricks writes it; any other as it is.
+    """Return a path or URI as pyarrow and delta-rs expect it, converted from the forms of Hadoop, Spark and Databricks.
 
     Raises InputError for a way to write it that only other programs read, with the way that works.
     """
@@ -331,7 +327,7 @@ _NEED_TWO_SLASHES = {
 
 
 def _path_of_file_uri(given: str, rest: str) -> str:
-    """The path of file:/PATH, file:///PATH and file://localhost/PATH."""
+    """Return the path of file:/PATH, file:///PATH and file://localhost/PATH."""
     host, path = "", rest
     if rest.startswith("//"):
         host, slash, path = rest[2:].partition("/")
@@ -353,7 +349,7 @@ def _mounted(given: str, path: str) -> str:
 
 
 def shown(uri: str) -> str:
-    """A path or URI as it may be printed and stored: without user, password and options."""
+    """Return a path or URI for display and storage, without user, password and options."""
     scheme, _, rest = uri.partition(":")
     if not rest.startswith("//") and scheme.lower() not in _NEED_TWO_SLASHES:
         return uri
@@ -369,6 +365,6 @@ def shown(uri: str) -> str:
 
 
 def first_line(error: BaseException) -> str:
-    """The first line of an error of the file system, without a full stop."""
+    """Return the first line of a file system error, without a full stop."""
     text = str(error).strip() or os.strerror(getattr(error, "errno", None) or 0)
     return text.splitlines()[0].rstrip(".")

@@ -16,7 +16,7 @@ from types import TracebackType
 from typing import Final
 
 LEAST_DESCRIPTOR: Final = 1024
-"""Lowest number of a descriptor that is kept for long: ``select``, with which Spark's driver listens to Java, takes none from here on."""
+"""Lowest number of a long-lived descriptor: Spark's driver listens to Java with ``select``, which accepts none from 1,024 on."""
 
 _DESCRIPTORS: Final = "/proc/{}/fd"
 
@@ -26,7 +26,7 @@ class HeldFile:
     """A file that another process of this machine, or this one, keeps open.
 
     Attributes:
-        path: by which every process of the same user opens it. On another machine it leads nowhere, or to another file.
+        path: opens it in every process of the same user. On another machine it leads nowhere, or to another file.
         device, inode: which file it is.
     """
 
@@ -35,7 +35,7 @@ class HeldFile:
     inode: int
 
     def is_there(self) -> bool:
-        """Whether the path leads to this file: False on another machine, and after the file was let go."""
+        """Return whether the path leads to this file. It does not on another machine or after the file was released."""
         try:
             status = os.stat(self.path)  # noqa: PTH116
         except OSError:
@@ -54,17 +54,16 @@ class HeldFiles(AbstractContextManager["HeldFiles"]):
         self.close()
 
     def hold(self, path: str) -> HeldFile | None:
-        """The file at ``path``, open from now on. None where it is gone, where the system has no /proc, and where too many files are open.
+        """Open and hold the file at ``path``. Return None if it is gone, the system has no /proc, or too many files are open.
 
         Several threads may call it at the same time.
         """
         if not sys.platform.startswith("linux"):
             return None
         try:
-            descriptor = self._opened(path)
+            descriptor, status = self._opened(path)
         except OSError:
             return None
-        status = os.fstat(descriptor)
         held = HeldFile(f"{_DESCRIPTORS.format(os.getpid())}/{descriptor}", status.st_dev, status.st_ino)
         if not held.is_there():
             os.close(descriptor)
@@ -88,20 +87,24 @@ class HeldFiles(AbstractContextManager["HeldFiles"]):
             resource.setrlimit(resource.RLIMIT_NOFILE, self._limits)
             self._limits = None
 
-    def _opened(self, path: str) -> int:
-        """A descriptor of the file, from LEAST_DESCRIPTOR on. Raises OSError where there can be none, and for a pipe, socket or device."""
+    def _opened(self, path: str) -> tuple[int, os.stat_result]:
+        """Return a descriptor of the file, from LEAST_DESCRIPTOR on, and its status.
+
+        Raises OSError where there can be none, and for a pipe, socket or device.
+        """
         import fcntl
 
         low = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
         try:
-            if not stat.S_ISREG(os.fstat(low).st_mode):
+            status = os.fstat(low)
+            if not stat.S_ISREG(status.st_mode):
                 raise OSError(errno.EINVAL, "no regular file", path)
             try:
-                return fcntl.fcntl(low, fcntl.F_DUPFD_CLOEXEC, LEAST_DESCRIPTOR)
+                return fcntl.fcntl(low, fcntl.F_DUPFD_CLOEXEC, LEAST_DESCRIPTOR), status
             except OSError:
                 if not self._limit_is_raised():
                     raise
-                return fcntl.fcntl(low, fcntl.F_DUPFD_CLOEXEC, LEAST_DESCRIPTOR)
+                return fcntl.fcntl(low, fcntl.F_DUPFD_CLOEXEC, LEAST_DESCRIPTOR), status
         finally:
             os.close(low)
 

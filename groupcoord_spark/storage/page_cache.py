@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pyarrow.fs as pafs
 
-from groupcoord_spark.log.files.storage import Location
+from groupcoord_spark.errors import InputError
+from groupcoord_spark.storage.location import Location
 
 _PART_BYTES = 1 << 20
 """The file is looked at in parts of this size: a part counts as in memory if its first byte is."""
@@ -19,13 +20,12 @@ _PART_BYTES = 1 << 20
 def page_cache_as_found(location: Location, ranges: Iterable[tuple[int, int]]) -> Iterator[None]:
     """Drops these ranges of the file from the page cache afterwards, unless they were there before.
 
-    A log larger than memory would not stay in the cache, and to use the same pages again costs less than to find new ones. Only Linux says
-    what is in memory. Nothing is done elsewhere, for files that are not local, and for a file that cannot be opened, which its reader
-    reports.
+    A log larger than memory would not stay in the cache, and reusing pages costs less than finding new ones. Only Linux reports which pages
+    are in memory. Elsewhere, for remote files, and for a file that cannot be opened (its reader reports it) nothing is done.
     """
     absent: list[tuple[int, int]] = []
     if isinstance(location.filesystem, pafs.LocalFileSystem) and hasattr(os, "RWF_NOWAIT"):
-        with suppress(OSError), Path(location.path).open("rb", buffering=0) as file:
+        with suppress(OSError, InputError), Path(location.path).open("rb", buffering=0) as file:
             absent = [gap for first, last in ranges for gap in _absent(file.fileno(), first, last)]
     try:
         yield
@@ -37,7 +37,7 @@ def page_cache_as_found(location: Location, ranges: Iterable[tuple[int, int]]) -
 
 
 def _absent(file: int, start: int, end: int) -> list[tuple[int, int]]:
-    """The ranges of the file that are not in memory, each as long as possible: the system drops a large page only in one piece."""
+    """Return the ranges of the file that are not in memory, each as long as possible: the system drops a large page only as a whole."""
     ranges: list[tuple[int, int]] = []
     for at in range(start, end, _PART_BYTES):
         upto = min(at + _PART_BYTES, end)

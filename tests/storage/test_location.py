@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 import time
 from pathlib import Path
@@ -11,10 +12,10 @@ import pyarrow.fs as pafs
 import pytest
 
 from groupcoord_spark.errors import InputError, WarehouseError
-from groupcoord_spark.log.files import storage
-from groupcoord_spark.log.files.object_store import FILES_AT_ONCE, trouble
-from groupcoord_spark.log.files.storage import Location, shown, side_by_side, usual_uri
-from groupcoord_spark.warehouse.location import locate
+from groupcoord_spark.storage import location
+from groupcoord_spark.storage.location import Location, SegmentFile, shown, side_by_side, usual_uri
+from groupcoord_spark.storage.object_store import FILES_AT_ONCE, trouble
+from groupcoord_spark.storage.warehouse_location import locate
 
 AZURE = "Write abfss://CONTAINER@ACCOUNT.dfs.core.windows.net/PATH"
 DATABRICKS = "this is a path of Databricks, and {} is not mounted here"
@@ -161,7 +162,7 @@ class TestSideBySide:
     ) -> None:
         clock = SimpleNamespace(worked=0, waited=0.0)
         of_clock = SimpleNamespace(monotonic=lambda: clock.worked + clock.waited, process_time=lambda: clock.worked)
-        monkeypatch.setattr(storage, "time", of_clock)
+        monkeypatch.setattr(location, "time", of_clock)
 
         def work(_: int) -> int:
             clock.worked += 1
@@ -188,3 +189,12 @@ class TestSideBySide:
 
         side_by_side(work, range(alone + 2 * together if together < 20 else 20), filesystem, most)
         assert max(most_busy) <= together
+
+
+def test_data_ranges_of_a_file_that_cannot_be_opened_again_are_one_sentence(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    path.write_bytes(b"records")
+    with SegmentFile(Location.of(str(path)), 7) as file:
+        path.unlink()
+        with pytest.raises(InputError, match=re.escape(f"{path}: the file cannot be read: [Errno 2]")):
+            list(file.data_ranges(0, 7))

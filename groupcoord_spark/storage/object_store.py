@@ -1,7 +1,7 @@
 """Object stores (S3, Google Cloud Storage, Azure): one client for each store, few requests for each object, and what their errors mean.
 
-An object store takes some 50 ms for a request, and answers many requests at the same time. So readers ask for many objects at once, and
-never ask for something that a listing has already said.
+A request to an object store takes some 50 ms, and a store answers many requests at the same time. Readers therefore request many objects at
+once, and never request data that a listing has already returned.
 """
 
 from __future__ import annotations
@@ -34,18 +34,18 @@ _NO_BUCKET: Final = ("NO_SUCH_BUCKET", "NoSuchBucket", "The specified bucket doe
 
 
 def is_object_store(filesystem: pafs.FileSystem) -> bool:
-    """Whether every look at a file is a request to a store."""
+    """Return whether every access to a file is a request to a store."""
     return filesystem.type_name in _TYPES
 
 
 def variables() -> tuple[tuple[str, str], ...]:
-    """The environment variables that an object store's client reads when it is made."""
+    """Return the environment variables that an object store's client reads when it is created."""
     return tuple(sorted((name, value) for name, value in os.environ.items() if name.startswith(_VARIABLES)))
 
 
 @lru_cache(maxsize=64)
 def filesystem_of(uri: str, of_environment: tuple[tuple[str, str], ...]) -> tuple[pafs.FileSystem, str]:
-    """The file system of a URI, and the path of the URI in it.
+    """Return the file system of a URI, and the path in it.
 
     The same for the same URI: each client has connections of its own, and to connect takes longer than a request. of_environment: what
     ``variables`` returns, so that other keys or another end point make another client.
@@ -64,7 +64,7 @@ def filesystem_of(uri: str, of_environment: tuple[tuple[str, str], ...]) -> tupl
 
 
 def missing_bucket(filesystem: pafs.FileSystem, path: str) -> str | None:
-    """The bucket of a path, where an object store does not have it; else None.
+    """Return the bucket of a path if the object store does not have it, else None.
 
     S3 answers a question about an object in the same way where the object is missing and where its bucket is.
     """
@@ -75,12 +75,12 @@ def missing_bucket(filesystem: pafs.FileSystem, path: str) -> str | None:
 
 
 def no_such_bucket(bucket: str) -> str:
-    """A sentence about a bucket that is not there, without its full stop."""
+    """Return a sentence about a missing bucket, without its full stop."""
     return f"there is no bucket {bucket!r}{_end_point()}. Check its name, and AWS_REGION and AWS_ENDPOINT_URL for a store that speaks S3"
 
 
 def trouble(error: BaseException) -> str | None:
-    """What is wrong and what to do, where an error of pyarrow or delta-rs is one of an object store; else None. Without a full stop."""
+    """Return the fault and the remedy if an error of pyarrow or delta-rs comes from an object store, else None. Without a full stop."""
     text = str(error)
     if any(word in text for word in _NO_BUCKET):
         return f"there is no such bucket{_end_point()}. Check its name, and AWS_REGION and AWS_ENDPOINT_URL for a store that speaks S3"

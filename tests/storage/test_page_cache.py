@@ -13,7 +13,7 @@ import pytest
 
 from groupcoord_spark.errors import InputError
 from groupcoord_spark.log import Segment, read_segment
-from groupcoord_spark.log.files import page_cache
+from groupcoord_spark.storage import page_cache
 from tests.log.log_writer import Rec, batch, write_segment
 
 PART = 1 << 20
@@ -49,7 +49,7 @@ def in_memory(path: Path) -> list[bool]:
 
 @pytest.fixture
 def cold(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A segment of some parts, none of them in memory."""
+    """Provide a segment of some parts, none of them in memory."""
     path = write_segment(tmp_path, [batch(i, [Rec(b"key-%d" % i, bytes(50_000))]) for i in range(100)])
     drop(path)
     if any(in_memory(path)):

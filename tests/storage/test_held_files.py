@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import pickle
 import resource
 import subprocess
@@ -10,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from groupcoord_spark.log.files.held_files import LEAST_DESCRIPTOR, HeldFile, HeldFiles
-from groupcoord_spark.log.files.storage import Location, SegmentFile
+from groupcoord_spark.storage.held_files import LEAST_DESCRIPTOR, HeldFile, HeldFiles
+from groupcoord_spark.storage.location import Location, SegmentFile
 
 
 @pytest.fixture
@@ -24,6 +26,23 @@ def file(tmp_path: Path) -> Path:
 def read(file: Path, held: HeldFile | None) -> bytes:
     with SegmentFile(Location.of(str(file)), 4, 4, held) as opened:
         return bytes(opened.read(0, 4)[:4])
+
+
+@pytest.mark.parametrize("failing", [1, 2])
+def test_file_whose_status_cannot_be_read_is_not_held(failing: int, file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    calls, status_of = list[int](), os.fstat
+
+    def fails_once(descriptor: int) -> os.stat_result:
+        calls.append(descriptor)
+        if len(calls) == failing:
+            raise OSError(errno.EIO, "Input/output error")
+        return status_of(descriptor)
+
+    with HeldFiles() as held:
+        monkeypatch.setattr(os, "fstat", fails_once)
+        file_held = held.hold(str(file))
+        monkeypatch.undo()
+        assert (file_held is None) == (len(calls) >= failing)
 
 
 def test_a_file_that_was_replaced_and_removed_is_read_as_it_was_held(file: Path) -> None:
@@ -83,7 +102,7 @@ def test_the_limit_of_open_files_is_raised_and_put_back(file: Path) -> None:
 def test_more_files_than_the_system_allows_are_not_held(file: Path) -> None:
     script = """
 import resource, sys
-from groupcoord_spark.log.files.held_files import HeldFiles
+from groupcoord_spark.storage.held_files import HeldFiles
 resource.setrlimit(resource.RLIMIT_NOFILE, (1026, 1026))
 with HeldFiles() as files:
     print([files.hold(sys.argv[1]) is not None for _ in range(4)], open(sys.argv[1]).read())

@@ -24,7 +24,7 @@ class MetadataRecord(NamedTuple):
 
 
 def decode_metadata_record(value: bytes | None) -> MetadataRecord:
-    """The record in a value of the metadata log.
+    """Decode a record value of the metadata log.
 
     Raises:
         UnknownKeyType: the record type is not known. UnknownValueVersion: the version of the frame or of the message is not known.
@@ -55,7 +55,7 @@ def decode_metadata_record(value: bytes | None) -> MetadataRecord:
 
 
 def decode_metadata_control(control_type: int, value: bytes) -> dict[str, Any] | None:
-    """The fields of a control record's value in Kafka's JSON; None for a type that is not known. Raises DecodeError."""
+    """Return the fields of a control record's value in Kafka's JSON, or None for an unknown type. Raises DecodeError."""
     if control_type not in CONTROL_RECORDS:
         return None
     _, message = CONTROL_RECORDS[control_type]
@@ -71,5 +71,5 @@ def decode_metadata_control(control_type: int, value: bytes) -> dict[str, Any] |
 
 
 def metadata_json(record: MetadataRecord) -> dict[str, Any]:
-    """The fields of a record in the JSON of Kafka's own converters."""
+    """Return the fields of a record in the JSON of Kafka's own converters."""
     return message_json(RECORD_TYPES[record.record_type], record.version, record.fields)

@@ -1,7 +1,7 @@
 """Decodes many keys, or many values of offset commits, to columns. Each row has the result that ``definition`` gives for it.
 
-The compiled loops read the rows that look like those that brokers write. All other rows, and all rows of a small input, are decoded one by
-one by ``definition``. Results, doubts and errors are therefore those of ``definition``. Texts are Arrow strings.
+The numba kernels read rows in the layout that brokers write. ``definition`` decodes all other rows, and all rows of a small input, one at a
+time, so results, doubts and errors always match ``definition``. Texts are Arrow strings.
 """
 
 from __future__ import annotations
@@ -61,8 +61,8 @@ class OffsetValueColumns:
 
     Attributes:
         value_version: int16; -1 where the value has less than two bytes.
-        fields: the fields of OFFSET_COMMIT_VALUE by name. Numbers have their own size; where there is no value, and in versions without
-            the field, they are the field's default, else -1. Texts are null there; ids have Kafka's text form, null for the zero id.
+        fields: the fields of OFFSET_COMMIT_VALUE by name. Numbers have their own size; without a value, and in versions without the field,
+            they are the field's default, else -1. Texts are null there; ids have Kafka's text form, null for the zero id.
         ok: bool, the value decodes or is a tombstone.
         status: dictionary of string, the code of the DecodeError; null where ok.
         refusals: (row, DecodeError) of the values that do not decode, by row.
@@ -78,7 +78,7 @@ class OffsetValueColumns:
 
 
 def decode_key_columns(keys: Slices) -> KeyColumns:
-    """The decoded keys as columns. The caller passes distinct keys: no key is remembered from row to row."""
+    """Decode keys into columns. Pass distinct keys: no key is cached from row to row."""
     n = len(keys)
     programs = programs_of_keys()
     key_type, columns, ok = _read_flat(programs, keys)
@@ -101,7 +101,7 @@ def decode_key_columns(keys: Slices) -> KeyColumns:
 
 
 def decode_offset_value_columns(key_type: Int16s, values: Slices) -> OffsetValueColumns:
-    """The decoded values of offset commits as columns. key_type: of each row, one of OFFSET_KEY_TYPES."""
+    """Decode offset commit values into columns. ``key_type`` holds one of OFFSET_KEY_TYPES for each row."""
     n = len(values)
     programs = programs_of_offset_values()
     value_version, columns, ok = _read_flat(programs, values)
@@ -145,7 +145,7 @@ class _FlatRows(NamedTuple):
 
 
 def _read_flat(programs: FlatPrograms, rows: Slices) -> _FlatRows:
-    """The rows that the loops can read, as columns of numbers; for a small input only the int16 that each row begins with."""
+    """Read the rows that the kernels can read into numeric columns. For a small input, read only the leading int16 of each row."""
     n = len(rows)
     flat = _FlatRows(np.full(n, -1, np.int16), np.repeat(programs.absent[:, np.newaxis], n, axis=1), np.zeros(n, np.bool_))
     if loops := fast_path.loops_for(n):
@@ -170,7 +170,7 @@ class _SingleRows(Generic[Decoded]):
         self.refused: dict[int, DecodeError] = {}
 
     def decode(self, row: int) -> Decoded | None:
-        """The decoded row; None where it does not decode or is a tombstone."""
+        """Return the decoded row, or None for a tombstone or a row that does not decode."""
         if row not in self.decoded:
             try:
                 self.decoded[row] = self._decode(row)
@@ -209,7 +209,7 @@ class _Texts:
             self.single[row] = text
 
     def strings(self, data: npt.NDArray[np.uint8], rows: _SingleRows[Decoded]) -> pa.StringArray:
-        """The column as Arrow strings. Rows with a text that is not UTF-8 are decoded one by one, which replaces bytes and adds a doubt."""
+        """Return the column as Arrow strings. Rows with invalid UTF-8 are decoded one at a time, which replaces bytes and adds a doubt."""
         if self.is_null.all() and not self.single:
             return pa.nulls(len(self.is_null), pa.string())
         strings = self._cut_out(data)
@@ -252,7 +252,7 @@ class _Ids:
         self.halves[row] = np.frombuffer(primitives.uuid_bytes(topic_id), ">i8")
 
     def strings(self) -> pa.StringArray:
-        """The column in Kafka's text form, null for none."""
+        """Return the column in Kafka's text form, with nulls for missing values."""
         present = pa.array((self.halves[:, 0] | self.halves[:, 1]) != 0)
         buffers = [present.buffers()[1], pa.py_buffer(self.halves)]
         encoded = pa.FixedSizeBinaryArray.from_buffers(pa.binary(16), len(self.halves), buffers).dictionary_encode()

@@ -51,7 +51,7 @@ class Assignment:
 
 @dataclass(frozen=True, slots=True)
 class StickyUserData:
-    """The previous assignment of a member with the assignor ``sticky``. ``generation``: that of the assignment; None: not recorded."""
+    """The previous assignment of a member with the assignor ``sticky``. ``generation`` is None if it is not recorded."""
 
     previous_assignment: PartitionsByTopic
     generation: int | None
@@ -84,7 +84,7 @@ class ConnectMetadata:
 
 
 def subscribed_topics(subscription: bytes, *, limits_values: bool = False) -> frozenset[str]:
-    """The topics of a subscription as the broker reads them when it loads a group.
+    """Return the topics of a subscription as the broker reads them when it loads a group.
 
     The broker reads the layout of version 0 whatever the version says, and ignores the bytes after it.
 
@@ -114,7 +114,7 @@ def subscribed_topics(subscription: bytes, *, limits_values: bool = False) -> fr
 
 @lru_cache(maxsize=4096)
 def decode_subscription(data: bytes) -> Subscription | None:
-    """The subscription of a consumer, read leniently; None where the client sent no bytes.
+    """Decode a consumer's subscription leniently; return None if the client sent no bytes.
 
     Topics and user data must be there, whatever the version says: otherwise SubscriptionMalformed is raised. Fields of later versions have
     their defaults where the bytes end before them. If one of them is there and cannot be read, all of them have their defaults, with
@@ -149,7 +149,7 @@ def decode_subscription(data: bytes) -> Subscription | None:
 
 @lru_cache(maxsize=4096)
 def decode_assignment(data: bytes) -> Assignment | None:
-    """The assignment of a consumer; None where the leader sent no bytes. Bytes after it are ignored. Raises AssignmentMalformed.
+    """Decode a consumer's assignment; return None if the leader sent no bytes. Trailing bytes are ignored. Raises AssignmentMalformed.
 
     Results are cached: several tables have rows from the same assignment.
     """
@@ -167,7 +167,7 @@ def decode_assignment(data: bytes) -> Assignment | None:
 
 @lru_cache(maxsize=4096)
 def assigned_partitions(data: bytes) -> frozenset[tuple[str, int]]:
-    """The (topic, partition) pairs of an assignment: those of ``decode_assignment``, many times faster where nothing is wrong.
+    """Return the (topic, partition) pairs of an assignment, the same as ``decode_assignment`` but many times faster for well-formed bytes.
 
     The result is cached, because an assignor divides the same topics in the same way again and again. Raises AssignmentMalformed.
     """
@@ -191,7 +191,7 @@ def assigned_partitions(data: bytes) -> frozenset[tuple[str, int]]:
 
 
 def decode_sticky_user_data(user_data: bytes | None) -> StickyUserData:
-    """The previous assignment of a member with the assignor ``sticky``, from the user data of its subscription.
+    """Decode the previous assignment of a member with the assignor ``sticky`` from the user data of its subscription.
 
     The bytes carry no version: the later layout is tried first, then the earlier one, which has no generation. Without user data the
     assignment is empty and the generation None. Where the bytes cannot be read, the assignment is empty and the generation -1, as in
@@ -209,7 +209,7 @@ def decode_sticky_user_data(user_data: bytes | None) -> StickyUserData:
 
 
 def decode_cooperative_sticky_generation(user_data: bytes | None) -> int | None:
-    """The generation in the user data of the assignor ``cooperative-sticky``; None: no user data; -1: no generation, or not readable."""
+    """Return the generation in the user data of the assignor ``cooperative-sticky``: None without user data, -1 if absent or unreadable."""
     if user_data is None:
         return None
     try:
@@ -221,11 +221,11 @@ def decode_cooperative_sticky_generation(user_data: bytes | None) -> int | None:
 
 
 def decode_connect_metadata(data: bytes, protocol: str | None = None) -> ConnectMetadata | None:
-    """What a Connect worker sent when it joined, from its ``subscription``; None for no bytes. Raises ConnectMalformed.
+    """Decode the metadata that a Connect worker sent to join, from its ``subscription``; None for no bytes. Raises ConnectMalformed.
 
     An allocation that cannot be read is None, with the doubt ``connect_malformed``.
 
-    protocol: the protocol of the group (``default``, ``compatible``, ``sessioned``), by which workers choose the layout. None: the version
+    ``protocol`` is the group's protocol (``default``, ``compatible``, ``sessioned``), which decides the layout. With None the version
     number decides.
     """
     if not data:
@@ -241,7 +241,7 @@ def decode_connect_metadata(data: bytes, protocol: str | None = None) -> Connect
 
 
 def decode_connect_assignment(data: bytes, protocol: str | None = None) -> ConnectAssignment | None:
-    """What the leader assigned to a Connect worker, from its ``assignment``; None for no bytes. Raises ConnectMalformed."""
+    """Decode the assignment of a Connect worker; None for no bytes. Raises ConnectMalformed."""
     if not data:
         return None
     version, fields, doubts = _read_connect(CONNECT_ASSIGNMENT, data, protocol)
@@ -253,7 +253,7 @@ def decode_connect_assignment(data: bytes, protocol: str | None = None) -> Conne
 
 
 def encode_subscription(subscription: Subscription) -> bytes:
-    """The bytes of a consumer's subscription, as a client of its version writes them. Raises EncodeError where a field does not fit."""
+    """Encode a consumer's subscription in the layout of its version. Raises EncodeError if a field does not fit."""
     return _encode(
         CONSUMER_PROTOCOL_SUBSCRIPTION,
         subscription.version,
@@ -268,20 +268,20 @@ def encode_subscription(subscription: Subscription) -> bytes:
 
 
 def encode_assignment(assignment: Assignment) -> bytes:
-    """The bytes of a member's assignment, as a leader of its version writes them. Raises EncodeError where a field does not fit."""
+    """Encode a member's assignment in the layout of its version. Raises EncodeError if a field does not fit."""
     fields = {"assigned_partitions": listed_partitions(assignment.partitions), "user_data": assignment.user_data}
     return _encode(CONSUMER_PROTOCOL_ASSIGNMENT, assignment.version, fields)
 
 
 def encode_sticky_user_data(user_data: StickyUserData) -> bytes:
-    """The user data of a member with the assignor ``sticky``; in the earlier layout where the generation is None."""
+    """Encode the user data of a member with the assignor ``sticky``, in the earlier layout if the generation is None."""
     version = 0 if user_data.generation is None else 1
     fields = {"previous_assignment": listed_partitions(user_data.previous_assignment), "generation": user_data.generation}
     return write_message(STICKY_USER_DATA, version, fields)
 
 
 def encode_cooperative_sticky_generation(generation: int) -> bytes:
-    """The user data of a member with the assignor ``cooperative-sticky``."""
+    """Encode the user data of a member with the assignor ``cooperative-sticky``."""
     return write_message(COOPERATIVE_STICKY_USER_DATA, 0, {"generation": generation})
 
 
@@ -317,7 +317,7 @@ def _read_version(data: bytes) -> tuple[int, int]:
 
 
 def _read_fields(message: Message, version: int, data: bytes, at: int, *, skip: int = 0) -> tuple[dict[str, Any], list[errors.Doubt]]:
-    """The fields of a version after the first ``skip``. A field with a default has it where the bytes end before the field."""
+    """Read the fields of a version after the first ``skip``. A field with a default takes it if the bytes end before the field."""
     reader = FieldReader(data, message, version)
     out: dict[str, Any] = {}
     for field in message.fields_of(version)[skip:]:

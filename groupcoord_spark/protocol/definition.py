@@ -63,12 +63,12 @@ class DecodedValue(NamedTuple):
 
 
 def decode_key(key: bytes | None, *, dialect: str | None = None, record_types: Mapping[int, RecordType] = RECORD_TYPES) -> DecodedKey:
-    """The decoded key of a record.
+    """Decode the key of a record.
 
     Args:
         key: the bytes, or None for null.
         dialect: also decode the record types that only this release line knows (``"4.0"``: type 9). Current Kafka skips such records.
-        record_types: those of another topic than the offsets topic.
+        record_types: the record types of a topic other than the offsets topic.
 
     Raises:
         NullKey, KeyTooShort, UnknownKeyType, LeakedControlRecord, KeyTruncated, KeyMalformed: the key cannot be decoded.
@@ -109,7 +109,7 @@ def decode_value(
     record_types: Mapping[int, RecordType] = RECORD_TYPES,
     shared: SharedElements | None = None,
 ) -> DecodedValue | None:
-    """The decoded value of a record; None for a tombstone.
+    """Decode the value of a record; return None for a tombstone.
 
     A value of key type 0 with a version of 1 to 4 is read as one of key type 1, with the doubt ``legacy_value_version``.
 
@@ -128,7 +128,7 @@ def decode_value(
         return None
     message = record_type.value
     if len(value) < 2:
-        raise errors.ValueTooShort(f"{message.name}: the value has {len(value)} of the 2 bytes that name its version; it is no tombstone.")
+        raise errors.ValueTooShort(f"{message.name}: the value has {len(value)} of the 2 bytes of its version; it is not a tombstone.")
     version = int.from_bytes(value[:2], "big", signed=True)
     doubts: tuple[errors.Doubt, ...] = ()
     if record_type is _LEGACY_OFFSET_COMMIT and 1 <= version <= OFFSET_COMMIT_VALUE.versions[1]:
@@ -164,7 +164,7 @@ def _record_type(key_type: int, dialect: str | None, record_types: Mapping[int, 
 
 
 def _decode_by(message: Message, version: int, value: bytes, shared: SharedElements | None = None) -> tuple[DecodedValue, int]:
-    """The value, whose fields follow the two bytes of its version, and the position after them."""
+    """Decode the fields after the two version bytes; return the value and the position after it."""
     reader = FieldReader(value, message, version, shared)
     fields, at = reader.read_struct(message.fields, 2)
     if at < len(value):
@@ -202,7 +202,7 @@ class FieldReader:
         self.doubts.append(errors.Doubt(code, detail))
 
     def read_struct(self, fields: Sequence[Field], at: int) -> tuple[dict[str, Any], int]:
-        """The fields of one struct by name, tagged ones included, and the position after it. An error gets the name of its field."""
+        """Read one struct: return its fields by name, including tagged fields, and the position after it. Errors name the field."""
         layout = _layouts.get((id(fields), self.version)) or _layout_of(fields, self.version)
         out: dict[str, Any] = {}
         name = ""
@@ -217,7 +217,7 @@ class FieldReader:
         return out, at
 
     def read_field(self, field: Field, at: int) -> tuple[Any, int]:
-        """The value of one untagged field, and the position after it. An error gets the name of the field."""
+        """Read one untagged field: return its value and the position after it. Errors name the field."""
         try:
             return self.read(field.type, at, field.name)
         except errors.FieldFault as fault:
@@ -225,7 +225,7 @@ class FieldReader:
             raise
 
     def read(self, kind: FieldType, at: int, name: str) -> tuple[Any, int]:
-        """The value of this type at ``at``, and the position after it. name: the field, for doubts about it."""
+        """Read a value of this type at ``at``; return it with the position after it. ``name`` is the field named in doubts."""
         return _READERS[type(kind)](self, kind, at, name)
 
     def _read_integer(self, kind: Integer, at: int, _: str) -> tuple[int, int]:
@@ -274,7 +274,7 @@ class FieldReader:
         return self.read_struct(kind.fields, at)
 
     def read_elements(self, kind: FieldType, count: int, at: int, name: str) -> tuple[list[Any], int]:
-        """The ``count`` values of this type at ``at``, and the position after them.
+        """Read ``count`` values of this type at ``at``; return them with the position after them.
 
         Groups write all their members again in each generation, and most members have not changed: with ``shared`` a list of structs, or
         one struct, whose bytes were read before is the same object again.
@@ -298,7 +298,7 @@ class FieldReader:
         return elements, at
 
     def read_tagged_section(self, fields: Mapping[int, Field], at: int, out: dict[str, Any]) -> int:
-        """The position after the tagged section at ``at``; the tagged fields are put into ``out``, absent ones with their defaults.
+        """Read the tagged section at ``at`` into ``out``, with defaults for absent fields; return the position after it.
 
         Kafka's readers check neither the order of tags, nor whether a tag is there twice (the last one counts), nor the size of a tag
         that they know.
@@ -337,7 +337,7 @@ class FieldReader:
         return at
 
     def read_tagged_field(self, field: Field, at: int) -> tuple[Any, int]:
-        """The value of a tagged field, and the position after it."""
+        """Read a tagged field: return its value and the position after it."""
         if not (isinstance(field.type, Struct) and field.type.nullable):
             return self.read_field(field, at)
         try:
@@ -385,7 +385,7 @@ class SharedElements:
     """Lists of structs, and single structs of lists, that were read without a doubt, for readers that change nothing in them."""
 
     _MOST, _LONGEST, _BEGINNING = 4096, 16384, 48
-    """The most entries, the most bytes of an entry, and the bytes of its beginning by which it is looked up."""
+    """Limits of the cache: entries, bytes of an entry, and leading bytes used as the lookup key."""
 
     def __init__(self) -> None:
         self._read: dict[tuple[int, int, int, bytes], tuple[bytes, list[Any]]] = {}
@@ -422,7 +422,7 @@ def _refuse_null(kind: Text | Blob | Array, at: int) -> None:
 
 
 def encode_key(key_type: int, fields: Mapping[str, Any], *, dialect: str | None = None) -> bytes:
-    """The bytes of a key, with its type in front.
+    """Encode a key with its leading type.
 
     Raises:
         UnknownKeyType: the key type is not known.
@@ -433,7 +433,7 @@ def encode_key(key_type: int, fields: Mapping[str, Any], *, dialect: str | None 
 
 
 def encode_value(key_type: int, version: int, fields: Mapping[str, Any], *, dialect: str | None = None) -> bytes:
-    """The bytes of a value, with its version in front. Fields of other versions of the message are left out, as Kafka leaves them out.
+    """Encode a value with its leading version. Fields of other versions are left out, as in Kafka.
 
     Args:
         dialect: write the layout of this early release line.
@@ -452,7 +452,7 @@ def encode_value(key_type: int, version: int, fields: Mapping[str, Any], *, dial
 
 
 def write_message(message: Message, version: int, fields: Mapping[str, Any]) -> bytes:
-    """The bytes of one version of a message. Raises EncodeError where a field is missing, not known or does not fit its type."""
+    """Encode one version of a message. Raises EncodeError if a field is missing, unknown or does not fit its type."""
     try:
         return _write_struct(message.fields, version, message.is_flexible(version), fields)
     except (ValueError, TypeError, AttributeError) as fault:
@@ -524,12 +524,12 @@ def _write_sized(raw: bytes | None, flexible: bool, size: int) -> bytes:
 
 
 def key_json(decoded: DecodedKey) -> dict[str, Any]:
-    """The fields of a key in the JSON of Kafka's own converters."""
+    """Return the fields of a key in the JSON of Kafka's own converters."""
     return _struct_json(_MESSAGES[decoded.name, None].fields, 0, decoded.fields)
 
 
 def value_json(decoded: DecodedValue) -> dict[str, Any]:
-    """The fields of a value in the JSON of Kafka's own converters.
+    """Return the fields of a value in the JSON of Kafka's own converters.
 
     Bytes are base64. Tagged fields with their default are left out, and so are unknown tags.
     """
@@ -548,12 +548,12 @@ _MESSAGES = {
 
 
 def message_json(message: Message, version: int, fields: Mapping[str, Any]) -> dict[str, Any]:
-    """The fields of a message in the JSON of Kafka's own converters, as ``value_json`` gives them."""
+    """Return the fields of a message in the JSON of Kafka's own converters, as ``value_json`` does."""
     return _struct_json(message.fields, version, fields)
 
 
 def field_json(field: Field, value: Any) -> Any:
-    """The value of one field in Kafka's JSON, in the newest version of the field."""
+    """Return the value of one field in Kafka's JSON, in the newest version of the field."""
     return _json(field.type, field.last_version, value)
 
 
@@ -580,7 +580,7 @@ def _json(kind: FieldType, version: int, value: Any) -> Any:
 
 
 def decode_end_transaction_marker(value: bytes | None) -> int:
-    """The transaction coordinator's epoch in the value of an ABORT or COMMIT marker. Raises ControlRecordMalformed.
+    """Return the transaction coordinator's epoch from the value of an ABORT or COMMIT marker. Raises ControlRecordMalformed.
 
     Versions above 0 are read as version 0, and bytes after the epoch are ignored.
     """

@@ -1,8 +1,8 @@
-# ruff: noqa: N818  (each class is named after what is wrong with the bytes, without "Error")
+# ruff: noqa: N818  (each class is named after the fault in the bytes, without "Error")
 """Everything that can be wrong with the bytes of a record, with a stable code and a sentence for each.
 
-A ``DecodeError`` says why a record cannot be decoded: the record goes to the table ``quarantined_records``. A ``Doubt`` says what is
-strange about a record that was decoded: it goes to the table ``warnings``. Both tables show the codes, so a code never changes.
+A ``DecodeError`` is the reason why a record cannot be decoded; the record goes to the table ``quarantined_records``. A ``Doubt`` describes
+an oddity of a decoded record and goes to the table ``warnings``. Both tables contain the codes, so a code never changes.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class DecodeError(ValueError):
         self.detail = detail
 
     def without_frames(self) -> Self:
-        """A copy of the error without its traceback, which would keep the variables of every caller in memory."""
+        """Return a copy of the error without its traceback, which would keep every caller's variables in memory."""
         return type(self)(self.detail)
 
 
@@ -62,11 +62,11 @@ class FieldFault(DecodeError):
         self.path: list[str] = []
 
     def where(self) -> str:
-        """The field as people write it, for example ``members[2].client_id``; empty where the error lies outside of all fields."""
+        """Return the path of the field, for example ``members[2].client_id``, or "" if the error is outside of all fields."""
         return "".join(part if part.startswith("[") else "." + part for part in reversed(self.path)).lstrip(".")
 
     def sentence(self, message: str) -> str:
-        """The error as a sentence with the names of the message and of the field."""
+        """Return the error as a sentence that names the message and the field."""
         where = self.where()
         return f"{message}: {where!r} {self.detail}." if where else f"{message}: {self.detail}."
 
@@ -104,7 +104,7 @@ class UnknownKeyType(DecodeError):
 
 
 class LeakedControlRecord(DecodeError):
-    """Raised when a key is that of a transaction marker: an export wrote control records without their batches."""
+    """Raised when the key belongs to a transaction marker: an export wrote control records without their batches."""
 
 
 class KeyTruncated(DecodeError):
@@ -116,7 +116,7 @@ class KeyMalformed(DecodeError):
 
 
 class ValueTooShort(DecodeError):
-    """Raised when a value has 0 or 1 bytes: its version takes 2. Such a value is no tombstone."""
+    """Raised when a value has 0 or 1 bytes. Its version takes 2, so such a value is not a tombstone."""
 
 
 class UnknownValueVersion(DecodeError):

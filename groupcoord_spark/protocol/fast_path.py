@@ -1,7 +1,7 @@
 """Decides whether records are decoded by the compiled loops of ``loops.py`` or one by one by the scalar decoders.
 
-To load numba and the loops takes 0.2 to 0.4 s, in which the scalar decoders read some ten thousand records. A process that reads fewer
-records (planning, and most commands that only read the warehouse) never loads the loops.
+Loading numba and the kernels takes 0.2 to 0.4 s; meanwhile the scalar decoders read some ten thousand records. A process that reads fewer
+records (planning, and most commands that only read the warehouse) never loads the kernels.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ _logger = logging.getLogger(__name__)
 
 @cache
 def load() -> ModuleType | None:
-    """The module ``loops``; None, with a warning in the log, where numba cannot be imported or cannot store its compiled code.
+    """Load the module ``loops``. Return None, and log a warning, if numba cannot be imported or cannot store its compiled code.
 
-    numba stores the code beside the package, in the user's cache or in NUMBA_CACHE_DIR (``loop_cache``: where the package is a zip). Where
-    it can write to none of them, every process would compile all loops again. The run goes on with the scalar decoders: the same tables,
-    in about 25 times the time.
+    numba stores the code next to the package, in the user's cache or in NUMBA_CACHE_DIR (``loop_cache`` if the package is a zip). If it
+    could write to none of them, every process would compile all kernels again. The run then continues with the scalar decoders, which write
+    the same tables in about 25 times the time.
     """
     if (remark := remark_on_compiling()) is not None:
         _logger.warning(remark)
@@ -41,15 +41,15 @@ def load() -> ModuleType | None:
 
 @cache
 def load_json() -> ModuleType | None:
-    """The module ``json_loops``; None where ``load`` gives None."""
+    """Load the module ``json_loops``, or return None as ``load`` does."""
     return None if load() is None else module_in_a_file("groupcoord_spark.protocol.json_loops")
 
 
 @cache
 def remark_on_compiling() -> str | None:
-    """A sentence for the user where the first process that loads the loops compiles them; None where numba has code of these loops."""
+    """Return a message for the first process that compiles the kernels, or None if numba has compiled code for them."""
     room = Path(__file__).parent
-    # numba keeps code beside the package, else in a directory that it names after the path of the package
+    # numba keeps code next to the package, else in a directory named after the path of the package
     named, elsewhere = os.environ.get("NUMBA_CACHE_DIR"), f"{room.name}_{hashlib.sha1(str(room).encode()).hexdigest()}"
     if named:
         place = Path(named, elsewhere)
@@ -75,7 +75,7 @@ def warn_if_missing() -> None:
 def _warn(why: str) -> None:
     _logger.warning(
         "Records are decoded one by one, which takes about 25 times as long: numba cannot be used here (%s). "
-        "Install numba beside its numpy, or set NUMBA_CACHE_DIR to a directory that can be written.",
+        "Install numba with its numpy, or set NUMBA_CACHE_DIR to a directory that can be written.",
         why,
     )
 
@@ -84,7 +84,7 @@ _rows_so_far = 0
 
 
 def loops_for(rows: int) -> ModuleType | None:
-    """The loops to decode ``rows`` more rows with; None where the scalar decoders must decode them.
+    """Return the kernels that decode ``rows`` more rows, or None if the scalar decoders should.
 
     The rows of earlier calls are added, so that many small batches load the loops in the end.
     """

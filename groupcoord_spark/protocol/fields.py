@@ -79,7 +79,7 @@ class Struct:
     nullable: bool = False
 
     def default(self) -> dict[str, Any]:
-        """The struct that Kafka puts in place of an absent one: each field has its default."""
+        """Return the struct that Kafka uses in place of an absent one, with the default of each field."""
         return {f.name: f.absent_value() for f in self.fields}
 
 
@@ -150,7 +150,7 @@ class Field:
         return self.first_version <= version <= self.last_version
 
     def absent_value(self) -> Any:
-        """The value that Kafka gives the field of a message without it. Lists and dicts are new at each call."""
+        """Return the value that Kafka gives to an absent field. Lists and dicts are new for each call."""
         if self.default is not REQUIRED:
             return copy.deepcopy(self.default) if isinstance(self.default, dict | list) else self.default
         match self.type:
@@ -200,11 +200,11 @@ class Message:
         return self.flexible_from is not None and version >= self.flexible_from
 
     def newest_version(self, release: tuple[int, ...]) -> int:
-        """The newest version that a release reads."""
+        """Return the newest version that a release reads."""
         return max((version for version, first in self.read_since.items() if release >= first), default=self.versions[0])
 
     def fields_of(self, version: int) -> tuple[Field, ...]:
-        """The fields of one version, tagged ones included, in the order of the table."""
+        """Return the fields of one version, tagged fields included, in table order."""
         return tuple(f for f in self.fields if f.is_in(version))
 
 

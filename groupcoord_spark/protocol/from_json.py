@@ -18,7 +18,7 @@ from .record_types import KeyType
 
 
 def encode_key_json(key_type: int, data: Mapping[str, Any]) -> bytes:
-    """The bytes of a key from ``data`` as ``key_json`` gives it.
+    """Encode a key from ``data`` in the form of ``key_json``.
 
     Raises:
         UnknownKeyType: the key type is not known.
@@ -29,7 +29,7 @@ def encode_key_json(key_type: int, data: Mapping[str, Any]) -> bytes:
 
 
 def encode_value_json(key_type: int, version: int, data: Mapping[str, Any]) -> bytes:
-    """The bytes of a value from ``data`` as ``value_json`` gives it: in the current layout, else in an older one with the same field names.
+    """Encode a value from ``data`` in the form of ``value_json``: in the current layout, else in an older one with the same field names.
 
     Raises:
         UnknownKeyType, UnknownValueVersion: the key type or the version is not known.

@@ -117,7 +117,7 @@ def _copy_block(typing_context, data, at, out, to):
 
 @intrinsic
 def _word_at(typing_context, data, at):
-    """The WORD bytes at ``at`` as one number."""
+    """Return the WORD bytes at ``at`` as one number."""
 
     def generate(context, builder, signature, arguments):
         place = _place(context, builder, signature.args[0], *arguments)
@@ -177,7 +177,7 @@ def _needs_care(word):
 
 @inlined
 def _utf8_part(data, at, end):
-    """How many bytes the character at ``at`` takes in UTF-8, and True; where there is no character, the bytes that Java replaces at once.
+    """Return the UTF-8 length of the character at ``at`` and True, or the number of bytes that Java replaces together and False.
 
     The first byte is not ASCII. Source: ``primitives.java_text``.
     """
@@ -289,7 +289,8 @@ def _write_message(data, at, end, steps, step, literals, stack, hidden, hidden_c
 
     Args:
         steps: int64[n, 6], see ``programs.Action``. step: where the program of the message begins.
-        stack: room for DEEPEST numbers: what is left of each array, section of tags and tag, from the outermost to the innermost one.
+        stack: room for DEEPEST numbers: the remaining elements of each array, section of tags and tag, from the outermost to the innermost
+            one.
         hidden: int64[n, 4], filled with each text that is not written, because a name comes in its place: the number of its kind of names,
             its start and its end in ``data``, and the place of the name in ``out``.
     """

@@ -1,4 +1,4 @@
-"""The tables of ``messages/`` as programs: lists of steps by which ``json_loops`` reads a message and writes its JSON.
+"""The message tables compiled to field bytecode: lists of steps that ``json_loops`` follows to read a message and write its JSON.
 
 numba cannot walk the tables themselves, which are Python objects. Each version of each message becomes one program. A step first writes a
 literal, which is the text between two values, for example ``,"topic":``; then it acts.
@@ -42,7 +42,7 @@ class JsonPrograms(NamedTuple):
     Attributes:
         literals: uint8, the bytes of all literals.
         steps: int64[n, 6]: action, a, b, c, start and end of the literal.
-        key_begin: int64, by key type the first step of the key's program; -1 where there is no program.
+        key_begin: int64, by key type the first step of the key's bytecode, or -1.
         value_begin: int64, by ``key_type * VERSIONS + version`` the same for values.
     """
 
@@ -54,7 +54,7 @@ class JsonPrograms(NamedTuple):
 
 @cache
 def json_programs(hidden: HiddenFields | None = None) -> JsonPrograms:
-    """The programs of all messages. hidden: the fields that are hidden; None: nothing is hidden, neither texts nor bytes."""
+    """Compile the bytecode of all messages. ``hidden`` names the fields to redact; None redacts nothing."""
     steps: list[list[int]] = []
     literals = _Literals()
     key_begin = np.full(max(RECORD_TYPES) + 1, -1, np.int64)
@@ -82,7 +82,7 @@ class _Literals:
         self._places: dict[str, tuple[int, int]] = {}
 
     def place_of(self, text: str) -> tuple[int, int]:
-        """Where a text begins and ends."""
+        """Return the start and end of a text."""
         if text not in self._places:
             start = len(self.all)
             self.all += text.encode()
@@ -156,5 +156,5 @@ class _JsonProgram(Program):
         return self._literals.place_of(name + default)
 
     def end_of_optional(self) -> None:
-        # the text after the struct is also written where there is no struct: it must not be a part of this step's literal
+        # the text after the struct is also written for a null struct, so it must not be part of this step's literal
         self.add(Action.NOTHING)

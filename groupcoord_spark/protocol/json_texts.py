@@ -30,14 +30,15 @@ PIECE_BYTES: Final = 1 << 20
 
 
 def key_json_column(keys: Slices) -> pa.ChunkedArray:
-    """The JSON text of each key; null where the key is null or does not decode."""
+    """Return the JSON text of each key, null for a null or malformed key."""
     program = _program(json_programs().key_begin, keys.leading_int16().astype(np.int64))
     text_of = cache(_key_text)
     return _column(keys, program, lambda _, rows: [text_of(key) for key in rows.to_arrow().to_pylist()])
 
 
 def value_json_column(key_type: npt.NDArray[np.int16], values: Slices) -> pa.ChunkedArray:
-    """The JSON text of each value; null for a tombstone and where the value does not decode. key_type: the type of each value's key."""
+    """Return the JSON text of each value, null for tombstones and values that do not decode. ``key_type`` holds the type of each value's
+    key."""
     version = values.leading_int16()
     has_program = (key_type >= 0) & (version >= 0) & (version < VERSIONS)
     place = np.where(has_program, key_type.astype(np.int64) * VERSIONS + version, -1)
@@ -50,13 +51,13 @@ def value_json_column(key_type: npt.NDArray[np.int16], values: Slices) -> pa.Chu
 
 
 def _program(begin: Int64s, place: Int64s) -> Int64s:
-    """The first step of each row's program, which is at ``place`` in ``begin``; -1 where there is no program."""
+    """Return the first bytecode step of each row, looked up at ``place`` in ``begin``, or -1 if the row has none."""
     is_known = (place >= 0) & (place < len(begin))
     return np.where(is_known, begin[np.where(is_known, place, 0)], -1)
 
 
 def _column(rows: Slices, program: Int64s, decoded_one_by_one: Callable[[Int64s, Slices], list[str | None]]) -> pa.ChunkedArray:
-    """The texts of all rows. decoded_one_by_one: gives the texts of some rows, from their row numbers and their bytes."""
+    """Return the texts of all rows. ``decoded_one_by_one`` returns the texts of some rows from their row numbers and bytes."""
     if not fast_path.loops_for(len(rows)):
         return pa.chunked_array([pa.array(decoded_one_by_one(np.arange(len(rows)), rows), pa.string())])
     text_end, is_written = np.empty(len(rows), np.int64), np.empty(len(rows), np.bool_)
@@ -77,7 +78,8 @@ def _column(rows: Slices, program: Int64s, decoded_one_by_one: Callable[[Int64s,
 
 
 def _written_pieces(rows: Slices, program: Int64s, text_end: Int64s, is_written: Mask) -> tuple[list[npt.NDArray[np.uint8]], list[int]]:
-    """The texts that the loop can write, as pieces of bytes, and the rows between which each piece lies. Fills text_end and is_written."""
+    """Return the texts that the kernel can write as pieces of bytes, and the row boundaries between them. Fills ``text_end`` and
+    ``is_written``."""
     loops = fast_path.load_json()
     assert loops is not None
     programs, out = json_programs(), np.empty(PIECE_BYTES, np.uint8)

@@ -20,7 +20,7 @@ from typing import Any
 
 
 def module_in_a_file(name: str) -> ModuleType:
-    """The module of this name, loaded from a file: from its own, or from a copy where the package is in a zip.
+    """Import the module from its own file, or from a copy if the package is in a zip.
 
     One process of a host loads a copy at a time: the first process compiles the loops, the others then find them compiled. The module is
     loaded from the zip where no copy can be written.
@@ -44,19 +44,19 @@ def module_in_a_file(name: str) -> ModuleType:
 
 
 def users_cache() -> Path:
-    """The directory in which programs keep files of this user that they can make again."""
+    """Return the user's cache directory."""
     return Path(os.environ.get("XDG_CACHE_HOME") or Path("~/.cache").expanduser())
 
 
 def writable_directory() -> Path | None:
-    """The directory of all copies, which this process can write; None: there is none.
+    """Return the directory of all copies if this process can write to it, else None.
 
     In NUMBA_CACHE_DIR, else in the user's cache, else in the directory for temporary files: containers of a cluster often have no home.
     """
     named = os.environ.get("NUMBA_CACHE_DIR")
     places = [Path(named)] if named else [users_cache(), Path(tempfile.gettempdir())]
     for place in places:
-        # The user's name: whoever can write the compiled code of others can have them run anything.
+        # The directory contains the user's name: a process that can write another user's compiled code can run anything as that user.
         directory = place / f"groupcoord_spark-loops-{_user()}"
         try:
             directory.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -69,7 +69,7 @@ def writable_directory() -> Path | None:
 
 @contextmanager
 def _locked(file: Path) -> Iterator[None]:
-    import fcntl  # not on Windows, where there are no executors that share a host
+    import fcntl  # not available on Windows, which has no executors sharing a host
 
     with file.open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)

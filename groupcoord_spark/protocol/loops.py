@@ -3,9 +3,9 @@
 Every row is checked against the end of its buffer, and every read against the end of its row. The loops leave a row to the scalar decoder
 where its bytes end too early, or where it is written in a way that is legal and rare. No loop says why a row is wrong.
 
-This file imports nothing of this package, and other files with loops (``json_loops``) nothing but this one. numba compiles a loop again
-only when the file of the loop changes: a changed constant or function of another file would go unnoticed. So the name under which numba
-keeps a loop has the hash of this file in it.
+This file imports nothing from this package, and other kernel files (``json_loops``) import nothing but this one. numba recompiles a kernel
+only if the kernel's own file changes, so a changed constant or function in another file would go unnoticed. The cache name of a kernel
+therefore includes the hash of this file.
 
 The words of this file: a row is one key, value, batch or message; ``data`` is the buffer that holds all rows; row i is
 ``data[start[i]:end[i]]``; ``at`` is the position that is read next. Arguments that a loop fills are the last ones.
@@ -72,7 +72,7 @@ def lies_in(data, start, end):
 
 @inlined
 def byte_at(data, at):
-    """The byte at ``at``, which must not be negative.
+    """Return the byte at ``at``, which must not be negative.
 
     The index is unsigned because a signed one may be negative and count from the end, as in Python: numba would test that at each read.
     """
@@ -81,7 +81,7 @@ def byte_at(data, at):
 
 @inlined
 def varint(data, at, end, last_shift):
-    """The bits of the varint at ``at``, and the position after it.
+    """Return the bits of the varint at ``at`` and the position after it.
 
     The position is -1 where the varint reaches beyond ``end`` or has more than ``last_shift / 7 + 1`` bytes.
     """
@@ -98,20 +98,20 @@ def varint(data, at, end, last_shift):
 
 @inlined
 def unsigned_varint(data, at, end):
-    """The unsigned varint at ``at``, and the position after it, which is -1 where there is no varint of at most 31 bits."""
+    """Return the unsigned varint at ``at`` and the position after it, or -1 as the position if it has more than 31 bits or is cut off."""
     number, at = varint(data, at, end, 28)
     return number, at if number >> 31 == 0 else -1
 
 
 @inlined
 def uint32_at(data, at):
-    """The unsigned integer in the four bytes at ``at``."""
+    """Return the unsigned integer in the four bytes at ``at``."""
     return byte_at(data, at) << 24 | byte_at(data, at + 1) << 16 | byte_at(data, at + 2) << 8 | byte_at(data, at + 3)
 
 
 @inlined
 def big_endian(data, at, size):
-    """The signed integer in the ``size`` bytes at ``at``: 1, 2, 4 or 8."""
+    """Return the signed integer in the ``size`` bytes at ``at``: 1, 2, 4 or 8."""
     if size == 8:
         return uint32_at(data, at) << 32 | uint32_at(data, at + 4)
     if size == 4:
@@ -122,7 +122,7 @@ def big_endian(data, at, size):
 
 @inlined
 def length_at(data, at, end, width):
-    """The length or count at ``at`` (negative: null), and the position after it, which is -1 where it cannot be read.
+    """Return the length or count at ``at`` (negative for null) and the position after it, or -1 as the position if it cannot be read.
 
     width: bytes of the length, or COMPACT for an unsigned varint of n + 1.
     """
@@ -136,7 +136,7 @@ def length_at(data, at, end, width):
 
 @inlined
 def walk_value(data, at, end, steps, step, stack, positions):
-    """The end of the message at ``at``, and how many of its fields are marked.
+    """Return the end of the message at ``at`` and the number of its marked fields.
 
     The end is -1 where the message is cut, is wrong or is written in a rare way.
 
@@ -301,7 +301,7 @@ def read_flat(data, start, end, is_null, steps, begin, fields, stack, positions,
 
 @inlined
 def _last_word(data, words, start, end):
-    """The last eight bytes of a string as a number; of a shorter string all of its bytes."""
+    """Return the last eight bytes of a string as a number, or all bytes of a shorter string."""
     if end - start >= 8:
         return words[np.uint64(end - 8)]
     word = np.int64(0)
@@ -313,7 +313,7 @@ def _last_word(data, words, start, end):
 
 @inlined
 def _hash(data, words, start, end):
-    """The hash of a string, 64 bits. words: the eight bytes at each position of ``data`` as one number."""
+    """Return the 64-bit hash of a string. ``words`` holds the eight bytes at each position of ``data`` as one number."""
     mixed = (_last_word(data, words, start, end) ^ (end - start)) * MIX_HIGH
     while start < end - 8:
         mixed ^= mixed >> 32
@@ -346,7 +346,7 @@ def gather(data, words, start, end, gathered, gathered_words):
 
 @compiled(types.UniTuple(types.int64, 2)(BYTES, types.int64, types.int64, NUMBERS_OUT))
 def entry_positions(data, at, end, positions):
-    """How many entries of a log lie whole between ``at`` and ``end``, and where the last of them ends.
+    """Return the number of complete log entries between ``at`` and ``end``, and the end of the last one.
 
     positions: filled with where each entry begins, as many as there is room for.
     """
@@ -364,14 +364,15 @@ def entry_positions(data, at, end, positions):
 
 @inlined
 def _varint32(data, at, end):
-    """The bits of the varint at ``at``, and the position after it, which is -1 where no varint of at most 32 bits ends before ``end``."""
+    """Return the bits of the varint at ``at`` and the position after it, or -1 as the position if no varint of at most 32 bits ends
+    before ``end``."""
     bits, at = varint(data, at, end, 28)
     return bits, at if bits >> 32 == 0 else -1
 
 
 @inlined
 def _bytes_place(data, at, end):
-    """Where the byte string behind the varint length at ``at`` begins (-1: it cannot be read) and ends, and whether it is null."""
+    """Return the start (-1 if unreadable) and end of the byte string with a varint length at ``at``, and whether it is null."""
     bits, start = _varint32(data, at, end)
     return start, start if bits & 1 else start + (bits >> 1), bits & 1 == 1
 
@@ -443,7 +444,7 @@ def read_rows(
 
 @inlined
 def _sized_place(data, at, end):
-    """Where the byte string behind the int32 length at ``at`` begins (-1: it cannot be read) and ends, and whether it is null."""
+    """Return the start (-1 if unreadable) and end of the byte string with an int32 length at ``at``, and whether it is null."""
     if at + 4 > end:
         return -1, -1, False
     length = big_endian(data, at, 4)
@@ -538,7 +539,7 @@ def claim_partitions(
 
 @inlined
 def _is_new(numbers, row, place):
-    """True where the number at ``place`` of a row is none of those before it."""
+    """Return True if the number at ``place`` of a row is not among those before it."""
     i = 0
     while numbers[row, i] != numbers[row, place]:
         i += 1

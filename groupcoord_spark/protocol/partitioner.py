@@ -16,15 +16,15 @@ def java_string_hash(text: str) -> int:
 
 
 def partitioning_hash(text: str) -> int:
-    """The number that Kafka divides by the partition count: the remainder is the partition.
+    """Return the number that Kafka divides by the partition count; the remainder is the partition.
 
-    Kafka's ``Utils.abs`` makes 0 of the one number whose absolute value is no int32. Clearing the sign bit instead would give another
-    partition for every negative hash.
+    Kafka's ``Utils.abs`` returns 0 for the only number whose absolute value does not fit an int32. Clearing the sign bit instead would give
+    a different partition for every negative hash.
     """
     return abs(java_string_hash(text)) & 0x7FFFFFFF
 
 
 @lru_cache(maxsize=1 << 16)
 def offsets_partition_for(group_id: str, partitions: int) -> int:
-    """The partition of ``__consumer_offsets`` that holds a group. partitions: how many the topic has (50 by default)."""
+    """Return the partition of ``__consumer_offsets`` for a group. ``partitions`` is the topic's partition count (50 by default)."""
     return partitioning_hash(group_id) % partitions

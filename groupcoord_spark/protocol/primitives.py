@@ -35,7 +35,7 @@ _FLOAT = struct.Struct(">d")
 
 
 def read_integer(buf: bytes, at: int, kind: Integer) -> tuple[int, int]:
-    """The integer of this kind at ``at``, and the position after it."""
+    """Read an integer of this kind at ``at``; return it with the position after it."""
     end = at + kind.size
     if end > len(buf):
         raise Underflow(f"takes {kind.size} bytes at position {at}, {_count(len(buf) - at)}")
@@ -48,7 +48,7 @@ def read_integers(buf: bytes, at: int, kind: Integer, count: int) -> tuple[list[
 
 
 def read_float(buf: bytes, at: int) -> tuple[float, int]:
-    """The number of 8 bytes at ``at``, and the position after it."""
+    """Read a float64 at ``at``; return it with the position after it."""
     if len(buf) - at < _FLOAT.size:
         raise Underflow(f"takes 8 bytes at position {at}, {_count(len(buf) - at)}")
     value: float = _FLOAT.unpack_from(buf, at)[0]
@@ -56,12 +56,12 @@ def read_float(buf: bytes, at: int) -> tuple[float, int]:
 
 
 def write_float(value: float) -> bytes:
-    """The number in its 8 bytes."""
+    """Encode a number as float64."""
     return _FLOAT.pack(value)
 
 
 def read_uvarint(buf: bytes, at: int) -> tuple[int, int]:
-    """The unsigned varint at ``at`` as Java reads it, and the position after it.
+    """Read an unsigned varint at ``at`` as Java does; return it with the position after it.
 
     Seven bits a byte, the low ones first, at most five bytes. Forms longer than necessary are accepted. Java keeps the number in an int:
     2**31 and above are negative, here too.
@@ -81,14 +81,14 @@ def read_uvarint(buf: bytes, at: int) -> tuple[int, int]:
 
 
 def read_uuid(buf: bytes, at: int) -> tuple[str, int]:
-    """The 16 bytes at ``at`` in Kafka's text form, and the position after them."""
+    """Read a UUID at ``at``; return it in Kafka's text form with the position after it."""
     if len(buf) - at < 16:
         raise Underflow(f"takes 16 bytes at position {at}, {_count(len(buf) - at)}")
     return uuid_text(buf[at : at + 16]), at + 16
 
 
 def read_length(buf: bytes, at: int, size: int) -> tuple[int | None, int]:
-    """The length or count at ``at`` (None for any negative one), and the position after it. size: its bytes, or COMPACT."""
+    """Read a length or count (None if negative); return it with the position after it. ``size`` is its number of bytes, or COMPACT."""
     if size == COMPACT:
         stored, at = read_uvarint(buf, at)
         # -2**31 - 1 wraps around to the largest int in Java, which then lies beyond any end
@@ -101,9 +101,9 @@ def read_length(buf: bytes, at: int, size: int) -> tuple[int | None, int]:
 
 
 def read_string(buf: bytes, at: int, size: int = 2) -> tuple[bytes | None, int]:
-    """The bytes of a text behind its length, or None for null, and the position after them. size: as in ``read_length``.
+    """Read the bytes of a text after its length, or None for null; return them with the position after them. ``size``: see ``read_length``.
 
-    Raises TextTooLong where a compact length is above 32767, even if so many bytes follow.
+    Raises TextTooLong for a compact length above 32767, even if enough bytes follow.
     """
     length, next_at = read_length(buf, at, size)
     if length is not None and length > LONGEST_COMPACT_TEXT:
@@ -112,13 +112,14 @@ def read_string(buf: bytes, at: int, size: int = 2) -> tuple[bytes | None, int]:
 
 
 def read_bytes(buf: bytes, at: int, size: int = 4) -> tuple[bytes | None, int]:
-    """The bytes behind their length, or None for null, and the position after them. size: as in ``read_length``."""
+    """Read bytes after their length, or None for null; return them with the position after them. ``size``: see ``read_length``."""
     length, at = read_length(buf, at, size)
     return _take(buf, at, length)
 
 
 def read_count(buf: bytes, at: int, size: int = 4) -> tuple[int | None, int]:
-    """The count of an array, or None for null, and the position after it. Raises LengthBeyondEnd for a count above the bytes left."""
+    """Read the count of an array, or None for null; return it with the position after it. Raises LengthBeyondEnd if it exceeds the bytes
+    left."""
     count, at = read_length(buf, at, size)
     if count is not None and count > len(buf) - at:
         raise LengthBeyondEnd(f"declares {count} elements at position {at}, {_count(len(buf) - at, 'bytes ')}")
@@ -138,7 +139,7 @@ def _count(remaining: int, unit: str = "") -> str:
 
 
 def java_text(raw: bytes) -> tuple[str, bool]:
-    """The text that Java makes of these bytes, and True where they were UTF-8.
+    """Decode bytes as Java does; return the text, and True if the bytes are valid UTF-8.
 
     Each part that is not UTF-8 becomes U+FFFD, divided into parts as Java does: as Python's ``replace``, but an encoded surrogate
     (``ed a0 80``) is one part.
@@ -168,7 +169,7 @@ def uuid_text(raw: bytes) -> str:
 
 
 def uuid_bytes(text: str) -> bytes:
-    """The 16 bytes of an id in Kafka's text form. Raises ValueError where it is not 22 characters of base64url."""
+    """Return the 16 bytes of an id in Kafka's text form. Raises ValueError unless it is 22 characters of base64url."""
     raw = base64.b64decode(text + "==", altchars=b"-_", validate=True)
     if len(raw) != 16 or len(text) != len(ZERO_UUID):
         raise ValueError(f"{text!r} is not an id of 22 characters in base64url")
@@ -176,14 +177,14 @@ def uuid_bytes(text: str) -> bytes:
 
 
 def write_integer(value: int, kind: Integer) -> bytes:
-    """The integer in its fixed size. Raises ValueError where it does not fit."""
+    """Encode an integer in its fixed size. Raises ValueError if it does not fit."""
     if not kind.least <= value <= kind.greatest:
         raise ValueError(f"{value} is no {kind.name}")
     return _INTEGERS[kind.size, kind.signed].pack(value)
 
 
 def write_uvarint(value: int) -> bytes:
-    """The number as an unsigned varint in its shortest form."""
+    """Encode a number as the shortest unsigned varint."""
     out = bytearray()
     while value >= 0x80:
         out.append(value & 0x7F | 0x80)
@@ -193,7 +194,7 @@ def write_uvarint(value: int) -> bytes:
 
 
 def write_length(length: int | None, size: int) -> bytes:
-    """A length or count; None: null. size: its bytes, or COMPACT. Raises ValueError where it does not fit."""
+    """Encode a length or count; None encodes null. ``size`` is its number of bytes, or COMPACT. Raises ValueError if it does not fit."""
     if size == COMPACT:
         return write_uvarint(0 if length is None else length + 1)
     if length is not None and length >= 1 << (8 * size - 1):

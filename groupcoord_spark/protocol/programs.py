@@ -1,4 +1,4 @@
-"""The tables of ``messages/`` as programs: lists of steps by which ``loops.walk_value`` goes from field to field of a key or a value.
+"""The message tables compiled to field bytecode: lists of steps that ``loops.walk_value`` follows through the fields of a key or value.
 
 numba cannot walk the tables themselves, which are Python objects. Each version of each message becomes one program, and all programs of a
 kind lie in one array of steps. ``json_programs`` makes those that write JSON.
@@ -50,9 +50,9 @@ class Action(IntEnum):
     # in programs that write JSON, instead of SKIP and NUMBERS
     INTEGER = 12  # a: how many bytes; b: 1 for an unsigned integer
     ID = 13  # a topic id
-    NAME = 14  # a text in place of which a name is written. As TEXT; b: also twice the number of the kind of name
+    NAME = 14  # a text that is replaced by a name. As TEXT; b: also twice the number of the name's kind
     BLOB = 15  # bytes. As TEXT
-    HIDDEN = 16  # a text or bytes in place of which null is written. As TEXT
+    HIDDEN = 16  # a text or bytes replaced by null. As TEXT
     NOTHING = 17
 
 
@@ -61,7 +61,7 @@ class Programs(NamedTuple):
 
     Attributes:
         steps: int64[n, 4]: action, a, b, c.
-        begin: int64, the first step of each program, by version or by ``key_type * VERSIONS + version``; -1 where there is no program.
+        begin: int64, the first step of each message's bytecode, by version or by ``key_type * VERSIONS + version``, or -1.
     """
 
     steps: npt.NDArray[np.int64]
@@ -76,7 +76,7 @@ class FlatPrograms(NamedTuple):
 
     Attributes:
         steps: int64[n, 4]: action, a, b, c.
-        begin: int64, by that int16 the first step of the program; -1 where there is no program.
+        begin: int64, by that int16 the first step of the bytecode, or -1.
         fields: int64[len(begin), most fields, 3]: for each field of a program its first column (-1 beyond the last field), its width, and
             1 for a text.
         columns: the first column of each field, by the field's name.
@@ -92,13 +92,13 @@ class FlatPrograms(NamedTuple):
 
 @cache
 def programs_of_keys() -> FlatPrograms:
-    """The programs of the keys of all types that current Kafka knows, by key type."""
+    """Compile the bytecode of the keys of all types in current Kafka, by key type."""
     return _flat_programs({key_type: (record_type.key, 0) for key_type, record_type in RECORD_TYPES.items() if record_type.dialect is None})
 
 
 @cache
 def programs_of_offset_values() -> FlatPrograms:
-    """The programs of the values of offset commits, by version. Version 0 of key type 0 has the layout of version 0 of key type 1."""
+    """Compile the bytecode of offset commit values, by version. Version 0 of key type 0 has the layout of version 0 of key type 1."""
     first, last = OFFSET_COMMIT_VALUE.versions
     return _flat_programs({version: (OFFSET_COMMIT_VALUE, version) for version in range(first, last + 1)})
 
@@ -133,18 +133,18 @@ def _flat_programs(messages: dict[int, tuple[Message, int]]) -> FlatPrograms:
 
 @cache
 def programs_of_values() -> Programs:
-    """The programs of every version of every record type's value. A program begins after the two bytes of the version."""
+    """Compile the bytecode of all versions of all record types' values. It starts after the two version bytes."""
     return _programs({key_type * VERSIONS: record_type.value for key_type, record_type in RECORD_TYPES.items()}, MARKED_FIELDS)
 
 
 @cache
 def programs_of_classic_groups() -> Programs:
-    """The programs of every version of the values of classic groups, by version, with what ``classic_group_checks`` looks at."""
+    """Compile the bytecode of classic group values by version, with marks on the fields that ``classic_group_checks`` reads."""
     return _programs({0: GROUP_METADATA_VALUE}, frozenset({"protocol_type", "protocol", "member_id", "group_instance_id", "subscription"}))
 
 
 def _programs(messages: dict[int, Message], marked_fields: frozenset[str]) -> Programs:
-    """The programs of all versions of these messages, by the place in ``begin`` of each version 0."""
+    """Compile the bytecode of all versions of these messages, keyed by the place in ``begin`` of each version 0."""
     steps: list[list[int]] = []
     begin = np.full(max(place + message.versions[1] for place, message in messages.items()) + 1, -1, np.int64)
     for place, message in messages.items():
@@ -170,7 +170,7 @@ class Program:
         return self.steps[-1]
 
     def fields(self, fields: tuple[Field, ...]) -> None:
-        """Appends the steps of a struct. fields: those of this version."""
+        """Append the steps of a struct's fields in this version."""
         raise NotImplementedError
 
     def field(self, field: Field) -> None:
@@ -197,7 +197,7 @@ class Program:
         self.add(action, self.width(kind), kind.nullable | kind_of_name << 1, longest)
 
     def width(self, kind: Type) -> int:
-        """Bytes of a length or count, or COMPACT."""
+        """Return the bytes of a length or count, or COMPACT."""
         return COMPACT if self.is_flexible else 2 if isinstance(kind, Text) else 4
 
     def tagged(self, fields: list[Field]) -> None:

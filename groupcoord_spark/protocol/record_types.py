@@ -90,10 +90,12 @@ class MarkerType(IntEnum):
 
 
 NOT_A_CONTROL_RECORD: Final = -1
-"""In columns of marker types: the record is no control record."""
+"""In columns of marker types: the record is not a control record."""
 
 NO_PRODUCER_ID: Final = -1
 """The batch was written by no idempotent or transactional producer."""
 NO_PRODUCER_EPOCH: Final = -1
 NO_TIMESTAMP: Final = -1
+CLOCKS_DIFFER_MS: Final = 3_600_000
+"""How far the clocks of two brokers may differ: log.message.timestamp.after.max.ms, beyond which Kafka itself refuses a timestamp."""
 NO_LEADER_EPOCH: Final = -1

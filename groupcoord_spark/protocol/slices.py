@@ -39,15 +39,15 @@ class Slices:
         return len(self.start)
 
     def take(self, rows: npt.NDArray[Any]) -> Slices:
-        """The rows named by a boolean mask or by indices; no byte is copied."""
+        """Return the rows of a boolean mask or of indices without copying bytes."""
         return Slices(self.data, self.start[rows], self.end[rows], self.is_null[rows])
 
     def lengths(self) -> Positions:
-        """The number of bytes of each row; 0 for null."""
+        """Return the number of bytes of each row, 0 for null."""
         return self.end - self.start
 
     def leading_int16(self) -> npt.NDArray[np.int16]:
-        """The int16 in the first two bytes of each row; -1 where the row is null or shorter."""
+        """Return the int16 in the first two bytes of each row, or -1 if the row is null or shorter."""
         leading = np.full(len(self), -1, np.int16)
         has_two = ~self.is_null & (self.lengths() >= 2)
         at = self.start[has_two]
@@ -55,11 +55,11 @@ class Slices:
         return leading
 
     def row(self, i: int) -> bytes | None:
-        """Row ``i`` as bytes, or None where it is null."""
+        """Return row ``i`` as bytes, or None for null."""
         return None if self.is_null[i] else self.data[self.start[i] : self.end[i]].tobytes()
 
     def to_arrow(self) -> pa.Array:
-        """The strings as an Arrow ``binary`` array, ``large_binary`` above 2 GiB. Each byte is copied once.
+        """Return the strings as an Arrow ``binary`` array, or ``large_binary`` above 2 GiB. Each byte is copied once.
 
         Raises IndexError where a row does not lie within ``data``.
         """
@@ -76,7 +76,7 @@ class Slices:
         return pa.Array.from_buffers(layout, len(self), [valid, pa.py_buffer(offsets), pa.py_buffer(gathered)])
 
     def distinct(self) -> tuple[Positions, pa.BinaryArray]:
-        """The code of each row's string, int64[n] with -1 for null, and the distinct strings in the order in which they are first met.
+        """Return the code of each row's string (int64[n], -1 for null) and the distinct strings in order of first occurrence.
 
         Raises IndexError where a row does not lie within ``data``.
         """
@@ -85,7 +85,7 @@ class Slices:
 
     @staticmethod
     def from_arrow(array: pa.Array) -> Slices:
-        """The rows of a ``binary``, ``large_binary``, ``string`` or ``large_string`` array. No byte is copied.
+        """Return the rows of a ``binary``, ``large_binary``, ``string`` or ``large_string`` array without copying bytes.
 
         Raises TypeError for an array of another type.
         """
@@ -107,7 +107,7 @@ class Slices:
 
     @staticmethod
     def of(rows: list[bytes | None]) -> Slices:
-        """The rows of a list of Python byte strings, for tests and small inputs."""
+        """Build rows from a list of byte strings, for tests and small inputs."""
         return Slices.from_arrow(pa.array(rows, pa.binary()))
 
 
@@ -120,13 +120,13 @@ class Columns:
         return len(getattr(self, self.__slots__[0]))
 
     def take(self, rows: Any) -> Self:
-        """The rows that a mask, indices or a slice choose; no byte of Slices is copied."""
+        """Return the rows of a mask, indices or a slice; no byte of Slices is copied."""
         columns = (getattr(self, name) for name in self.__slots__)
         return type(self)(*(column.take(rows) if isinstance(column, Slices) else column[rows] for column in columns))
 
     @classmethod
     def concat(cls, parts: Sequence[Self]) -> Self:
-        """The rows of all parts, at least one, one after another. No part has Slices."""
+        """Concatenate the rows of at least one part. No part has Slices."""
         columns = ([getattr(part, name) for part in parts] for name in cls.__slots__)
         return parts[0] if len(parts) == 1 else cls(*map(np.concatenate, columns))
 
@@ -137,6 +137,6 @@ def words_of(data: Bytes) -> npt.NDArray[np.int64]:
 
 
 def codes_of(encoded: pa.DictionaryArray) -> Positions:
-    """The index of each row's value in the dictionary, int64; -1 where the row is null."""
+    """Return the dictionary index of each row's value as int64, or -1 for null."""
     codes: Positions = encoded.indices.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int64)
     return codes

@@ -13,6 +13,11 @@ STATES = (
 """Names of the states by their number."""
 
 
+def state_name(status: int) -> str:
+    """Return the name of a state, or the number as text for a state of a later release, as Kafka's formatter prints it since 4.4."""
+    return STATES[status] if 0 <= status < len(STATES) else str(status)
+
+
 class TransactionState(NamedTuple):
     """What the coordinator knows of one transactional id.
 
@@ -31,7 +36,7 @@ class TransactionState(NamedTuple):
 
 
 def decode_transaction_state(key: bytes, value: bytes | None) -> tuple[str, TransactionState | None]:
-    """The transactional id of a record, and its state; None for a tombstone: the coordinator has forgotten the id.
+    """Return the transactional id of a record and its state, or None for a tombstone, which means that the coordinator has dropped the id.
 
     Raises DecodeError where key or value do not decode.
     """
@@ -45,7 +50,7 @@ def decode_transaction_state(key: bytes, value: bytes | None) -> tuple[str, Tran
         transactional_id,
         fields["producer_id"],
         fields["producer_epoch"],
-        STATES[status] if 0 <= status < len(STATES) else str(status),
+        state_name(status),
         fields["timeout_ms"],
         tuple((topic["topic"], number) for topic in fields["partitions"] or () for number in topic["partition_ids"]),
         fields["last_update_timestamp_ms"],

@@ -1,7 +1,7 @@
 """For every value of a chunk: its version, whether it decodes, and the topic id that an offset commit names.
 
-The reader needs no more than that of most values, since a later record supersedes them. But it must know whether each value decodes:
-a record that does not decode supersedes nothing and goes to quarantine. The compiled loops recognize the values that brokers write.
+The reader needs only this from most values, because a later record supersedes them. It must know whether each value decodes: a record that
+does not decode supersedes nothing and is quarantined. The kernels recognize the values that brokers write.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class ValueChecks(NamedTuple):
 
 
 def check_values(key_type: Int16s, has_version: Mask, is_checked: Mask, values: Slices) -> ValueChecks:
-    """The version of each value, and of the values to check also whether they decode and their topic id.
+    """Return the version of each value and, for the values to check, whether they decode and their topic id.
 
     Args:
         key_type: int16, the type of each value's key.

@@ -15,7 +15,7 @@ from tests.conftest import by_each_decoder
 
 
 def outcome(decode: Callable[[], Any]) -> Any:
-    """What a decoder gives, or how it refuses."""
+    """Return what a decoder gives, or how it refuses."""
     try:
         return decode()
     except DecodeError as refusal:

@@ -27,7 +27,7 @@ def text(rng: Random) -> str:
 
 
 def value_of(rng: Random, kind: Type, version: int, flexible: bool) -> Any:
-    """A value that a field of this type can have."""
+    """Return a value that a field of this type can have."""
     if getattr(kind, "nullable", False) and rng.random() < 0.5:
         return None
     match kind:
@@ -62,7 +62,7 @@ def fields_of(rng: Random, fields: tuple[Field, ...], version: int, flexible: bo
 
 
 def layouts() -> list[tuple[RecordType, Message, int]]:
-    """Every record type with each layout of its value, in every version."""
+    """Return every record type with each layout of its value, in every version."""
     return [
         (record_type, message, version)
         for record_type in RECORD_TYPES.values()
@@ -72,13 +72,13 @@ def layouts() -> list[tuple[RecordType, Message, int]]:
 
 
 def key(rng: Random, key_types: Sequence[int] = KNOWN_TYPES) -> bytes:
-    """A whole key."""
+    """Return a whole key."""
     key_type = rng.choice(key_types)
     return encode_key(key_type, fields_of(rng, RECORD_TYPES[key_type].key.fields, 0, False))
 
 
 def typed_value(rng: Random, key_types: Sequence[int] = KNOWN_TYPES) -> tuple[int, bytes]:
-    """A key type with a whole value, at times one that type 0 should not have."""
+    """Return a key type with a whole value, at times one that type 0 should not have."""
     key_type = rng.choice(key_types)
     message = RECORD_TYPES[key_type].value if key_type != 0 else OFFSET_COMMIT_VALUE
     version = rng.randint(*message.versions)
@@ -86,7 +86,7 @@ def typed_value(rng: Random, key_types: Sequence[int] = KNOWN_TYPES) -> tuple[in
 
 
 def damaged(rng: Random, whole: bytes) -> bytes:
-    """The bytes, most often as they are, else cut, longer, or with bytes changed."""
+    """Return the bytes, most often as they are, else cut, longer, or with bytes changed."""
     at = rng.randint(0, len(whole))
     match rng.randint(0, 6):
         case 0:

@@ -17,7 +17,7 @@ TOPIC_ID = bytes.fromhex("0123456789abcdeffedcba9876543210")
 
 
 def key_refusal(key: bytes | None) -> DecodeError:
-    """The refusal of a key: the same from both decoders."""
+    """Return the refusal of a key: the same from both decoders."""
     with pytest.raises(DecodeError) as by_definition:
         definition.decode_key(key)
     columns = columnar.decode_key_columns(Slices.of([key]))
@@ -26,7 +26,7 @@ def key_refusal(key: bytes | None) -> DecodeError:
 
 
 def value_refusal(key_type: int, value: bytes | None) -> DecodeError:
-    """The refusal of a value, the same with elements of earlier values."""
+    """Return the refusal of a value, the same with elements of earlier values."""
     shared = definition.SharedElements()
     with pytest.raises(DecodeError) as refusal:
         definition.decode_value(key_type, value)

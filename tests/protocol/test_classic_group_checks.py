@@ -22,7 +22,7 @@ OLD_SCALA = semantics_for("scala", "2.0")
 
 
 def is_taken(value: bytes, semantics: Semantics) -> bool:
-    """Whether the value decodes and the definition has no objection."""
+    """Return whether the value decodes and the definition has no objection."""
     try:
         decoded = decode_value(2, value)
     except DecodeError:

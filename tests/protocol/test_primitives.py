@@ -141,7 +141,7 @@ def test_what_is_no_id_is_refused(text: str) -> None:
 
 
 def replaced_as_java_does(raw: bytes) -> str:
-    """The rule of sun.nio.cs.UTF_8 written out, one malformed part a time."""
+    """Return the rule of sun.nio.cs.UTF_8 written out, one malformed part a time."""
 
     def follows(at: int, low: int = 0x80, high: int = 0xBF) -> bool:
         return at < len(raw) and low <= raw[at] <= high

@@ -8,7 +8,7 @@ import struct
 import pytest
 
 from groupcoord_spark.protocol.consumer_protocol import decode_assignment
-from groupcoord_spark.protocol.streams_assignment import StreamsAssignment, decode_streams_assignment
+from groupcoord_spark.protocol.streams_user_data import StreamsAssignment, decode_streams_assignment
 
 ASSIGNMENT = base64.b64decode(
     "AAMAAAABAAZjbGlja3MAAAAEAAAAAAAAAAEAAAACAAAAAwAAAFgAAAALAAAACwAAAAQAAAAAAAAAAAAAAAAAAAAAAAAAAQAAAAAA"

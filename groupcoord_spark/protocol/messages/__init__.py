@@ -1,4 +1,4 @@
-"""Every message of the offsets topic as a table: what the fields are, in which versions, and since when.
+"""All messages of the offsets topic as tables: their fields, the versions of each field, and the first release with it.
 
 ``RECORD_TYPES`` holds each record type by the number that begins its keys. Type 18 was never released.
 """

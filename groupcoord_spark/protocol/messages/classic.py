@@ -30,7 +30,7 @@ GROUP_METADATA_VALUE = Message(
         Field("protocol", NullableString, "The assignor or protocol chosen; null while the group is empty."),
         Field("leader", NullableString, "Member id of the leader; null while the group is empty."),
         Field(
-            "current_state_timestamp_ms", Int64, "When the group took its state, from which an empty group's offsets age; -1: not known.",
+            "current_state_timestamp_ms", Int64, "When the group took its state; offsets of an empty group age from then. -1: not known.",
             versions="2+", default=-1, json="currentStateTimestamp",
         ),
         Field("members", Array(Struct((

@@ -34,7 +34,7 @@ _HELD_PARTITIONS = Struct((
     *TOPIC_PARTITIONS,
     Field(
         "assignment_epochs", Array(Int32, nullable=True),
-        "Epoch at which each partition was given; null, empty or of another size: all at the member's.",
+        "Epoch that gave each partition; null, empty or of another size: all at the member's.",
         default=[], tag=0,
     ),
 ))

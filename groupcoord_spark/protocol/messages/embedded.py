@@ -20,7 +20,7 @@ CONSUMER_PROTOCOL_SUBSCRIPTION = Message(
         Field("topics", Array(String), "Topics the member subscribes to."),
         Field("user_data", NullableBytes, "The assignor's own note; null: none."),
         Field("owned_partitions", _TOPIC_PARTITIONS, "Partitions it held when it joined.", versions="1+", default=[]),
-        Field("generation_id", Int32, "Generation in which it held them; -1: none.", versions="2+", default=-1),
+        Field("generation_id", Int32, "Generation of that ownership; -1: none.", versions="2+", default=-1),
         Field("rack_id", NullableString, "Its rack; null: it sent none.", versions="3+", default=None),
     ),
 )
@@ -39,18 +39,18 @@ STICKY_USER_DATA = Message(
     since={0: "0.11, KIP-54", 1: "2.3: generation"},
     fields=(
         Field("previous_assignment", _TOPIC_PARTITIONS, "Partitions the member held."),
-        Field("generation", Int32, "Generation in which it held them.", versions="1+"),
+        Field("generation", Int32, "Generation of that ownership.", versions="1+"),
     ),
 )
 
 COOPERATIVE_STICKY_USER_DATA = Message(
     "CooperativeStickyAssignorUserData", versions=(0, 0),
     since={0: "3.0"},
-    fields=(Field("generation", Int32, "Generation in which the member held its partitions; -1: none yet."),),
+    fields=(Field("generation", Int32, "Generation of the member's ownership; -1: none yet."),),
 )
 
 _TASK = (Field("subtopology", Int32, "Number of the subtopology."), Field("partition", Int32, "Partition of the task."))
-_OFFSET_SUM = Field("offset_sum", Int64, "Sum of the offsets up to which the task's changelogs are restored; -2: the member runs the task.")
+_OFFSET_SUM = Field("offset_sum", Int64, "Sum of the changelog offsets that are restored for the task; -2: the member runs the task.")
 
 STREAMS_USER_DATA = Message(
     "SubscriptionInfoData", versions=(1, 11),
@@ -59,13 +59,13 @@ STREAMS_USER_DATA = Message(
         Field("latest_supported_version", Int32, "The newest version that the member knows.", versions="3+"),
         Field("process_id", Uuid, "The process."),
         Field("active_tasks", Array(Struct(_TASK), nullable=True), "Tasks that were active.", versions="1-6"),
-        Field("standby_tasks", Array(Struct(_TASK), nullable=True), "Tasks of which the member has state.", versions="1-6"),
+        Field("standby_tasks", Array(Struct(_TASK), nullable=True), "Tasks whose state the member has.", versions="1-6"),
         Field("end_point", NullableBytes, "Where the application answers queries.", versions="7+"),
         Field("sums_by_subtopology", Array(Struct((
             _TASK[0], Field("sums", Array(Struct((_TASK[1], _OFFSET_SUM)), nullable=True), "Its tasks."),
-        )), nullable=True), "Tasks of which the member has state.", versions="7-9"),
+        )), nullable=True), "Tasks whose state the member has.", versions="7-9"),
         Field("sums", Array(Struct((
             *_TASK, _OFFSET_SUM, Field("named_topology", NullableString, "The named topology of the task."),
-        )), nullable=True), "Tasks of which the member has state.", versions="10+"),
+        )), nullable=True), "Tasks whose state the member has.", versions="10+"),
     ),
 )

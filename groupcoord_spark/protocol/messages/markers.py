@@ -1,4 +1,4 @@
-"""The value of the markers that end a transaction. They come in control batches and are no keys or values of groups.
+"""Values of the markers that end a transaction. Markers are in control batches and are not keys or values of groups.
 
 Source: kafka, clients/src/main/resources/common/message/EndTxnMarker.json.
 """

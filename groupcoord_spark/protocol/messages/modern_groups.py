@@ -44,13 +44,13 @@ def record_type(
     dialect: str | None = None,
     older_value: tuple[str, str, tuple[Field, ...]] | None = None,
 ) -> RecordType:
-    """A record type whose key and value have the version 0 alone, the value with tagged fields.
+    """Return a record type whose key and value have version 0 only, the value with tagged fields.
 
     Args:
         key_type: its name is Kafka's name of the two messages, without Key and Value.
         key, value: the fields.
         tombstone: what a null value means, a sentence for people; "": that the member left, or, where the key has none, the group is gone.
-        since: the release that brought the key, and the value too where there is no ``value_since``.
+        since: the release that introduced the key, and the value too without ``value_since``.
         read_since, dialect: as in RecordType.
         older_value: the release line that alone wrote another layout of the value, its ``since``, and the fields of that layout.
     """

@@ -35,7 +35,7 @@ SHARE_SNAPSHOT_VALUE = Message(
     since={0: "4.1, KIP-932; tag 0 since 4.2"},
     fields=(
         Field("snapshot_epoch", Int32, "Number of the snapshot."),
-        Field("state_epoch", Int32, "The group epoch at which the offset was set; it fences late writes."),
+        Field("state_epoch", Int32, "The group epoch that set the offset; it fences late writes."),
         _LEADER, _START, _DELIVERED,
         Field("create_timestamp_ms", Int64, "When the state was last written by an acknowledgement or a reset.", json="createTimestamp"),
         Field("write_timestamp_ms", Int64, "When the snapshot was written.", json="writeTimestamp"),

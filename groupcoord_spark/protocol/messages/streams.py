@@ -25,7 +25,7 @@ _TASKS = Array(Struct(_TASKS_OF_SUBTOPOLOGY))
 _HELD_TASKS = Array(Struct((
     *_TASKS_OF_SUBTOPOLOGY,
     Field(
-        "assignment_epochs", Array(Int32, nullable=True), "Epoch at which each task was given; written for active tasks only.",
+        "assignment_epochs", Array(Int32, nullable=True), "Epoch that gave each task; written for active tasks only.",
         default=[], tag=0,
     ),
 )))

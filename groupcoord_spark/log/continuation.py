@@ -1,8 +1,8 @@
 """The part of a log that an earlier run has not read: its files, the position where it begins, and whether a record of it is missing.
 
-The log cleaner removes a record when a later record has the same key, a tombstone too after a while. Where no record from that offset on is
-missing, the earlier run and this one together have seen every record. Where one is missing, it may have been a tombstone of a record that
-the earlier run has read, and only the whole log tells.
+The log cleaner removes a record once a later record has the same key, and a tombstone after a while. If no record from that offset on is
+missing, the earlier run and this one together have read every record. A missing record may have been the tombstone of a record that the
+earlier run has read, so the whole log must be read.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ import numpy as np
 from groupcoord_spark.errors import InputError
 from groupcoord_spark.log.damage import CODES, DamageKind
 from groupcoord_spark.log.directory import PartitionLog
-from groupcoord_spark.log.files.object_store import is_object_store
-from groupcoord_spark.log.files.storage import Location
 from groupcoord_spark.log.segment import CHUNK_BYTES, Segment
+from groupcoord_spark.storage.location import Location
+from groupcoord_spark.storage.object_store import is_object_store
 
 _FIRST_BATCH_BYTES = 1 << 16
 _HEADER_BYTES = 17
@@ -28,7 +28,7 @@ _HEADER_BYTES = 17
 
 @dataclass(frozen=True, slots=True)
 class ChangedFiles:
-    """Files of a log that an earlier run saw, and that are gone, have another size or begin with zeros now.
+    """Files of a log that an earlier run read and that are now gone, have another size or begin with zeros.
 
     ranges: (first, end) of the record offsets that each had. segments: the files that have the records of these offsets now, if any.
     log: all files.
@@ -40,13 +40,14 @@ class ChangedFiles:
 
 
 def changed_files(log: PartitionLog, files: Mapping[int, int], end_offset: int, end_position: int | None) -> ChangedFiles | None:
-    """The files that changed since an earlier run that read the log up to ``end_offset``; None: no file has, or the run kept no sizes.
+    """Return the files that changed since an earlier run that read the log up to ``end_offset``. None if no file has, or the run stored no
+    sizes.
 
-    The cleaner writes a file anew under its name, and joins files under the name of the first; a file that is damaged or was not copied
-    looks the same in a listing. Only the last file may have grown. A copy that broke off may leave a file of zeros with the size it had.
+    The cleaner rewrites a file under its name, and merges files under the name of the first one; a damaged file or an incomplete copy looks
+    the same in a listing. Only the last file may have grown. An interrupted copy may leave a file of zeros with the right size.
 
     Args:
-        files: base offset -> bytes of the files that the earlier run saw. end_position: where it saw the last one of them end.
+        files: base offset -> bytes of the files of the earlier run. end_position: the end of the last one in that run.
     """
     if not log.files:
         return None
@@ -68,20 +69,21 @@ def changed_files(log: PartitionLog, files: Mapping[int, int], end_offset: int, 
 
 
 def _begins_with_zeros(segment: Segment) -> bool:
-    """Whether no batch can begin where the file begins. Objects of a store are whole, and each would cost a request: none is read."""
+    """Return whether no batch can start at the beginning of the file. Objects of a store are complete and reading each would cost a
+    request, so they are not read."""
     if is_object_store(Location.of(segment.uri).filesystem):
         return False
-    with suppress(InputError), segment.open() as file:  # who reads the file says what is wrong with it
+    with suppress(InputError), segment.open() as file:  # the reader of the file reports the error
         return segment.size > 0 and not file.read(0, min(segment.size, _HEADER_BYTES)).any()
     return False
 
 
 def segments_from(log: PartitionLog, offset: int, end_file: int | None, end_position: int | None) -> tuple[Segment, ...]:
-    """The part of the log from ``offset`` on; files that end below it are not opened.
+    """Return the part of the log from ``offset`` on. Files that end below it are not opened.
 
     Args:
         offset: where the earlier run ended; records below it are left out.
-        end_file, end_position: where the earlier run saw the log end (of its PartitionLog). Reading begins at that position if the next
+        end_file, end_position: the end of the log in the earlier run (of its PartitionLog). Reading begins at that position if the next
             batch begins there with ``offset``; else at the beginning of the file.
     """
     segments = []
@@ -100,7 +102,7 @@ def segments_from(log: PartitionLog, offset: int, end_file: int | None, end_posi
 
 
 def _batch_begins_at(segment: Segment, position: int, offset: int) -> bool:
-    """Whether a sound entry with this base offset begins at this position."""
+    """Return whether a valid entry with this base offset starts at this position."""
     if segment.size < position:
         return False
     with segment.finder(_FIRST_BATCH_BYTES) as finder:
@@ -111,7 +113,7 @@ def _batch_begins_at(segment: Segment, position: int, offset: int) -> bool:
 
 
 def has_every_offset(segments: tuple[Segment, ...], offset: int, end_offset: int) -> bool:
-    """Whether the segments have a record for each offset from ``offset`` up to, not including, ``end_offset``.
+    """Return whether the segments have a record for each offset from ``offset`` up to, but not including, ``end_offset``.
 
     Looks at the headers of batches and their checksums, not at records. False too where damage leaves a doubt, and for compressed messages
     of format 0 and 1, whose headers do not say how many messages are inside.

@@ -1,4 +1,5 @@
-"""What the reader of a log reports beside its records: bytes that are lost, and bytes that are used with a doubt. Codes never change."""
+"""Damage that the reader of a log reports in addition to its records: unused bytes, and doubtful bytes that are used. Codes never
+change."""
 
 from __future__ import annotations
 
@@ -47,7 +48,7 @@ CODES: dict[str, Code] = {
         Code("batch_crc_mismatch", DamageKind.LOST, "The checksum of an entry does not fit its bytes."),
         Code("zero_gap", DamageKind.LOST, "Zero bytes lie where an entry should begin, and other bytes or a newer file follow."),
         Code("segment_truncated", DamageKind.LOST, "An entry is cut, in a place where no write can have been in progress."),
-        Code("resync_abandoned", DamageKind.LOST, "Damaged bytes held so many false starts that the search was given up."),
+        Code("resync_abandoned", DamageKind.LOST, "The search was given up after too many false starts in damaged bytes."),
         Code("tail_truncated", DamageKind.INFO, "The last entry of the newest file is cut: its write was not finished."),
         Code("zero_tail", DamageKind.INFO, "The file ends in zeros: space reserved and not yet written."),
         Code("batch_header_repaired", DamageKind.WARN, "Length or format byte of an entry was wrong; its checksum proves where it ends."),
@@ -76,12 +77,13 @@ CODES: dict[str, Code] = {
         Code("segment_name_mismatch", DamageKind.WARN, "No entry of the file lies in the range of its name: it was renamed."),
         Code("segment_offset_overflow", DamageKind.WARN, "Entries lie more than 2^31 - 1 above the base of their file (KAFKA-5413)."),
         Code("segment_overlap", DamageKind.INFO, "Records are skipped because a newer file before this one covers their offsets."),
-        Code("unknown_file", DamageKind.WARN, "A file or directory beside the segments is none that Kafka makes; it is not read."),
+        Code("unknown_file", DamageKind.WARN, "Kafka does not make such a file or directory next to segments; it is not read."),
         Code("beyond_high_watermark", DamageKind.INFO, "Records beyond the high watermark are left out, as the run was asked to."),
         Code(
-            "log_directory_file_not_used", DamageKind.WARN, "A file beside the offsets topic is damaged or cannot be read, and is not used."
+            "log_directory_file_not_used", DamageKind.WARN, "A damaged or unreadable file next to the offsets topic is not used."
         ),
         Code("log_start_not_used", DamageKind.WARN, "The checkpoint of log start offsets is damaged, or is not of this log and moment."),
+        Code("partition_set_aside", DamageKind.WARN, "A partition only has a directory that its broker deletes, fills or does not own."),
         Code("replica_chosen", DamageKind.INFO, "Several replicas of a partition were given; one of them is read."),
     )
 }
@@ -97,7 +99,8 @@ class BatchError(ValueError):
         self.detail = detail
 
     def without_frames(self) -> Self:
-        """The error for a list of errors: its traceback would keep the buffers of every function on the way, up to 256 MiB for a bomb."""
+        """Return the error for a list of errors. Its traceback would keep every caller's buffers, up to 256 MiB for a decompression
+        bomb."""
         self.__cause__ = self.__context__ = None
         return self.with_traceback(None)
 
@@ -109,7 +112,7 @@ class Lost:
     Attributes:
         code: a name of CODES, of kind LOST.
         source: path or URI of the file.
-        position, size: where the bytes lie in the file; of a record, those of its batch.
+        position, size: place of the bytes in the file; for a record, the place of its batch.
         record_offset: the offset of a record, the base offset of a batch; None where it is not known.
         detail: a sentence for people.
         records: how many records are lost; None where that is not known.
@@ -152,8 +155,8 @@ class PlacedDoubt(Doubt):
 class Damage(NamedTuple):
     """Damage that one step of the reader reports: a Lost or a PlacedDoubt of the file, by the kind of the code.
 
-    of_record: the damage is about a single record; after MAX_RECORD_ROWS of a code such damage is only counted. The other fields are those
-    of Lost and PlacedDoubt.
+    ``of_record``: the damage affects a single record; after MAX_RECORD_ROWS of a code such damage is only counted. See Lost and PlacedDoubt
+    for the other fields.
     """
 
     code: str
@@ -169,7 +172,7 @@ class Damage(NamedTuple):
 
 @dataclass(slots=True)
 class DamageReport:
-    """What is lost and doubtful in one file; ``take`` hands it out chunk by chunk."""
+    """Lost and doubtful places of one file; ``take`` returns them chunk by chunk."""
 
     source: str
     offsets_partition: int
@@ -191,7 +194,7 @@ class DamageReport:
                 self.doubts.append(PlacedDoubt(code, detail, *place, records))
 
     def take(self) -> tuple[list[Lost], list[PlacedDoubt]]:
-        """What was added since the last call."""
+        """Return everything that was added since the last call."""
         lost, doubts = self.lost, self.doubts
         self.lost, self.doubts = [], []
         return lost, doubts

@@ -1,4 +1,4 @@
-"""Finds the files of a log: from the paths that the user names to segments that workers read independently of each other.
+"""Find the files of a log: from the paths that the user names to segments that workers read independently of each other.
 
 Planning looks at names, at both ends of each file and at a few small text files, never at a whole log.
 """
@@ -14,26 +14,36 @@ from typing import Any
 import pyarrow.fs as pafs
 
 from groupcoord_spark.errors import BadCopyError, InputError
+from groupcoord_spark.log.broker_dir.broker_files import (
+    CLEANER_CHECKPOINT,
+    LOG_STARTS,
+    META_PROPERTIES,
+    OFFSETS_TOPIC,
+    PARTITION_METADATA,
+    Checkpoint,
+    leader_epochs_in,
+    read_checkpoint_of,
+    read_fields,
+)
 from groupcoord_spark.log.damage import PlacedDoubt
-from groupcoord_spark.log.ends import TAIL_BYTES, Tail, checked_tail, first_entry_offset, tail_from_last_bytes
-from groupcoord_spark.log.files.broker_files import CLEANER_CHECKPOINT, LOG_STARTS, OFFSETS_TOPIC, Checkpoint, read_checkpoint_of
-from groupcoord_spark.log.files.held_files import HeldFile, HeldFiles
-from groupcoord_spark.log.files.listing import LARGEST_OFFSET, OFFSET_DIGITS, SEGMENT_NAME, listed_in_one_state
-from groupcoord_spark.log.files.object_store import FILES_AT_ONCE, is_object_store
-from groupcoord_spark.log.files.storage import Location, filesystem_of, side_by_side
+from groupcoord_spark.log.ends import TAIL_BYTES, EpochAt, Tail, checked_tail, first_entry_offset, tail_from_last_bytes
+from groupcoord_spark.log.listing import KINDS, LARGEST_OFFSET, OFFSET_DIGITS, SEGMENT_NAME, listed_in_one_state
 from groupcoord_spark.log.marks import first_record, record_at
 from groupcoord_spark.log.segment import Segment
 from groupcoord_spark.protocol.record_types import NO_LEADER_EPOCH
+from groupcoord_spark.storage.held_files import HeldFile, HeldFiles
+from groupcoord_spark.storage.location import Location, filesystem_of, side_by_side
+from groupcoord_spark.storage.object_store import FILES_AT_ONCE, is_object_store
 from groupcoord_spark.wording import first_of
 
 _DIRECTORIES_LOOKED_AT = 100
 """How many directories are listed in search of dumps further down, so that the root of a disk named by mistake is not read in full."""
 
 _DUMPS_NAMED = 4
-_METADATA = "partition.metadata"
 
 _SPECIAL = r"(?:\.[0-9a-f]{32}-(?:delete|future|stray))"
 _PARTITION = re.compile(rf"{OFFSETS_TOPIC}-(0|[1-9][0-9]*)")
+_OTHER_TOPIC = re.compile(rf"(?!{OFFSETS_TOPIC}-)([a-zA-Z0-9._-]{{1,249}})-(?:0|[1-9][0-9]*)")
 _NAMED_PARTITION = re.compile(rf"{OFFSETS_TOPIC}-(0|[1-9][0-9]*){_SPECIAL}?")
 _PACKED = re.compile(
     rf"([0-9]{{{OFFSET_DIGITS}}}\.log|{OFFSETS_TOPIC}-[0-9]+)"
@@ -55,7 +65,7 @@ class PartitionLog:
 
     Attributes:
         segments: its files in the order of their offsets, without empty ones.
-        first_offset: the base offset of the first entry; None where there is no entry.
+        first_offset: the base offset of the first entry, or None for an empty log.
         end_offset: the offset after the last record.
         bytes: of all files.
         log_start_offset: where the log begins, whether or not a record is left there: from the broker's checkpoint, else from the name of
@@ -63,6 +73,8 @@ class PartitionLog:
         end_file, end_position: base offset of the last file with records, and the position after its last batch; None where they are not
             known for certain.
         files: base offset -> bytes of each file that was listed, empty ones too; {} where the input has no files, or single ones of them.
+        checkpointed_start: the log start offset that the broker wrote down; None where its checkpoint does not have it.
+        newest_epoch: of the last batch; None where that has none or is not known.
         is_surveyed: the ends of all files were looked at. False where ``plan_logs`` left out files that an earlier run has read: the plan
             is then good only for a run that goes on from there.
     """
@@ -76,17 +88,36 @@ class PartitionLog:
     log_start_offset: int | None = None
     end_file: int | None = None
     end_position: int | None = None
+    checkpointed_start: int | None = None
+    newest_epoch: EpochAt | None = None
     is_surveyed: bool = True
     files: Mapping[int, int] = field(default_factory=dict)
+
+
+def leader_epochs_of(log: PartitionLog) -> tuple[tuple[int, int], ...]:
+    """Return (epoch, first offset) of the leader epochs in the log's checkpoint, or () without a checkpoint."""
+    return leader_epochs_in(Location.of(log.segments[0].uri).parent()) if log.segments else ()
+
+
+def log_start_was_moved(log: PartitionLog, leader_epochs: Sequence[tuple[int, int]]) -> bool:
+    """Return whether the broker let the log begin where it begins, by retention or DeleteRecords.
+
+    A broker that moves the log start offset writes it to its checkpoint, or gives it to the first leader epoch.
+    """
+    first_file = min(log.files, default=None)
+    if first_file is None or log.log_start_offset is None:
+        return False
+    is_checkpointed = log.checkpointed_start is not None and log.checkpointed_start >= first_file
+    return is_checkpointed or (bool(leader_epochs) and leader_epochs[0][1] == log.log_start_offset)
 
 
 @dataclass(frozen=True, slots=True)
 class LogPlan:
     """The logs that a run reads.
 
-    cluster_id: from meta.properties; topic_id: from partition.metadata; None where that file is not beside the log.
+    cluster_id: from meta.properties; topic_id: from partition.metadata; None if the log has no such file.
     beyond: offsets partition -> number of offsets that are left out because they lie beyond the high watermark.
-    cleaned_ends: offsets partition -> offset up to which the broker's cleaner had cleaned the log when it was listed, if known.
+    cleaned_ends: offsets partition -> end of the broker's last cleaning at the time of the listing, if known.
     held: keeps the files open; None: readers open the files by their paths.
     """
 
@@ -126,7 +157,7 @@ class _LogFile:
 
 @dataclass(frozen=True, slots=True)
 class _Listing:
-    """What is in the directory of a partition.
+    """Contents of a partition's directory.
 
     files: those that are the log, in the order of their offsets. has_files: the directory has files of any kind. tails: by place of the
     file, the end of each file that was looked at, None where its last bytes give no sure answer.
@@ -143,13 +174,14 @@ class _Listing:
 @dataclass(slots=True)
 class _Replica:
     log: PartitionLog
+    location: Location
     leader_epoch: int
     log_dir: Location | None
     doubts: list[PlacedDoubt] = field(default_factory=list)
 
 
 def no_ends(cluster_id: str | None) -> Mapping[int, int]:
-    """The ends that earlier runs have read, where there was no earlier run: none."""
+    """Return the ends that earlier runs have read, without an earlier run: none."""
     return {}
 
 
@@ -160,11 +192,11 @@ def plan_logs(
     held: HeldFiles | None = None,
     wanted: Container[int] | None = None,
 ) -> LogPlan:
-    """The logs to read from paths and URIs that are all of one cluster.
+    """Plan which logs to read from paths and URIs of one cluster.
 
-    Each input is a log directory of a broker, a directory of one partition, a directory of log directories (copies of several brokers), or
-    a segment. Where several inputs have the same partition, the replica with the greatest last leader epoch is read, and of equal ones that
-    with the greatest end offset.
+    Each input is a broker's log directory, a directory of one partition, a directory of log directories (copies of several brokers), or a
+    segment. If several inputs have the same partition, the replica with the highest last leader epoch is read, and among equals the one
+    with the highest end offset.
 
     Args:
         known_ends: from the cluster id (None where meta.properties is not there) to the end offset of each offsets partition that an
@@ -172,7 +204,7 @@ def plan_logs(
         held: keeps the files of local logs open as they are when they are listed, for a log that a broker uses; None: nothing does.
         wanted: the offsets partitions to plan; None: all.
     Raises:
-        InputError: an input is not there, cannot be read, or is no log of the offsets topic.
+        InputError: an input is missing, cannot be read, or is not a log of the offsets topic.
         BadCopyError: an input is a folder of many dumps, or the inputs are of several clusters.
     """
     directories: dict[str, _Directory] = {}
@@ -189,6 +221,8 @@ def plan_logs(
             directories[place] = directory
     if not directories:
         raise InputError("No input is given. Name a log directory, a directory of a partition or a segment file.")
+    with_directory = {directory.offsets_partition for directory in directories.values()}
+    doubts = [doubt for doubt in doubts if doubt.code != "partition_set_aside" or doubt.offsets_partition not in with_directory]
     log_dirs = {directory.log_dir.path: directory.log_dir for directory in directories.values() if directory.log_dir}
     cluster_id = _cluster_of(log_dirs.values())
     ends = known_ends(cluster_id)
@@ -219,7 +253,9 @@ def plan_logs(
 def _planned_directories(
     directories: Sequence[_Directory], known_ends: Mapping[int, int], log_starts: Mapping[str, Checkpoint], held: HeldFiles | None
 ) -> list[tuple[_Replica, str | None]]:
-    """The log in each directory, and its topic id. See plan_logs for the arguments; log_starts: by path of the log directory.
+    """Plan the log in each directory, and return it with its topic id. log_starts: by path of the log directory.
+
+    See plan_logs for the other arguments.
 
     All directories are listed side by side, then the ends of all files are read side by side: object stores and mounts answer slowly.
     """
@@ -250,29 +286,42 @@ def _planned_directories(
     return side_by_side(lambda of_directory: _plan_believed(of_directory, log_starts), listed, slowest, FILES_AT_ONCE)
 
 
-def plan_other_topic(topic: str, directories: Iterable[Location]) -> list[PartitionLog]:
-    """The logs of another topic that Kafka keeps for itself, by partition, from the directories of its partitions.
+def plan_other_topic(topic: str, directories: Iterable[Location]) -> list[tuple[PartitionLog, list[PlacedDoubt]]]:
+    """Plan the logs of another internal topic of Kafka by partition, from the directories of its partitions.
 
     Of several replicas of a partition one is read, by the rule of ``plan_logs``. ``offsets_partition`` is the number of the partition.
-    Raises InputError where a directory or a file cannot be read.
+
+    Returns:
+        Each log with doubts about segments and checkpoints that are not read.
+    Raises:
+        InputError: A directory or a file cannot be read.
     """
     partitions = [_Directory(int(location.name.rpartition("-")[2]), location, location.parent()) for location in directories]
     log_dirs = {partition.location.parent().path: partition.location.parent() for partition in partitions}
     log_starts = {path: read_checkpoint_of(log_dir, LOG_STARTS, topic) for path, log_dir in log_dirs.items()}
     replicas_of = _by_partition(replica for replica, _ in _planned_directories(partitions, {}, log_starts, None))
-    return [_newest(replicas).log for replicas in replicas_of.values()]
+    # A broker keeps other files next to the segments of these topics, such as quorum-state.
+    return [
+        (newest.log, [doubt for doubt in newest.doubts if doubt.code != "unknown_file" or SEGMENT_NAME.search(doubt.source)])
+        for newest in map(_newest, replicas_of.values())
+    ]
 
 
 def _by_partition(replicas: Iterable[_Replica]) -> dict[int, list[_Replica]]:
-    """The replicas of each partition, by number."""
+    """Group the replicas by partition."""
     by_partition: dict[int, list[_Replica]] = {}
     for replica in sorted(replicas, key=lambda replica: replica.log.offsets_partition):
         by_partition.setdefault(replica.log.offsets_partition, []).append(replica)
+    for replicas in by_partition.values():
+        for replica in replicas if len(replicas) > 1 else ():
+            # A leader that has not written a record yet has its epoch in the checkpoint alone.
+            newest = (epoch for epoch, _ in leader_epochs_in(replica.location)[-1:])
+            replica.leader_epoch = max(replica.leader_epoch, *newest, NO_LEADER_EPOCH)
     return by_partition
 
 
 def _newest(replicas: Iterable[_Replica]) -> _Replica:
-    """The replica that is read: the one with the greatest last leader epoch, and of equal ones with the greatest end offset."""
+    """Return the replica to read: by the greatest last leader epoch, then by the greatest end offset."""
     return max(replicas, key=lambda replica: (replica.leader_epoch, replica.log.end_offset))
 
 
@@ -294,7 +343,7 @@ def plan_copies(inputs: Sequence[str], *, held: HeldFiles | None = None) -> list
 
 
 def _directories_of(location: Location, doubts: list[PlacedDoubt]) -> list[_Directory]:
-    """The directories of partitions that an input names. Doubts about names of partitions that cannot be are added to ``doubts``."""
+    """Return the partition directories in an input. Doubts about impossible partition names are added to ``doubts``."""
     info = location.info()
     if info.type == pafs.FileType.NotFound:
         raise InputError(f"{location.shown}: there is no such file or directory.")
@@ -310,26 +359,25 @@ def _directories_of(location: Location, doubts: list[PlacedDoubt]) -> list[_Dire
     if directories:
         return directories
     _refuse_packed(location, children)
-    directories = _partitions_below(location, children, doubts)
-    _refuse_many_dumps(location, directories)
+    volumes = volumes_below(location)
+    if volumes:
+        directories = [directory for volume in volumes for directory in _partitions_in(volume, volume.list(), doubts)]
+    else:
+        directories = _partitions_below(location, children, doubts)
     if directories:
         return directories
     if any(SEGMENT_NAME.fullmatch(str(child.base_name)) for child in children):
         raise InputError(f"{location.shown}: {_NAME_LOST.format('the directory is not called so')}")
     if doubts:
         raise InputError(f"{location.shown}: no partition of {OFFSETS_TOPIC} is in it. {doubts[0].detail}")
+    names = (_OTHER_TOPIC.fullmatch(str(child.base_name)) for child in children if child.type == pafs.FileType.Directory)
+    topics = {named[1] for named in names if named is not None}
+    of_others = f" It has partitions of other topics ({first_of(sorted(topics))})." if topics else ""
     raise InputError(
-        f"{location.shown}: no partition of {OFFSETS_TOPIC} is in it. Name a log directory of a broker (log.dirs), "
+        f"{location.shown}: no partition of {OFFSETS_TOPIC} is in it.{of_others} Name a log directory of a broker (log.dirs), "
         f"one with directories such as {OFFSETS_TOPIC}-0."
     )
 
-
-_KINDS = {
-    pafs.FileType.File: "a file",
-    pafs.FileType.Directory: "a directory",
-    pafs.FileType.NotFound: "a link that leads nowhere",
-    pafs.FileType.Unknown: "a pipe, socket or device",
-}
 
 _NAME_LOST = (
     "segments tell their partition only by the name of their directory, and {}. Keep the name " + OFFSETS_TOPIC + "-N when copying them."
@@ -364,6 +412,8 @@ def _partitions_in(location: Location, children: Sequence[pafs.FileInfo], doubts
         name = str(child.base_name)
         named = _PARTITION.fullmatch(name)
         if not named:
+            if (set_aside := _NAMED_PARTITION.fullmatch(name)) is not None:
+                doubts.append(_set_aside(location.child(name), int(set_aside[1])))
             continue
         _refuse_lost_link(location, child)
         if child.type == pafs.FileType.Directory and int(named[1]) <= _LARGEST_PARTITION:
@@ -374,6 +424,19 @@ def _partitions_in(location: Location, children: Sequence[pafs.FileInfo], doubts
     if directories:
         _refuse_packed(location, children)
     return directories
+
+
+def _set_aside(directory: Location, number: int) -> PlacedDoubt:
+    what = {
+        "delete": "the broker is deleting it",
+        "future": "the broker is still filling it, to move the partition to this volume",
+        "stray": "the partition is not assigned to the broker any more",
+    }[directory.name.rpartition("-")[2]]
+    detail = (
+        f"{directory.name!r} is not read: {what}, and the input has no other directory of partition {number}. Give this directory as an"
+        " INPUT of its own to read it."
+    )
+    return PlacedDoubt("partition_set_aside", detail, directory.shown, number, 0, 0, None)
 
 
 def _refuse_packed(directory: Location, children: Iterable[pafs.FileInfo]) -> None:
@@ -388,7 +451,7 @@ def _refuse_packed(directory: Location, children: Iterable[pafs.FileInfo]) -> No
 
 
 def _partitions_below(location: Location, children: Iterable[pafs.FileInfo], doubts: list[PlacedDoubt]) -> list[_Directory]:
-    """The partitions in the log directories among ``children``.
+    """Return the partitions in the log directories among ``children``.
 
     A directory that cannot be listed matters only where no other one has a partition: then InputError is raised.
     """
@@ -406,41 +469,81 @@ def _partitions_below(location: Location, children: Iterable[pafs.FileInfo], dou
     return directories
 
 
-def _refuse_many_dumps(location: Location, directories: Sequence[_Directory]) -> None:
-    """Raises BadCopyError where log directories are two or more levels below ``location``. directories: those one level below."""
-    lower = log_directories_below(location, 2)
-    if not lower:
-        return
-    all_found = [*sorted({directory.location.parent().name for directory in directories}), *lower]
-    raise BadCopyError(
-        f"{location.shown}: this is a folder of many dumps: {first_of(all_found, _DUMPS_NAMED)}. Name one dump; only"
-        " several brokers' copies of one cluster, made at one time, belong together."
-    )
+@dataclass(frozen=True, slots=True)
+class _LogDirectory:
+    """A broker's log directory that a search has found. path, level: below the directory where the search began."""
+
+    path: str
+    level: int
+    location: Location
+    partitions: frozenset[int]
+    has_meta_properties: bool
 
 
 def log_directories_below(location: Location, levels: int) -> list[str]:
-    """Relative paths, sorted, of the directories with partitions of the offsets topic that are ``levels`` or more below ``location``.
+    """Return the relative paths, sorted, of the directories with partitions of the offsets topic ``levels`` or more below ``location``."""
+    found, _ = _search(location)
+    return sorted(directory.path for directory in found if directory.level >= levels and directory.partitions)
 
-    Nothing is searched below a log directory, nor below names such as ``date=2026-11-20`` and ``_delta_log``, which are those of tables.
+
+def _search(location: Location) -> tuple[list[_LogDirectory], bool]:
+    """Return the log directories in and below ``location``, and whether all directories were searched.
+
+    Nothing is searched below a log directory, nor in directories of tables such as ``date=2026-11-20`` and ``_delta_log``.
     Directories that cannot be listed are left out.
     """
-    paths: list[str] = []
+    found: list[_LogDirectory] = []
     waiting: list[tuple[str, Location, int]] = [("", location, 0)]
     for _ in range(_DIRECTORIES_LOOKED_AT):
         if not waiting:
             break
         path, directory, level = waiting.pop(0)
         try:
-            children = [str(child.base_name) for child in directory.list() if child.type == pafs.FileType.Directory]
+            infos = directory.list()
         except InputError:
             continue
-        if any(map(_PARTITION.fullmatch, children)):
-            if level >= levels:
-                paths.append(path)
+        children = [str(child.base_name) for child in infos if child.type == pafs.FileType.Directory]
+        partitions = frozenset(int(named[1]) for named in map(_PARTITION.fullmatch, children) if named)
+        has_meta_properties = any(child.base_name == META_PROPERTIES and child.type == pafs.FileType.File for child in infos)
+        if partitions or has_meta_properties:
+            found.append(_LogDirectory(path, level, directory, partitions, has_meta_properties))
             continue
         inner = [name for name in children if not name.startswith("_") and "=" not in name]
         waiting += [(f"{path}/{name}".lstrip("/"), directory.child(name), level + 1) for name in inner]
-    return sorted(paths)
+    return found, not waiting
+
+
+def volumes_below(location: Location) -> list[Location]:
+    """Return the volumes of one broker below ``location`` if a log directory lies two or more levels below.
+
+    Empty if all log directories lie one level below: they may belong to several brokers.
+
+    Raises:
+        BadCopyError: The log directories do not, or not provably, belong to one broker.
+    """
+    found, is_complete = _search(location)
+    with_partitions = [directory for directory in found if directory.partitions]
+    if not any(directory.level >= 2 for directory in with_partitions):
+        return []
+    owners = {_owner_of(directory.location) if directory.has_meta_properties else (None, None) for directory in with_partitions}
+    numbers = [number for directory in with_partitions for number in directory.partitions]
+    is_disjoint = len(set(numbers)) == len(numbers)
+    is_one_broker = len(with_partitions) == 1 or (is_disjoint and len(owners) == 1 and all(next(iter(owners))))
+    if is_complete and is_one_broker:
+        owner = next(iter(owners))
+        others = (directory for directory in found if not directory.partitions)
+        return [directory.location for directory in (*with_partitions, *(each for each in others if _owner_of(each.location) == owner))]
+    paths = [directory.path for directory in sorted(with_partitions, key=lambda directory: (directory.level >= 2, directory.path))]
+    raise BadCopyError(
+        f"{location.shown}: this is a folder of many dumps: {first_of(paths, _DUMPS_NAMED)}. Name one dump, or give each of these"
+        " directories as an INPUT if they were copied at one time from brokers of one cluster, or from the volumes of one broker."
+    )
+
+
+def _owner_of(log_dir: Location) -> tuple[str | None, str | None]:
+    """Return the ids of the cluster and of the broker in meta.properties; None for what it does not have."""
+    properties = read_fields(log_dir.child(META_PROPERTIES), "=")
+    return properties.get("cluster.id") or None, properties.get("node.id") or properties.get("broker.id") or None
 
 
 def _refuse_lost_link(directory: Location, info: pafs.FileInfo) -> None:
@@ -450,13 +553,12 @@ def _refuse_lost_link(directory: Location, info: pafs.FileInfo) -> None:
 
 
 def _cluster_of(log_dirs: Iterable[Location]) -> str | None:
-    """The cluster id of meta.properties. Raises BadCopyError where the log directories are of several clusters."""
+    """Return the cluster id in meta.properties. Raises BadCopyError where the log directories are of several clusters."""
     log_dir_of: dict[str, Location] = {}
     for log_dir in log_dirs:
-        for line in _text_beside(log_dir, "meta.properties"):
-            name, _, value = line.partition("=")
-            if name.strip() == "cluster.id" and value.strip():
-                log_dir_of.setdefault(value.strip(), log_dir)
+        cluster_id, _ = _owner_of(log_dir)
+        if cluster_id is not None:
+            log_dir_of.setdefault(cluster_id, log_dir)
     if len(log_dir_of) > 1:
         (first, first_dir), (second, second_dir) = list(log_dir_of.items())[:2]
         raise BadCopyError(
@@ -477,7 +579,7 @@ def _refuse_other_log(log: PartitionLog, replica: PartitionLog) -> None:
 
 
 def _plan_believed(listed: _Listing, log_starts: Mapping[str, Checkpoint]) -> tuple[_Replica, str | None]:
-    """The log of one partition, and its topic id. Its log start offset counts only where the log can begin there.
+    """Plan the log of one partition, and return it with its topic id. Its log start offset counts only where the log can begin there.
 
     Records below the log start offset are not read: a wrong one would lose them silently. log_starts: by path of the log directory.
     """
@@ -495,11 +597,6 @@ def _plan_believed(listed: _Listing, log_starts: Mapping[str, Checkpoint]) -> tu
     return replica, topic_id
 
 
-def _text_beside(directory: Location, name: str) -> list[str]:
-    location = directory.child(name)
-    return location.read_text().splitlines() if location.info().type == pafs.FileType.File else []
-
-
 def _files_to_look_at(listed: _Listing, known_end: int) -> Iterator[tuple[int, Segment]]:
     """(place among the files, segment) for each file whose end must be looked at: it has bytes, and may reach beyond ``known_end``."""
     for place, segment in enumerate(_segments_of(listed)):
@@ -508,7 +605,7 @@ def _files_to_look_at(listed: _Listing, known_end: int) -> Iterator[tuple[int, S
 
 
 def _segments_of(listed: _Listing) -> list[Segment]:
-    """A segment for each file, without what the ends of the files before it say."""
+    """Return a segment for each file, regardless of the ends of earlier files."""
     number, files = listed.directory.offsets_partition, listed.files
     ends = [*(file.base_offset for file in files[1:]), None]
     return [
@@ -518,7 +615,7 @@ def _segments_of(listed: _Listing) -> list[Segment]:
 
 
 def _plan_partition(listed: _Listing, checkpoint: int | None) -> tuple[_Replica, str | None]:
-    """The log of one partition, and its topic id. checkpoint: the log start offset that the broker wrote down; None: not known."""
+    """Plan the log of one partition, and return it with its topic id. checkpoint: its log start offset in the checkpoint, if known."""
     directory, files = listed.directory, listed.files
     segments: list[Segment] = []
     reached = 0
@@ -553,21 +650,23 @@ def _plan_partition(listed: _Listing, checkpoint: int | None) -> tuple[_Replica,
         _log_start(directory, files, checkpoint),
         end_file,
         end_position,
+        checkpoint,
+        EpochAt(leader_epoch, reached - 1) if leader_epoch != NO_LEADER_EPOCH else None,
         is_surveyed,
         {} if directory.only is not None else {file.base_offset: file.size for file in files},
     )
-    return _Replica(log, leader_epoch, None if directory.only is not None else directory.log_dir, listed.doubts), _topic_id_of(listed)
+    log_dir = directory.log_dir if directory.only is None else None
+    return _Replica(log, directory.location, leader_epoch, log_dir, listed.doubts), _topic_id_of(listed)
 
 
 def _topic_id_of(listed: _Listing) -> str | None:
-    for line in _text_beside(listed.directory.location, _METADATA) if listed.has_metadata else []:
-        if line.startswith("topic_id:"):
-            return line.partition(":")[2].strip() or None
-    return None
+    """Return the topic id in ``partition.metadata`` (since 2.8); None without that file."""
+    location = listed.directory.location.child(PARTITION_METADATA)
+    return (read_fields(location, ":").get("topic_id") or None) if listed.has_metadata else None
 
 
 def _log_start(directory: _Directory, files: Sequence[_LogFile], checkpoint: int | None) -> int | None:
-    """Where the log begins; where the user named single files, the base offset of the first one."""
+    """Return the start of the log; if the user named single files, the base offset of the first."""
     first_file = files[0].base_offset if files else None
     if checkpoint is None or (directory.only is not None and first_file is not None and first_file > checkpoint):
         return first_file
@@ -575,7 +674,7 @@ def _log_start(directory: _Directory, files: Sequence[_LogFile], checkpoint: int
 
 
 def _files_of(directory: _Directory, known_end: int, held: HeldFiles | None) -> _Listing:
-    """The files that are the log, by Kafka's own rule for a cleaning that was not finished.
+    """List the files of the log, by Kafka's own rule for a cleaning that was not finished.
 
     known_end: the end offset that an earlier run has read. held: holds the files that a run may open which goes on from there.
     """
@@ -590,7 +689,7 @@ def _files_of(directory: _Directory, known_end: int, held: HeldFiles | None) -> 
         _refuse_packed(location, infos)
     for info in infos:
         name = str(info.base_name)
-        has_metadata |= name == _METADATA and info.type == pafs.FileType.File
+        has_metadata |= name == PARTITION_METADATA and info.type == pafs.FileType.File
         if directory.only is not None and name not in directory.only:
             continue
         segment = SEGMENT_NAME.fullmatch(name)
@@ -606,7 +705,7 @@ def _files_of(directory: _Directory, known_end: int, held: HeldFiles | None) -> 
             else:
                 cleaned.append(file.base_offset)
         elif segment or info.type != pafs.FileType.File or not _BESIDE_SEGMENTS.fullmatch(name):
-            detail = f"{name!r} is {_KINDS[info.type]} that Kafka does not make beside segments; it is not read."
+            detail = f"{name!r} is {KINDS[info.type]} that Kafka does not make next to segments; it is not read."
             if segment and not has_offset:
                 detail = f"{name!r} is called by an offset that no record can have; it is not read."
             doubts.append(PlacedDoubt("unknown_file", detail, location.child(name).shown, directory.offsets_partition, 0, 0, None))
@@ -621,7 +720,7 @@ def _files_of(directory: _Directory, known_end: int, held: HeldFiles | None) -> 
 
 
 def _names_to_hold(directory: _Directory, known_end: int, names: Collection[str]) -> list[str]:
-    """The first segment, and those that reach beyond ``known_end`` or end there: a run that goes on looks for the newest record before."""
+    """Return the first segment, and segments that reach ``known_end``: an incremental run looks for the newest record before it."""
     wanted = names if directory.only is None else directory.only.intersection(names)
     files = sorted(name for name in wanted if SEGMENT_NAME.fullmatch(name) and not name.endswith(".cleaned"))
     ends = [*(int(name[:OFFSET_DIGITS]) for name in files[1:]), None]
@@ -629,7 +728,7 @@ def _names_to_hold(directory: _Directory, known_end: int, names: Collection[str]
 
 
 def _end_of(file: _LogFile, number: int) -> int:
-    """The offset after the last record of a single file; its base offset where it has no record."""
+    """Return the offset after the last record of a single file, or its base offset if it has no record."""
     segment = Segment(file.location.uri, file.size, number, file.base_offset, held=file.held)
     if not file.size:
         return file.base_offset

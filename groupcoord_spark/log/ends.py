@@ -1,9 +1,10 @@
-"""The two ends of segment files, from which planning knows the offsets of a log without reading it."""
+"""The two ends of segment files. The plan derives from them the offsets of a log without reading it."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from groupcoord_spark.log.damage import CODES, DamageKind
 from groupcoord_spark.log.salvage.finder import ResyncAbandonedError
@@ -13,6 +14,13 @@ from groupcoord_spark.protocol.record_types import NO_LEADER_EPOCH
 
 TAIL_BYTES = (1 << 16, 1 << 22)
 """How much of the end of a file is read before the whole file is: enough for usual batches, then enough for the largest ones."""
+
+
+class EpochAt(NamedTuple):
+    """The leader epoch of the batch that has the record offset."""
+
+    epoch: int
+    offset: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,9 +36,9 @@ class Tail:
 
 
 def checked_tail(segment: Segment, tail: Tail | None, following: Sequence[Segment]) -> tuple[Segment, Tail]:
-    """The segment and its end. Where the file reaches beyond the base of the next file, the segment names the files that it covers.
+    """Return the segment and its end. If the file reaches beyond the base of the next file, the segment lists the files that it covers.
 
-    tail: what the last bytes of the file say; None where they give no sure answer.
+    ``tail`` is the end according to the last bytes of the file, or None if they do not determine it.
     """
     tail = tail or tail_from_last_bytes(segment, TAIL_BYTES[1])
     if tail is None or (segment.next_base_offset is not None and (tail.end_offset or 0) > segment.next_base_offset):
@@ -43,7 +51,7 @@ def checked_tail(segment: Segment, tail: Tail | None, following: Sequence[Segmen
 
 
 def tail_from_last_bytes(segment: Segment, tail_bytes: int) -> Tail | None:
-    """The end of a file from its last ``tail_bytes``; None where only the whole file gives a sure answer."""
+    """Return the end of a file from its last ``tail_bytes``, or None if only the whole file determines it."""
     with segment.finder(tail_bytes) as finder:
         at = max(0, segment.size - tail_bytes)
         try:
@@ -69,7 +77,7 @@ def tail_from_last_bytes(segment: Segment, tail_bytes: int) -> Tail | None:
 
 
 def _tail_from_whole_file(segment: Segment) -> Tail:
-    """The end of a file from all its entries in their order."""
+    """Return the end of a file from all its entries in order."""
     with segment.open() as file:
         reading = Reading(segment, file, CHUNK_BYTES)
         reading.walk()
@@ -77,7 +85,7 @@ def _tail_from_whole_file(segment: Segment) -> Tail:
 
 
 def first_entry_offset(segments: Sequence[Segment]) -> int | None:
-    """The base offset of the first entry of a log; None where there is none."""
+    """Return the base offset of the first entry of a log, or None for a log without entries."""
     for segment in segments:
         with segment.finder(TAIL_BYTES[0]) as finder:
             for section in finder.sections():

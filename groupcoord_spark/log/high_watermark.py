@@ -9,17 +9,17 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from groupcoord_spark.errors import InputError
+from groupcoord_spark.log.broker_dir.broker_files import HIGH_WATERMARKS, read_checkpoint_of
 from groupcoord_spark.log.damage import PlacedDoubt
 from groupcoord_spark.log.directory import LogPlan, PartitionLog
-from groupcoord_spark.log.files.broker_files import HIGH_WATERMARKS, read_checkpoint_of
-from groupcoord_spark.log.files.storage import Location
 from groupcoord_spark.log.segment import CHUNK_BYTES, Segment
+from groupcoord_spark.storage.location import Location
 
 _LEAVE_OUT = "or leave --up-to-high-watermark out"
 
 
 def cut_at_high_watermarks(plan: LogPlan) -> LogPlan:
-    """The plan, in which each log ends at the high watermark of its log directory; ``beyond`` counts the offsets that are left out.
+    """Return the plan with each log cut at the high watermark of its log directory; ``beyond`` counts the offsets left out.
 
     plan: with all files looked at (``PartitionLog.is_surveyed``).
 
@@ -59,12 +59,12 @@ def _high_watermarks(log_dir: Location) -> Mapping[int, int]:
     checkpoint = read_checkpoint_of(log_dir, HIGH_WATERMARKS)
     if checkpoint.offsets:
         return checkpoint.offsets
-    why = checkpoint.damage or f"{log_dir.shown}: no file {HIGH_WATERMARKS} with the offsets topic in it lies beside the partitions."
+    why = checkpoint.damage or f"{log_dir.shown}: no file {HIGH_WATERMARKS} with the offsets topic in it lies next to the partitions."
     raise InputError(f"{why} So no high watermark is known: copy that file too, {_LEAVE_OUT}.")
 
 
 def _cut(log: PartitionLog, watermark: int, source: str) -> PartitionLog:
-    """The log below the watermark."""
+    """Return the log below the watermark."""
     if watermark == log.end_offset:
         return log
     segments: list[Segment] = []
@@ -81,11 +81,12 @@ def _cut(log: PartitionLog, watermark: int, source: str) -> PartitionLog:
     if segments:
         segments[-1] = replace(segments[-1], next_base_offset=None)
     size = sum(segment.size for segment in segments)
-    return replace(log, segments=tuple(segments), end_offset=watermark, bytes=size, end_file=end_file, end_position=end_position)
+    cut = replace(log, segments=tuple(segments), end_offset=watermark, bytes=size)
+    return replace(cut, end_file=end_file, end_position=end_position, newest_epoch=None)
 
 
 def _position_of(segment: Segment, watermark: int, source: str) -> int | None:
-    """The position of the first batch at or beyond the watermark; None: the segment has none.
+    """Return the position of the first batch at or beyond the watermark, or None if the segment has none.
 
     Raises InputError where the watermark lies inside of a batch, which is written and replicated as a whole.
     """

@@ -12,6 +12,6 @@ DECOMPRESSED_FLOOR, DECOMPRESSED_RATIO, DECOMPRESSED_CAP = 64 * MIB, 64, 256 * M
 
 
 def decompressed_bytes(compressed_bytes: int) -> int:
-    """The most bytes that ``compressed_bytes`` may decompress to."""
+    """Return the maximum decompressed size of ``compressed_bytes``."""
     by_ratio = DECOMPRESSED_RATIO * compressed_bytes
     return DECOMPRESSED_FLOOR if by_ratio <= DECOMPRESSED_FLOOR else min(DECOMPRESSED_CAP, by_ratio)

@@ -1,7 +1,7 @@
-"""A few records of a log by which two dumps are compared: the first record, the newest record, and the record at a given offset.
+"""A few records and batches that identify a log across copies: the first and the newest record, and records at given offsets.
 
-One batch is read for each. Compaction rewrites files and batches, and removes records, but a record that is left keeps its offset,
-timestamp, key and value. Control records count as no records here: markers of different clusters look alike, and not every input has them.
+Each needs one batch. Compaction rewrites files and batches and removes records, but a remaining record keeps its offset, timestamp, key and
+value. Control records do not count here: markers of different clusters can be equal, and not every input has them.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from crc32c import crc32c
 
 from groupcoord_spark.log.decode.batches import CONTROL
 from groupcoord_spark.log.decode.records import Records
-from groupcoord_spark.log.ends import TAIL_BYTES
-from groupcoord_spark.log.salvage.finder import ResyncAbandonedError
+from groupcoord_spark.log.ends import TAIL_BYTES, EpochAt
+from groupcoord_spark.log.salvage.finder import FileSection, ResyncAbandonedError
 from groupcoord_spark.log.segment import Segment, read_segment
 from groupcoord_spark.protocol.record_types import NO_TIMESTAMP, NOT_A_CONTROL_RECORD
 
@@ -32,7 +32,7 @@ class RecordMark:
     crc: int
 
     def is_same(self, other: RecordMark) -> bool:
-        """Whether the marks are of the same record. A timestamp counts only where both records have one."""
+        """Return whether both describe the same record. Timestamps are compared only if both records have one."""
         timestamps_fit = NO_TIMESTAMP in (self.timestamp_ms, other.timestamp_ms) or self.timestamp_ms == other.timestamp_ms
         return self.record_offset == other.record_offset and self.crc == other.crc and timestamps_fit
 
@@ -44,7 +44,7 @@ def record_crc(key: bytes | None, value: bytes | None) -> int:
 
 
 def first_record(segments: Sequence[Segment]) -> RecordMark | None:
-    """The first record of a log; None where the beginnings of its files have none. segments: all files in the order of their offsets."""
+    """Return the first record of a log, or None if the starts of its files have none. ``segments`` are all files in offset order."""
     for segment in segments:
         for batch in _data_batches(segment, 0, TAIL_BYTES[-1]):
             marks = _marks_of_batch(segment, *batch)
@@ -54,7 +54,7 @@ def first_record(segments: Sequence[Segment]) -> RecordMark | None:
 
 
 def newest_record(segments: Sequence[Segment]) -> RecordMark | None:
-    """The record with the highest offset of a log; None where the ends of its files have none."""
+    """Return the record with the highest offset of a log, or None if the ends of its files have none."""
     for segment in reversed(segments):
         for tail_bytes in TAIL_BYTES:
             begin = max(0, segment.size - tail_bytes)
@@ -68,7 +68,7 @@ def newest_record(segments: Sequence[Segment]) -> RecordMark | None:
 
 
 def record_at(segments: Sequence[Segment], record_offset: int) -> RecordMark | None:
-    """The record at an offset; None where the log has no such record, or where it is not found without reading the whole file."""
+    """Return the record at an offset, or None if it is missing or can only be found by reading the whole file."""
     # Only a copy made during a cleaning has the same offsets in several files.
     files_overlap = any(segment.covers or segment.skip_below for segment in segments)
     for segment in reversed([segment for segment in segments if segment.base_offset <= record_offset]):
@@ -81,8 +81,21 @@ def record_at(segments: Sequence[Segment], record_offset: int) -> RecordMark | N
     return None
 
 
+def epoch_below(segments: Sequence[Segment], record_offset: int) -> EpochAt | None:
+    """Return the leader epoch of the last batch that begins below an offset; None where no such batch has an epoch."""
+    for segment in reversed([segment for segment in segments if segment.base_offset < record_offset]):
+        found = None
+        for section in _sections_near(segment, record_offset):
+            entries = section.entries
+            for i in np.flatnonzero((entries.first_offset < record_offset) & (entries.magic == 2))[-1:]:
+                found = EpochAt(int(section.headers["leader_epoch"][i]), min(int(entries.last_offset[i]), record_offset - 1))
+        if found is not None:
+            return found if found.epoch >= 0 else None
+    return None
+
+
 def marks_of(records: Records) -> list[RecordMark]:
-    """The marks of records, without control records."""
+    """Return the sample records among ``records``, without control records."""
     rows = np.flatnonzero(records.control_type == NOT_A_CONTROL_RECORD).tolist()
     return [
         RecordMark(
@@ -93,7 +106,7 @@ def marks_of(records: Records) -> list[RecordMark]:
 
 
 def _marks_of_batch(segment: Segment, position: int, end: int) -> list[RecordMark]:
-    """The marks of the records of one batch, in the order of their offsets."""
+    """Return the sample records of one batch in offset order."""
     batch = replace(segment, start=position, size=end, covers=())
     return [mark for chunk in read_segment(batch) for mark in marks_of(chunk.records)]
 
@@ -117,7 +130,15 @@ def _data_batches(segment: Segment, begin: int, most_bytes: int) -> Iterator[tup
 
 
 def _batches_at(segment: Segment, record_offset: int) -> Iterator[tuple[int, int]]:
-    """Position and end of the batches whose offsets include ``record_offset``: by bisection, for batches lie in the order of offsets."""
+    """Position and end of the batches whose offsets include ``record_offset``."""
+    for section in _sections_near(segment, record_offset):
+        entries = section.entries
+        for i in np.flatnonzero((entries.first_offset <= record_offset) & (record_offset <= entries.last_offset)):
+            yield int(entries.position[i]), int(entries.position[i] + entries.size[i])
+
+
+def _sections_near(segment: Segment, record_offset: int) -> Iterator[FileSection]:
+    """Sound sections from a batch at or below ``record_offset`` up to the first one above: by bisection, as batches lie in offset order."""
     with segment.finder(_WINDOW_BYTES) as finder:
         low, high = segment.start, segment.size
         try:
@@ -137,9 +158,6 @@ def _batches_at(segment: Segment, record_offset: int) -> Iterator[tuple[int, int
                 if section.damaged.position >= high:
                     return
                 continue
-            entries = section.entries
-            for i in range(len(entries)):
-                if entries.first_offset[i] <= record_offset <= entries.last_offset[i]:
-                    yield int(entries.position[i]), int(entries.position[i] + entries.size[i])
-            if int(entries.first_offset[0]) > record_offset:
+            yield section
+            if int(section.entries.first_offset[0]) > record_offset:
                 return

@@ -1,8 +1,8 @@
 """Divides large files into ranges of whole batches, so that several workers read one file side by side.
 
-Only a file without any doubt about it is divided: all its entries are record batches with the right checksum, one right after another, with
-rising offsets. What is read from one batch then depends on no other batch, so the ranges give the same records as the whole file. Damage,
-repair and order concern a file as a whole, and a file with any of them is read as a whole.
+Only an undamaged file is divided: all its entries are record batches with a correct checksum, back to back, with increasing offsets. A
+batch then does not depend on other batches, so the ranges give the same records as the whole file. Damage, repair and order concern a file
+as a whole, so any other file is read as a whole.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class RangeOffsets:
 
 
 def possible_ranges(segment: Segment, range_bytes: int) -> list[Segment]:
-    """The file in ranges of about ``range_bytes``; only the file itself where it is too small, or overlaps with its neighbours.
+    """Return the file in ranges of about ``range_bytes``, or the file itself if it is too small or overlaps its neighbours.
 
     A range begins where a sound batch seems to begin, but the bytes of a record can look like a batch. Nothing may be read by these ranges
     before ``check_range`` has checked each of them and ``ranges_to_read`` all together. The offsets of the ranges are not known yet.
@@ -45,13 +45,13 @@ def possible_ranges(segment: Segment, range_bytes: int) -> list[Segment]:
             except ResyncAbandonedError:
                 return [segment]
             if border >= segment.size:
-                break  # from here on there is no batch, and each further search would read all of the rest again
+                break  # no batch follows, and each further search would read the whole rest again
             borders.append(border)
     return [replace(segment, start=start, size=end) for start, end in pairwise([*borders, segment.size])]
 
 
 def check_range(part: Segment, *, ends_file: bool) -> RangeOffsets | None:
-    """The offsets of the range where nothing in it is in doubt, else None.
+    """Return the offsets of the range if nothing in it is in doubt, else None.
 
     The batches must lead from its first byte exactly to its end, with right checksums and rising offsets. An unfinished write at the end of
     the newest file is allowed. The records inside the batches are not looked at. ends_file: the range is the last one of its file.
@@ -83,7 +83,7 @@ def check_range(part: Segment, *, ends_file: bool) -> RangeOffsets | None:
 
 
 def ranges_to_read(segment: Segment, parts: Sequence[Segment], offsets: Sequence[RangeOffsets | None]) -> list[Segment]:
-    """The ranges to read in place of ``segment``: ``parts``, or the segment alone where one of them is in doubt."""
+    """Return the ranges to read in place of ``segment``: ``parts``, or the segment alone if one of them is in doubt."""
     known_offsets = [of_range for of_range in offsets if of_range is not None]
     if len(known_offsets) < len(parts) or any(earlier.last_offset >= later.first_offset for earlier, later in pairwise(known_offsets)):
         return [segment]

@@ -22,14 +22,14 @@ from groupcoord_spark.log.decode.records import (
     read_in_file_order,
     read_in_offset_order,
 )
-from groupcoord_spark.log.files.held_files import HeldFile
-from groupcoord_spark.log.files.page_cache import page_cache_as_found
-from groupcoord_spark.log.files.storage import PADDING, Location, SegmentFile, shown
 from groupcoord_spark.log.limits import MIB
 from groupcoord_spark.log.salvage.finder import DamagedRange, EntryFinder
 from groupcoord_spark.log.salvage.order import Borders, Order, put_in_order
 from groupcoord_spark.protocol.record_types import NO_LEADER_EPOCH, NOT_A_CONTROL_RECORD
 from groupcoord_spark.protocol.slices import Bytes, Mask, Positions
+from groupcoord_spark.storage.held_files import HeldFile
+from groupcoord_spark.storage.location import PADDING, Location, SegmentFile, shown
+from groupcoord_spark.storage.page_cache import page_cache_as_found
 from groupcoord_spark.wording import counted
 
 CHUNK_BYTES = 12 * MIB
@@ -38,7 +38,7 @@ CHUNKS_IN_ONE_WINDOW = 2
 """A file of at most this many chunks is held in memory and read once; a longer file is read for its entries, then for its records."""
 
 WALKED_AT_ONCE = 2 * MIB
-"""Bytes of a longer file in which entries are looked for at a time: few enough to be still in the processor's cache for the checksums."""
+"""Bytes of a longer file that are searched for entries at a time: few enough to stay in the processor's cache for the checksums."""
 
 _LEAST, _MOST = -(2**63), 2**63 - 1
 
@@ -54,7 +54,7 @@ class Segment:
         next_base_offset: the same of the next file or range; None for the last file.
         skip_below: records below this offset are in an earlier file, which is newer.
         log_start_offset: records below this offset are deleted.
-        covers: the later files whose offsets this file reaches into: a copy made during a cleaning has the merged file beside the files
+        covers: the later files whose offsets this file reaches into: a copy made during a cleaning has both the merged file and the files
             that it replaces.
         start: the position where reading begins.
         file_size: bytes of the whole file when the work was planned, if it was finished then; None: it may grow while it is read.
@@ -84,7 +84,7 @@ class Segment:
         return shown(self.uri)
 
     def open(self) -> SegmentFile:
-        """The file, up to where reading ends. Raises InputError and InputChangedError as SegmentFile does."""
+        """Open the file up to the planned end. Raises InputError and InputChangedError as SegmentFile does."""
         return SegmentFile(Location.of(self.uri), self.size, self.file_size, self.held)
 
     @contextmanager
@@ -96,7 +96,7 @@ class Segment:
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """Consecutive records of one file, and what is lost or doubtful beside them.
+    """Consecutive records of one file, with the lost and doubtful places among them.
 
     Attributes:
         bytes: how much of the file the chunk accounts for.
@@ -105,6 +105,7 @@ class Chunk:
             batches are not known.
         record_leader_epoch: the leader epoch of each record, where the records come from rows; None: the batches have it.
         sources: the source of each record, where the records come from several; None: all are from the one file.
+        below_log_start: the number of records of the file below the log start offset; they are not among the records.
     """
 
     records: Records
@@ -117,9 +118,10 @@ class Chunk:
     record_size: Positions = field(default_factory=lambda: np.zeros(0, np.int64))
     record_leader_epoch: npt.NDArray[np.int32] | None = None
     sources: Sequence[str] | None = None
+    below_log_start: int = 0
 
     def part(self, rows: npt.NDArray[np.int64], lost: list[Lost], doubts: list[PlacedDoubt], size: int) -> Chunk:
-        """Some of the records, with what is lost or doubtful beside these."""
+        """Return some of the records with the lost and doubtful places among them."""
         return replace(
             self,
             records=self.records.take(rows),
@@ -133,7 +135,7 @@ class Chunk:
         )
 
     def leader_epochs(self, rows: npt.NDArray[np.int64]) -> npt.NDArray[np.int32]:
-        """The leader epoch of the batch of each of these records; -1 where it is not known."""
+        """Return the leader epoch of each record's batch, or -1 if unknown."""
         if self.record_leader_epoch is not None:
             return self.record_leader_epoch[rows]
         if not len(self.batch):
@@ -143,7 +145,7 @@ class Chunk:
 
 
 def read_segment(segment: Segment, *, chunk_bytes: int = CHUNK_BYTES) -> Iterator[Chunk]:
-    """All records of one file in the order of their offsets, in chunks of about ``chunk_bytes``; a single batch may be larger.
+    """Yield all records of one file in offset order, in chunks of about ``chunk_bytes``; a single batch may be larger.
 
     A file with any bytes has at least one chunk, and the bytes of the chunks add up to its size. Damage is reported in the chunks. Raises
     InputError where the file cannot be read at all.
@@ -174,7 +176,8 @@ class Reading:
         return self._entries.take(self._order.kept)
 
     def end(self) -> tuple[int | None, int]:
-        """The offset after the last record (None where no entry is used), and the leader epoch of the last entry. After ``walk``."""
+        """Return the offset after the last record (None if no entry is used) and the leader epoch of the last entry. Call after
+        ``walk``."""
         kept = self.kept
         if len(kept) == 0:
             return None, NO_LEADER_EPOCH
@@ -215,15 +218,15 @@ class Reading:
             self._report.add(self._damage_of(damaged_range, in_file) for damaged_range in damaged)
 
     def chunks(self) -> Iterator[Chunk]:
-        """The records in the order of their offsets, with all damage."""
+        """Yield the records in offset order, with all damage."""
         segment, report = self._segment, self._report
         left = self._file.size - segment.start
         skip_below = max(segment.skip_below, segment.log_start_offset)
-        overlapping = entries_read = 0
+        left_out = entries_read = 0
         end_of_last = _LEAST
         for payloads in self._payloads(self._order.kept):
             stored, skipped = read_in_offset_order(payloads, skip_below)
-            overlapping += skipped
+            left_out += skipped
             size = int(payloads.entries.size.sum())
             left -= size
             entries_read += len(payloads.entries)
@@ -236,21 +239,22 @@ class Reading:
             end_of_last = min(max(ends) + 1, _MOST)
             yield Chunk(stored.records, *report.take(), size, entries, headers, stored.batch, stored.size)
         report.add(self._without_place())
-        if overlapping and segment.skip_below > segment.log_start_offset:
-            detail = f"{counted(overlapping, 'record')} below offset {segment.skip_below} skipped: a newer file before it covers them."
-            report.add([Damage("segment_overlap", 0, 0, segment.base_offset, detail, overlapping)])
+        is_overlap = segment.skip_below > segment.log_start_offset
+        if left_out and is_overlap:
+            detail = f"{counted(left_out, 'record')} below offset {segment.skip_below} skipped: a newer file before it covers them."
+            report.add([Damage("segment_overlap", 0, 0, segment.base_offset, detail, left_out)])
         report.close()
         lost, doubts = report.take()
-        if left or lost or doubts:
-            yield Chunk(Records.none(), lost, doubts, left)
+        if left or lost or doubts or left_out:
+            yield Chunk(Records.none(), lost, doubts, left, below_log_start=0 if is_overlap else left_out)
 
     def _within(self, stored: StoredRecords, entries: Entries, lowest: int, entries_read: int) -> tuple[StoredRecords, Iterable[Damage]]:
-        """The records between the last offset of the earlier chunks and the first of the later ones, so that the chunks are in order.
+        """Return the records between the last offset of the earlier chunks and the first of the later ones, so that chunks are in order.
 
         All others claim offsets outside of their own batch (record_offset_out_of_batch), and are lost.
 
         Args:
-            lowest: the offset at which the earlier chunks end.
+            lowest: the end offset of the earlier chunks.
             entries_read: how many entries the earlier chunks and this one have.
         """
         segment, kept = self._segment, self._order.kept
@@ -270,7 +274,7 @@ class Reading:
         return stored.take(np.arange(first, end)), _lost_records(stored, entries, displaced, where)
 
     def _payloads(self, rows: Positions) -> Iterator[Payloads]:
-        """The entries of ``rows``, in that order, with their decompressed records, in pieces of about a chunk."""
+        """Yield the entries of ``rows``, in that order, with their decompressed records, in pieces of about a chunk."""
         if len(rows) == 0:
             return
         is_all = len(rows) == len(self._entries) and bool((rows[1:] > rows[:-1]).all())
@@ -284,7 +288,7 @@ class Reading:
             yield from payloads_of(window, at, part, headers_at(window, at), self._decompressor, self._chunk_bytes)
 
     def _read_together(self, entries: Entries) -> tuple[Bytes, Positions]:
-        """The bytes of some entries in one buffer, and where each entry begins in it."""
+        """Return the bytes of some entries in one buffer, and the start of each entry in it."""
         start = entries.position
         end = start + entries.size
         if (start[1:] >= end[:-1]).all() and int(end[-1] - start[0]) <= 2 * int(entries.size.sum()):
@@ -339,7 +343,7 @@ class Reading:
         return confirmed
 
     def _without_place(self) -> Iterator[Damage]:
-        """The entries that are sound but whose place is not known, as lost: each record, and each entry without records."""
+        """Report valid entries without a known place as lost: each record, and each entry without records."""
         entries, invalid = self._entries, self._order.invalid
         is_wrapper_below_its_messages = entries.moved_by[invalid] == OUT_OF_RANGE
         for i in invalid[is_wrapper_below_its_messages].tolist():
@@ -359,7 +363,7 @@ class Reading:
                 yield Damage("base_offset_invalid", int(entries.position[i]), int(entries.size[i]), None, detail, 0)
 
     def _damage_of(self, damaged: DamagedRange, kept: Entries) -> Damage:
-        """A damaged range with the offsets that may be missing because of it. kept: the used entries, in the order of the file."""
+        """Return a damaged range with the offsets that may be missing because of it. ``kept``: the used entries in file order."""
         size = damaged.end - damaged.position
         if CODES[damaged.code].kind is DamageKind.INFO:
             return Damage(damaged.code, damaged.position, size, None, damaged.sentence)

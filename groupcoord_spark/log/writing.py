@@ -10,9 +10,9 @@ from typing import NamedTuple
 
 from crc32c import crc32c
 
+from groupcoord_spark.log.broker_dir.broker_files import OFFSETS_TOPIC
 from groupcoord_spark.log.decode.batches import CONTROL, TRANSACTIONAL
 from groupcoord_spark.log.decode.compression import compress
-from groupcoord_spark.log.files.broker_files import OFFSETS_TOPIC
 from groupcoord_spark.protocol.primitives import write_uvarint
 from groupcoord_spark.protocol.record_types import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 
@@ -44,12 +44,12 @@ class Batch:
 
 
 def marker(control_type: int, timestamp_ms: int) -> RecordToLog:
-    """The record of a control batch that ends a transaction: see MarkerType."""
+    """Return the record of a control batch that ends a transaction: see MarkerType."""
     return RecordToLog(struct.pack(">hh", 0, control_type), struct.pack(">hi", 0, _COORDINATOR_EPOCH), timestamp_ms)
 
 
 def batch_bytes(batch: Batch) -> bytes:
-    """The bytes of a batch of magic 2 with its CRC-32C. Raises ValueError for a batch without records."""
+    """Return the bytes of a magic 2 batch with its CRC-32C. Raises ValueError for a batch without records."""
     if not batch.records:
         raise ValueError(f"the batch at offset {batch.base_offset} has no records")
     base_timestamp_ms = batch.records[0].timestamp_ms
@@ -80,7 +80,7 @@ def write_segment(directory: Path, offsets_partition: int, batches: Iterable[Bat
 
     Raises:
         FileExistsError: the segment is there already.
-        ValueError: there is no batch.
+        ValueError: without a batch.
     """
     given = list(batches)
     if not given:
@@ -105,5 +105,5 @@ def _sized(data: bytes | None) -> bytes:
 
 
 def _varint(number: int) -> bytes:
-    """A zigzag varint of at most ten bytes."""
+    """Encode a zigzag varint of at most ten bytes."""
     return write_uvarint((number << 1) ^ (number >> 63))

@@ -17,12 +17,12 @@ class Harmed:
 
 
 def harm(rng: random.Random, kind: str, entries: list[bytes]) -> Harmed:
-    """The file made of ``entries`` after one damage of ``kind``."""
+    """Return the file made of ``entries`` after one damage of ``kind``."""
     return KINDS[kind](rng, entries)
 
 
 def _place(entries: list[bytes], at: int) -> tuple[int, int]:
-    """The entry that holds byte ``at`` of the file, and the byte in it."""
+    """Return the entry that holds byte ``at`` of the file, and the byte in it."""
     for i, entry in enumerate(entries):
         if at < len(entry):
             return i, at
@@ -31,7 +31,7 @@ def _place(entries: list[bytes], at: int) -> tuple[int, int]:
 
 
 def _between(entries: list[bytes], start: int, end: int) -> range:
-    """The entries that have bytes from ``start`` to ``end`` of the file."""
+    """Return the entries that have bytes from ``start`` to ``end`` of the file."""
     return range(_place(entries, start)[0], _place(entries, end - 1)[0] + 1)
 
 

@@ -51,7 +51,7 @@ def record(rec: Rec) -> bytes:
 
 
 def records(*keys: bytes) -> list[Rec]:
-    """One record per key, with the deltas that a broker gives."""
+    """Return one record per key, with the deltas that a broker gives."""
     return [Rec(key=key, offset_delta=i, timestamp_delta=i) for i, key in enumerate(keys)]
 
 
@@ -86,7 +86,7 @@ def batch(
     count: int | None = None,
     body: bytes | None = None,
 ) -> bytes:
-    """A record batch of magic 2. ``body`` replaces the (compressed) records; ``count`` what the header says of them."""
+    """Return a record batch of magic 2. ``body`` replaces the (compressed) records; ``count`` what the header says of them."""
     if body is None:
         plain = b"".join(record(rec) for rec in recs)
         body = compress(codec, plain) if recs else plain
@@ -110,21 +110,21 @@ def batch(
 
 
 def marker(base_offset: int, kind: int = 1, *, producer_id: int = 4000, key: bytes | None = None, value: bytes | None = None) -> bytes:
-    """A control batch; kind 0 aborts, 1 commits."""
+    """Return a control batch; kind 0 aborts, 1 commits."""
     key = struct.pack(">hh", 0, kind) if key is None else key
     value = struct.pack(">hi", 0, 11) if value is None else value
     return batch(base_offset, [Rec(key, value)], attributes=0x30, producer_id=producer_id, producer_epoch=3)
 
 
 def message(offset: int, key: bytes | None, value: bytes | None, *, magic: int = 1, attributes: int = 0, timestamp: int = T0) -> bytes:
-    """A message of magic 0 or 1."""
+    """Return a message of magic 0 or 1."""
     fields = struct.pack(">i", -1 if key is None else len(key)) + (key or b"")
     fields += struct.pack(">i", -1 if value is None else len(value)) + (value or b"")
     return raw_message(offset, fields, magic=magic, attributes=attributes, timestamp=timestamp)
 
 
 def raw_message(offset: int, fields: bytes, *, magic: int = 1, attributes: int = 0, timestamp: int = T0) -> bytes:
-    """A message whose key and value, with their lengths, are given as bytes."""
+    """Return a message whose key and value, with their lengths, are given as bytes."""
     under_crc = struct.pack(">bB", magic, attributes) + (struct.pack(">q", timestamp) if magic else b"") + fields
     return struct.pack(">qiI", offset, len(under_crc) + 4, zlib.crc32(under_crc)) + under_crc
 
@@ -132,7 +132,7 @@ def raw_message(offset: int, fields: bytes, *, magic: int = 1, attributes: int =
 def wrapper(
     inner: Iterable[bytes], *, offset: int, codec: int = GZIP, magic: int = 1, attributes: int = 0, timestamp: int = T0, tail: bytes = b""
 ) -> bytes:
-    """A compressed message that holds ``inner`` (and ``tail``); ``offset`` is that of the wrapper itself."""
+    """Return a compressed message that holds ``inner`` (and ``tail``); ``offset`` is that of the wrapper itself."""
     stream = compress(codec, b"".join(inner) + tail)
     if magic == 0 and codec == LZ4:
         stream = stream[:6] + b"\x1a" + stream[7:]
@@ -140,7 +140,7 @@ def wrapper(
 
 
 def write_segment(directory: Path, entries: Iterable[bytes], *, base_offset: int = 0, offsets_partition: int = 0) -> Path:
-    """A segment file in a partition's directory under ``directory``."""
+    """Return a segment file in a partition's directory under ``directory``."""
     folder = directory / f"__consumer_offsets-{offsets_partition}"
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"{base_offset:020d}.log"

@@ -73,13 +73,13 @@ def read(segments: Iterable[Segment], *, chunk_bytes: int = 1 << 25) -> Read:
 
 
 def read_file(path: Path, *, next_base: int | None = None, chunk_bytes: int = 1 << 25, **more: int) -> Read:
-    """One file as a worker reads it."""
+    """Return one file as a worker reads it."""
     segment = Segment(str(path), path.stat().st_size, 0, int(path.name[:20]), next_base, **more)
     return read([segment], chunk_bytes=chunk_bytes)
 
 
 def read_logs(*inputs: Path, chunk_bytes: int = 1 << 25) -> Read:
-    """All partitions that a plan finds, its own doubts included."""
+    """Return all partitions that a plan finds, its own doubts included."""
     plan = plan_logs([str(each) for each in inputs])
     out = read((segment for partition in plan.partitions for segment in partition.segments), chunk_bytes=chunk_bytes)
     out.doubts[:0] = plan.doubts

@@ -1,4 +1,4 @@
-"""Where a night goes on in a log that the night before has read, and whether a record is missing from there on."""
+"""Where a run goes on in a log that the last run has read, and whether a record is missing from there on."""
 
 from __future__ import annotations
 

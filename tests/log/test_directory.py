@@ -14,8 +14,9 @@ import pytest
 
 from groupcoord_spark.errors import InputError
 from groupcoord_spark.log import LogPlan, directory, plan_logs
-from groupcoord_spark.log.files.object_store import FILES_AT_ONCE
-from groupcoord_spark.log.files.storage import Location
+from groupcoord_spark.log.broker_dir.log_directories import find_log_directories
+from groupcoord_spark.storage.location import Location
+from groupcoord_spark.storage.object_store import FILES_AT_ONCE
 from tests.log.log_writer import Rec, batch, message, records, wrapper, write_segment
 from tests.log.reading import read_logs
 
@@ -77,9 +78,15 @@ class TestRecognition:
     def test_directories_on_their_way_in_or_out_are_read_only_when_named(self, tmp_path: Path, suffix: str) -> None:
         path = write_segment(tmp_path, run(0, 2), offsets_partition=3)
         special = path.parent.rename(tmp_path / f"__consumer_offsets-3.{HEX}-{suffix}")
+        with pytest.raises(InputError, match=rf"no partition of __consumer_offsets is in it\. '{special.name}' is not read: "):
+            plan(tmp_path)
         write_segment(tmp_path, run(0, 2), offsets_partition=4)
-        assert [partition.offsets_partition for partition in plan(tmp_path).partitions] == [4]
+        found = plan(tmp_path)
+        assert [partition.offsets_partition for partition in found.partitions] == [4]
+        assert [(doubt.code, doubt.source) for doubt in found.doubts] == [("partition_set_aside", str(special))]
         assert [partition.offsets_partition for partition in plan(special).partitions] == [3]
+        write_segment(tmp_path, run(0, 2), offsets_partition=3)
+        assert plan(tmp_path).doubts == ()
 
     def test_a_partition_without_segments_is_an_empty_log(self, tmp_path: Path) -> None:
         (tmp_path / "__consumer_offsets-0").mkdir()
@@ -99,6 +106,77 @@ class TestRecognition:
         assert len(plan(tmp_path).partitions) == 1
         shutil.rmtree(tmp_path / "logs")
         with pytest.raises(InputError, match="cannot be read"):
+            plan(tmp_path)
+
+
+def volume(place: Path, *numbers: int, cluster: str = "c", node: int = 1, text: str = "version=1\nnode.id={}\ncluster.id={}\n") -> Path:
+    """Write a log directory with these partitions and its meta.properties."""
+    for number in numbers:
+        write_segment(place, run(0, 2), offsets_partition=number)
+    place.mkdir(parents=True, exist_ok=True)
+    (place / "meta.properties").write_text(text.format(node, cluster))
+    return place
+
+
+class TestVolumes:
+    """Log directories two or more levels below an input are read together where they are the volumes of one broker."""
+
+    @pytest.mark.parametrize(
+        "volumes",
+        [
+            {"data-0/kafka-log0": (4, 5), "data-1/kafka-log0": (6,)},
+            {"data-0/kafka-log0": (4,), "data-1/kafka-log0": (5,), "data-2/kafka-log0": (6,), "data-3/kafka-log0": ()},
+            {"var/lib/kafka/data-0/kafka-log0": (4, 5), "mnt/disk1": (6,), "logs": ()},
+            {"data-0/kafka-log0": (4, 5, 6)},
+        ],
+    )
+    def test_of_one_broker_are_read_together(self, tmp_path: Path, volumes: dict[str, tuple[int, ...]]) -> None:
+        for path, numbers in volumes.items():
+            volume(tmp_path / path, *numbers)
+            (tmp_path / path / "orders-0").mkdir()
+        found = plan(tmp_path)
+        assert ([partition.offsets_partition for partition in found.partitions], found.cluster_id, found.doubts) == ([4, 5, 6], "c", ())
+        assert {directory.location.path for directory in find_log_directories([str(tmp_path)]).directories} == {
+            str(tmp_path / path) for path in volumes
+        }
+
+    def test_of_a_broker_before_kip_631_have_a_broker_id(self, tmp_path: Path) -> None:
+        for number in (0, 1):
+            volume(tmp_path / f"data-{number}" / "logs", number, text="#Fri Nov 21\nversion=0\nbroker.id={}\ncluster.id={}\n")
+        assert [partition.offsets_partition for partition in plan(tmp_path).partitions] == [0, 1]
+
+    @pytest.mark.parametrize("suffix", ["future", "delete"])
+    def test_may_have_a_partition_that_is_moved_between_them(self, tmp_path: Path, suffix: str) -> None:
+        volume(tmp_path / "data-0" / "logs", 4, 5)
+        volume(tmp_path / "data-1" / "logs", 6)
+        moved = tmp_path / "data-1" / "logs" / f"__consumer_offsets-4.{HEX}-{suffix}"
+        shutil.copytree(tmp_path / "data-0" / "logs" / "__consumer_offsets-4", moved)
+        found = plan(tmp_path)
+        assert ([partition.offsets_partition for partition in found.partitions], found.doubts) == ([4, 5, 6], ())
+
+    @pytest.mark.parametrize(
+        ("second", "sentence"),
+        [
+            ({"numbers": (5,)}, "this is a folder of many dumps: data-0/logs, data-1/logs. Name one dump, or give each of these"),
+            ({"numbers": (6,), "node": 2}, "this is a folder of many dumps"),
+            ({"numbers": (6,), "cluster": "d"}, "this is a folder of many dumps"),
+            ({"numbers": (6,), "text": "version=1\n"}, "this is a folder of many dumps"),
+        ],
+    )
+    def test_that_may_be_of_several_brokers_or_moments_are_refused(self, tmp_path: Path, second: dict[str, Any], sentence: str) -> None:
+        first = volume(tmp_path / "data-0" / "logs", 4, 5)
+        other = volume(tmp_path / "data-1" / "logs", *second.pop("numbers"), **second)
+        with pytest.raises(InputError, match=sentence):
+            plan(tmp_path)
+        assert find_log_directories([str(tmp_path)]).directories == ()
+        if second.get("cluster") is None:  # the way out that the sentence names
+            assert {partition.offsets_partition for partition in plan(first, other).partitions} in ({4, 5}, {4, 5, 6})
+
+    def test_that_were_not_all_searched_are_refused(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        volume(tmp_path / "data-0" / "logs", 4)
+        volume(tmp_path / "data-1" / "logs", 5)
+        monkeypatch.setattr(directory, "_DIRECTORIES_LOOKED_AT", 4)
+        with pytest.raises(InputError, match="this is a folder of many dumps: data-0/logs"):
             plan(tmp_path)
 
 
@@ -158,6 +236,12 @@ class TestRefusals:
         assert "many dumps: thu, mon/broker-1, tue/broker-1, wed/broker-1." in self.refused(tmp_path / "dumps")
         assert "many dumps: dumps/mon/broker-1, dumps/thu, dumps/tue/broker-1" in self.refused(tmp_path)
         assert len(plan(tmp_path / "dumps" / "mon").partitions) == 1
+
+    def test_a_log_directory_without_the_topic_names_the_topics_in_it(self, tmp_path: Path) -> None:
+        for name in ("orders-0", "orders-1", "__transaction_state-3", "payments-0", "x-y"):
+            (tmp_path / name).mkdir()
+        sentence = self.refused(tmp_path)
+        assert "is in it. It has partitions of other topics (__transaction_state, orders, payments). Name a log directory" in sentence
 
     def test_copies_of_different_logs(self, tmp_path: Path) -> None:
         write_segment(tmp_path / "a", run(0, 5))

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from groupcoord_spark.log import limits
 from groupcoord_spark.log.decode.batches import checksums_fit, entry_positions, headers_at
-from groupcoord_spark.log.files.storage import PADDING
+from groupcoord_spark.storage.location import PADDING
 from tests.examples import examples
 from tests.log.log_writer import GZIP, Rec, batch, message, records, wrapper, write_segment
 from tests.log.reading import SMALL_CHUNK, Read, read_file

@@ -40,7 +40,7 @@ def test_in_a_large_file_few_bytes_are_read(tmp_path: Path, monkeypatch: pytest.
     path.write_bytes(b"".join(batches))
     segments = [Segment(str(path), path.stat().st_size, 0, 0)]
     read = 0
-    from groupcoord_spark.log.files.storage import SegmentFile
+    from groupcoord_spark.storage.location import SegmentFile
 
     usual = SegmentFile.read
 

@@ -78,7 +78,7 @@ def files() -> list[File]:
 
 @cache
 def sound(base: int, entries: tuple[bytes, ...]) -> tuple[Read, list[set[Row]]]:
-    """What is read of a file while it is sound, and the rows of each of its entries."""
+    """Return what is read of a file while it is sound, and the rows of each of its entries."""
     with TemporaryDirectory() as directory:
         whole = read_file(write_segment(Path(directory), entries, base_offset=base))
     rows: dict[int, set[Row]] = defaultdict(set)

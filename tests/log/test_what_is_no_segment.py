@@ -13,7 +13,7 @@ import pytest
 from groupcoord_spark.cli.options import _is_not_of_py4j
 from groupcoord_spark.errors import InputError
 from groupcoord_spark.log import plan_logs
-from groupcoord_spark.log.files.held_files import HeldFiles
+from groupcoord_spark.storage.held_files import HeldFiles
 from tests.log.log_writer import Rec, batch, write_segment
 from tests.log.reading import read_logs
 

@@ -78,9 +78,9 @@ class Entries(Columns):
     Attributes:
         position, size: where the entries lie in the file, in bytes.
         magic: as the checksum proves it.
-        first_offset, last_offset: the offsets of the entry; of a compressed old message those of the messages inside.
-        moved_by: what is added to every offset in the entry: 0, or the correction of a wrong base offset, or OUT_OF_RANGE for a compressed
-            old message whose own offset is impossible, until ``salvage.order`` finds its place.
+        first_offset, last_offset: the offsets of the entry; for a compressed old message, of the inner messages.
+        moved_by: correction added to every offset in the entry: 0, or the difference to a wrong base offset, or OUT_OF_RANGE for a
+            compressed old message whose own offset is impossible, until ``salvage.order`` finds its place.
     """
 
     position: Positions
@@ -92,20 +92,20 @@ class Entries(Columns):
 
     @staticmethod
     def none() -> Entries:
-        """Columns of no entry."""
+        """Return empty columns."""
         nothing = np.zeros(0, np.int64)
         return Entries(nothing, nothing, nothing.astype(np.int8), nothing, nothing, nothing)
 
 
 def legacy_timestamp(header: Any) -> int:
-    """The timestamp of a message of magic 1: its eight bytes lie across three fields of HEADER."""
+    """Return the timestamp of a magic 1 message: its eight bytes span three fields of HEADER."""
     return as_int64(
         (int(header["crc"]) & 0xFFFFFF) << 40 | int(header["attributes"]) << 24 | (int(header["last_offset_delta"]) >> 8 & 0xFFFFFF)
     )
 
 
 def as_int64(number: int) -> int:
-    """The number as Java and numpy hold it. Sums of damaged offsets may overflow."""
+    """Wrap a number to int64, as Java and numpy do. Sums of damaged offsets may overflow."""
     return (number + 2**63) % 2**64 - 2**63
 
 
@@ -136,7 +136,7 @@ def entry_positions(data: Bytes, at: int, end: int, most: int) -> tuple[Position
 
 
 def headers_at(data: Bytes, positions: Positions) -> Headers:
-    """The HEADER rows of the entries at ``positions``; ``data`` must end in PADDING."""
+    """Return the HEADER rows of the entries at ``positions``; ``data`` must end in PADDING."""
     if len(positions) == 0:
         return np.zeros(0, HEADER)
     everywhere = np.ndarray((len(data) - HEADER_SIZE + 1,), _VIEW, data.data, 0, (1,))
@@ -144,7 +144,7 @@ def headers_at(data: Bytes, positions: Positions) -> Headers:
 
 
 def count_sound(data: Bytes, positions: Positions, headers: Headers) -> int:
-    """How many of the entries are sound before the first one that is not: length and magic are possible, and the checksum is right."""
+    """Return how many entries precede the first invalid one. A valid entry has a possible length and magic and a correct checksum."""
     length = headers["length"].astype(np.int64)
     magic = headers["magic"]
     plausible = (length >= MIN_LENGTH[2]) & (magic == 2)

@@ -42,12 +42,12 @@ class Rows(Columns):
     size: Positions
 
     def without(self, batches: Iterable[int]) -> Rows:
-        """The rows of all batches but these."""
+        """Return the rows of all other batches."""
         left_out = list(batches)
         return self.take(~np.isin(self.batch, left_out)) if left_out else self
 
     def columns(self) -> tuple[npt.NDArray[Any], ...]:
-        """All columns but ``batch``."""
+        """Return all columns except ``batch``."""
         return tuple(getattr(self, name) for name in Rows.__slots__ if name != "batch")
 
     @staticmethod
@@ -65,14 +65,14 @@ class Rows(Columns):
 
 
 def read_rows(data: Bytes, start: Positions, end: Positions, count: Positions) -> tuple[Rows, dict[int, RecordError]]:
-    """The records of batches of magic 2, and the errors by batch. A batch with an error has no rows.
+    """Return the records of magic 2 batches, and the errors by batch. A batch with an error has no rows.
 
     Args:
         data, start, end: the decompressed records of batch i are ``data[start[i]:end[i]]``.
         count: how many records each batch claims.
     """
     room = end - start
-    # these batches claim an impossible number of records; definition.py says what is wrong with them
+    # these batches claim an impossible number of records; definition.py reports the reason
     is_hopeless = (count < 0) | (count > room // MIN_RECORD) | ((count == 0) & (room > 0))
     claimed, count = count, np.where(is_hopeless, 0, count)
     rows = Rows.empty(int(count.sum()))

@@ -44,7 +44,7 @@ CODECS: Final[Mapping[str, int]] = {"none": 0, "gzip": GZIP, "snappy": SNAPPY, "
 
 
 def compress(codec: int, plain: bytes) -> bytes:
-    """The compressed form of ``plain`` that Kafka reads under ``codec`` in a batch of magic 2; codec 0 leaves it as it is."""
+    """Compress ``plain`` as Kafka reads it under ``codec`` in a magic 2 batch; codec 0 returns it unchanged."""
     if codec == GZIP:
         return gzip.compress(plain, mtime=0)
     if codec == SNAPPY:
@@ -66,7 +66,7 @@ class Decompressor:
         self._snappy = pa.Codec("snappy")
 
     def decompress(self, codec: int, stream: bytes, *, magic: int) -> bytes:
-        """The decompressed bytes of ``stream``, from a batch of format ``magic`` with the codec 1 to 4.
+        """Decompress ``stream``, from a batch of format ``magic`` with codec 1 to 4.
 
         A declared size takes no memory: the stream is decompressed up to the limit. Raises CompressionError, also for an empty stream.
         """
@@ -171,7 +171,7 @@ def _gunzip(stream: bytes, limit: int) -> bytes:
 
 
 def _unlz4(stream: bytes, limit: int, *, header_checksum_counts: bool) -> bytes:
-    """The decompressed first frame of ``stream``, where Kafka's own reader of frames (Lz4BlockInputStream) accepts it."""
+    """Decompress the first frame of ``stream`` if Kafka's own frame reader (Lz4BlockInputStream) accepts it."""
     if stream[:7] != b"\x04\x22\x4d\x18\x60\x40\x82":
         stream = _plain_lz4_frame(stream, header_checksum_counts)
     try:
@@ -189,7 +189,7 @@ def _unlz4(stream: bytes, limit: int, *, header_checksum_counts: bool) -> bytes:
 
 
 def _plain_lz4_frame(stream: bytes, header_checksum_counts: bool) -> bytes:
-    """The frame without its declared size and content checksum, which Kafka ignores, and with a right header."""
+    """Return the frame without its declared size and content checksum, which Kafka ignores, and with a correct header."""
     if stream[:4] != _LZ4_MAGIC:
         raise _failed(f"no lz4 frame: it begins with {stream[:4].hex()}")
     if len(stream) < 7:

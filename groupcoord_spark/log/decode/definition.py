@@ -1,4 +1,4 @@
-"""The definition of what a batch says: reads the records of one batch, one after another. ``columnar`` reads many batches at once.
+"""The definition of a batch: read the records of one batch, one after another. ``columnar`` reads many batches at once.
 
 Nothing is copied: keys and values are ranges of the buffer. As for Kafka, a batch counts as a whole or not at all: after a RecordError none
 of its records is used.
@@ -61,7 +61,8 @@ def _malformed(detail: str) -> RecordError:
 
 
 def read_varint(buf: bytes | memoryview, at: int, end: int) -> tuple[int, int]:
-    """The zigzag int32 of at most five bytes at ``at``, and the position after it. Bits above the 32nd are dropped, as Java's shifts do.
+    """Read a zigzag int32 of at most five bytes at ``at``; return it with the position after it. Bits above the 32nd are dropped, as in
+    Java.
 
     Raises RecordError (record_malformed) if the number does not end before ``end`` or within five bytes.
     """
@@ -69,7 +70,8 @@ def read_varint(buf: bytes | memoryview, at: int, end: int) -> tuple[int, int]:
 
 
 def read_varlong(buf: bytes | memoryview, at: int, end: int) -> tuple[int, int]:
-    """The zigzag int64 of at most ten bytes at ``at``, and the position after it. Raises RecordError as ``read_varint`` does."""
+    """Read a zigzag int64 of at most ten bytes at ``at``; return it with the position after it. Raises RecordError as ``read_varint``
+    does."""
     return _read_zigzag(buf, at, end, 10, 0xFFFFFFFFFFFFFFFF)
 
 
@@ -87,7 +89,7 @@ def _read_zigzag(buf: bytes | memoryview, at: int, end: int, most: int, mask: in
 
 
 def read_bytes(buf: bytes | memoryview, at: int, end: int) -> tuple[ByteRange | None, int]:
-    """The range of the byte string behind its varint length, None for any negative length, and the position after it."""
+    """Read a byte string with a varint length; return its range, or None for a negative length, and the position after it."""
     length, at = read_varint(buf, at, end)
     if length < 0:
         return None, at
@@ -97,7 +99,7 @@ def read_bytes(buf: bytes | memoryview, at: int, end: int) -> tuple[ByteRange | 
 
 
 def read_record(buf: bytes | memoryview, at: int, end: int) -> tuple[Record, int]:
-    """The record of magic 2 at ``at``, and the position after it. Its headers are checked and left out.
+    """Read a magic 2 record at ``at``; return it with the position after it. Its headers are checked and dropped.
 
     Raises RecordError (record_malformed) where the fields do not fill the declared body exactly.
     """
@@ -125,7 +127,7 @@ def read_record(buf: bytes | memoryview, at: int, end: int) -> tuple[Record, int
 
 
 def read_records(buf: bytes | memoryview, at: int, end: int, count: int) -> list[Record]:
-    """The ``count`` records that fill ``buf[at:end]``, the decompressed part of a batch of magic 2.
+    """Read the ``count`` records that fill ``buf[at:end]``, the decompressed part of a magic 2 batch.
 
     Raises RecordError: record_count_invalid, record_count_impossible, record_malformed, batch_trailing_bytes.
     """
@@ -143,7 +145,7 @@ def read_records(buf: bytes | memoryview, at: int, end: int, count: int) -> list
 
 
 def read_message(buf: bytes | memoryview, at: int, end: int) -> LegacyMessage:
-    """The message of magic 0 or 1 that fills ``buf[at:end]``.
+    """Read the message of magic 0 or 1 that fills ``buf[at:end]``.
 
     Raises RecordError (legacy_length_invalid) where key and value do not fill it exactly, or a length is below -1.
     """
@@ -171,9 +173,10 @@ def _read_sized(buf: bytes | memoryview, at: int, end: int) -> tuple[ByteRange |
 
 
 def read_inner_messages(buf: bytes | memoryview, at: int, end: int) -> InnerMessages:
-    """The ranges of the messages inside a compressed message, whose decompressed value is ``buf[at:end]``.
+    """Return the ranges of the messages inside a compressed message, whose decompressed value is ``buf[at:end]``.
 
-    Raises RecordError (wrapper_malformed): there is no whole message, or one is too short, is itself compressed or is of no old format.
+    Raises RecordError (wrapper_malformed) if there is no complete message, or if one is too short, compressed itself, or not in an old
+    format.
     """
     places: list[ByteRange] = []
     while end - at >= LOG_OVERHEAD:
@@ -195,7 +198,7 @@ def read_inner_messages(buf: bytes | memoryview, at: int, end: int) -> InnerMess
 
 
 def inner_offset_base(buf: bytes | memoryview, inner: InnerMessages, wrapper_magic: int, wrapper_offset: int) -> int:
-    """The number to add to the offsets of the messages inside a compressed message, as Kafka's DeepRecordsIterator does.
+    """Return the number to add to the offsets of messages inside a compressed message, as Kafka's DeepRecordsIterator does.
 
     Magic 0: 0, the offsets are absolute. Magic 1: the compressed message has the offset of its last message; where that is 0, nothing is
     added.

@@ -34,9 +34,9 @@ from groupcoord_spark.log.decode.definition import (
     read_inner_messages,
     read_records,
 )
-from groupcoord_spark.log.files.storage import PADDING
 from groupcoord_spark.protocol.record_types import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NOT_A_CONTROL_RECORD, MarkerType
 from groupcoord_spark.protocol.slices import Bytes, Columns, Mask, Positions, Slices
+from groupcoord_spark.storage.location import PADDING
 from groupcoord_spark.wording import counted
 
 OTHER_CONTROL_TYPE = 127
@@ -76,13 +76,13 @@ class Records(Columns):
     position: Positions
 
     def distinct_keys(self) -> tuple[Positions, pa.BinaryArray]:
-        """The code of each record's key, int64, and the distinct keys. The code is -1 for control records and null keys."""
+        """Return the code of each record's key (int64, -1 for control records and null keys) and the distinct keys."""
         keys = self.key
         return Slices(keys.data, keys.start, keys.end, keys.is_null | (self.control_type != NOT_A_CONTROL_RECORD)).distinct()
 
     @staticmethod
     def none() -> Records:
-        """Columns of no record."""
+        """Return empty columns."""
         nothing = np.zeros(0, np.int64)
         flags = np.zeros(0, np.bool_)
         no_bytes = Slices(np.zeros(0, np.uint8), nothing, nothing, flags)
@@ -91,7 +91,7 @@ class Records(Columns):
 
 @dataclass(slots=True)
 class Payloads:
-    """Entries with their decompressed records: those of entry i are ``data[start[i]:end[i]]``.
+    """Entries with their decompressed records; ``data[start[i]:end[i]]`` holds the records of entry i.
 
     failed: the entries that cannot be decompressed, with the error.
     """
@@ -105,12 +105,12 @@ class Payloads:
 
 
 def codecs_of(entries: Entries, headers: Headers) -> npt.NDArray[np.int64]:
-    """The number of the compression codec of each entry."""
+    """Return the compression codec of each entry."""
     return attributes_of(entries, headers) & CODEC_BITS
 
 
 def attributes_of(entries: Entries, headers: Headers) -> npt.NDArray[np.int64]:
-    """The low byte of the attributes of each entry; Kafka looks at no other."""
+    """Return the low byte of each entry's attributes, the only byte that Kafka reads."""
     # in an old message they are the first byte of what HEADER calls the checksum
     return np.asarray(np.where(entries.magic == 2, headers["attributes"] & 0xFF, headers["crc"] >> 24).astype(np.int64))
 
@@ -129,7 +129,7 @@ def parts_of(size: Positions, most_bytes: int) -> Iterator[slice]:
 def payloads_of(
     window: Bytes, at: Positions, entries: Entries, headers: Headers, decompressor: Decompressor, most_bytes: int
 ) -> Iterator[Payloads]:
-    """The entries with their decompressed records, in pieces of at most about ``most_bytes``; a single entry may have more.
+    """Yield the entries with their decompressed records, in pieces of about ``most_bytes``; a single entry may be larger.
 
     at: where each entry begins in ``window``, which must end in PADDING.
     """
@@ -148,7 +148,7 @@ def payloads_of(
 def _decompressed(
     stored: Payloads, at: Positions, is_compressed: Mask, columns: Positions, decompressor: Decompressor, most_bytes: int
 ) -> Iterator[Payloads]:
-    """The result of ``payloads_of`` where entries are compressed.
+    """Yield the pieces of ``payloads_of`` for compressed entries.
 
     stored: the entries as they are in the file. columns: about how many bytes the columns of each entry take.
     """
@@ -181,7 +181,7 @@ def _decompressed(
 def _joined(
     entries: Entries, headers: Headers, first: int, pieces: Sequence[bytes | memoryview], failed: dict[int, CompressionError]
 ) -> Payloads:
-    """The entries from ``first`` on with their decompressed records, ``pieces``, copied into one new buffer."""
+    """Return the entries from ``first`` on with their decompressed records, ``pieces``, copied into one new buffer."""
     bounds = np.zeros(len(pieces) + 1, np.int64)
     np.cumsum([len(piece) for piece in pieces], out=bounds[1:])
     data = np.frombuffer(b"".join([*pieces, bytes(PADDING)]), np.uint8)
@@ -190,7 +190,8 @@ def _joined(
 
 
 def wrapped_stream(view: memoryview, at: int, end: int, magic: int) -> bytes:
-    """The compressed value of an old message. Raises CompressionError (wrapper_malformed) where no value fills the rest of the message."""
+    """Return the compressed value of an old message. Raises CompressionError (wrapper_malformed) if no value fills the rest of the
+    message."""
     here = at + (26 if magic else 18)
     for _ in range(2):
         length = int.from_bytes(view[here : here + 4], "big", signed=True) if here + 4 <= end else -2
@@ -208,7 +209,7 @@ class StoredRecords:
         batch: int64, the index of each record's entry.
         size: int64, bytes of each record, uncompressed.
         keep: bool; False for a record that is lost by itself.
-        lost: entries of which nothing can be read.
+        lost: entries without a readable record.
         damages: an iterable for one pass: entries and records that cannot be read, or are read with a doubt.
     """
 
@@ -220,17 +221,17 @@ class StoredRecords:
     damages: Iterable[Damage]
 
     def take(self, rows: npt.NDArray[Any]) -> StoredRecords:
-        """The records that a mask or indices choose; no key or value is copied."""
+        """Return the records of a mask or of indices without copying keys or values."""
         return StoredRecords(self.records.take(rows), self.batch[rows], self.size[rows], self.keep[rows], self.lost, self.damages)
 
 
 def read_in_file_order(payloads: Payloads, skip_below: int = _LEAST) -> StoredRecords:
-    """The records of some entries in the order of the file. skip_below: below this offset damage is left out."""
+    """Return the records of some entries in file order. Damage below ``skip_below`` is not reported."""
     return _Reading(payloads, skip_below).records()
 
 
 def read_in_offset_order(payloads: Payloads, skip_below: int) -> tuple[StoredRecords, int]:
-    """The records of some entries in the order of their offsets, and how many records below ``skip_below`` are left out.
+    """Return the records of some entries in offset order, and the number of skipped records below ``skip_below``.
 
     Of several records with one offset, the last one in the file is kept.
     """
@@ -273,7 +274,7 @@ def correct_offset_ranges(entries: Entries, headers: Headers, bytes_between: Cal
 
 
 def _offsets_inside(entry: bytes, magic: int, header: Any, decompressor: Decompressor) -> tuple[int, int, int]:
-    """The first and the last offset of one entry, and its ``moved_by``."""
+    """Return the first and last offset of one entry, and its ``moved_by``."""
     view = memoryview(entry)
     base = int(header["base_offset"])
     try:
@@ -312,7 +313,7 @@ class _Reading:
         self._damages: list[Damage] = []
 
     def records(self) -> StoredRecords:
-        """The records in the order of the file."""
+        """Return the records in file order."""
         payloads, entries, headers, is_modern = self._payloads, self._entries, self._headers, self._is_modern
         rows = self._rows()
         self._damages += [self._lost_entry(i, self._lost[i]) for i in sorted(self._lost) if entries.last_offset[i] >= self._skip_below]
@@ -344,7 +345,7 @@ class _Reading:
         return StoredRecords(records, batch, rows.size, keep, list(self._lost), damages)
 
     def _rows(self) -> Rows:
-        """The rows of batches and old messages together."""
+        """Return the rows of batches and old messages together."""
         payloads, entries = self._payloads, self._entries
         usable = np.ones(len(entries), np.bool_)
         usable[list(self._lost)] = False
@@ -372,7 +373,7 @@ class _Reading:
         return both.take(np.argsort(both.batch, kind="stable"))
 
     def _legacy_message_places(self, old: Positions) -> tuple[Positions, Positions, Positions]:
-        """The entry, the start and the end of every old message, also of those inside compressed messages."""
+        """Return the entry, start and end of every old message, including those inside compressed messages."""
         payloads, entries, headers = self._payloads, self._entries, self._headers
         view = payloads.data.data
         stored = headers["crc"] >> 24
@@ -467,7 +468,7 @@ class _Reading:
 
 
 def _order_of(record_offset: Positions, batch: Positions, entries: Entries, keep: Mask, skip_below: int) -> tuple[Positions, list[Damage]]:
-    """The rows in the order of their offsets, and the entries in which offsets do not rise.
+    """Return the rows in offset order, and the entries whose offsets do not increase.
 
     Of rows with one offset all but the last in the file have their ``keep`` cleared.
     """

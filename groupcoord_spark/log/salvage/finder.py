@@ -16,9 +16,9 @@ from crc32c import crc32c
 from groupcoord_spark.log import limits
 from groupcoord_spark.log.decode import batches
 from groupcoord_spark.log.decode.records import correct_offset_ranges
-from groupcoord_spark.log.files.storage import PADDING, SegmentFile
 from groupcoord_spark.log.limits import MIB
 from groupcoord_spark.protocol.slices import Bytes, Mask, Positions
+from groupcoord_spark.storage.location import PADDING, SegmentFile
 
 _ENTRIES_AT_ONCE = 4096
 """The most entries that are followed before they are checked, so that their bytes are still in the processor's cache."""
@@ -46,9 +46,9 @@ class DamagedRange:
 
     Attributes:
         code: a name of CODES.
-        sentence: what is wrong at the beginning of the range.
+        sentence: the fault at the beginning of the range.
         records: how many records the headers in it claim; None where the headers cannot be believed.
-        has_control_batch: one of these headers is that of a control batch.
+        has_control_batch: one of these headers belongs to a control batch.
     """
 
     code: str
@@ -95,7 +95,7 @@ class EntryFinder:
     _effort: int = field(init=False, default=0)
 
     def sections(self, at: int = 0) -> Iterator[FileSection]:
-        """All sections from position ``at`` to the end of the file, in order and without gaps."""
+        """Yield all sections from position ``at`` to the end of the file, in order and without gaps."""
         size = self.file.size
         at_once = _ENTRIES_AT_ONCE
         while at < size:
@@ -125,11 +125,11 @@ class EntryFinder:
             yield section
 
     def whole_window(self) -> Bytes | None:
-        """The whole file, where the window is large enough for it and it was read; else None."""
+        """Return the whole file if the window is large enough and was read, else None."""
         return self._window if self._window_start == 0 and self._window_end == self.file.size else None
 
     def next_sound(self, at: int) -> int:
-        """The first position from ``at`` on at which a sound entry of plausible size begins; the end of the file where there is none.
+        """Return the first position from ``at`` on where a valid entry of plausible size starts, or the end of the file.
 
         Raises ResyncAbandonedError when the searches in this file have cost too much.
         """
@@ -153,7 +153,7 @@ class EntryFinder:
         return size
 
     def _corrected(self, section: FileSection) -> FileSection:
-        """The section with the offsets of entries whose headers do not have them. Its sizes and offsets guide later searches."""
+        """Return the section with the offsets of entries whose headers lack them. Its sizes and offsets guide later searches."""
         entries = section.entries
         self._largest = max(self._largest, int(entries.size.max()) - batches.LOG_OVERHEAD)
         if not self._any_in_range:
@@ -165,7 +165,7 @@ class EntryFinder:
         return section
 
     def _bases(self) -> list[int]:
-        """The base offset of the file; of a file that may have been renamed also its first offset."""
+        """Return the base offset of the file, and the first offset of a file that may have been renamed."""
         if self._any_in_range or self._first_offset is None or self._first_offset < 0:
             return [self.file_base]
         return [self.file_base, self._first_offset]
@@ -182,12 +182,12 @@ class EntryFinder:
             self._window = self.file.read(self._window_start, self._window_end)
 
     def bytes_between(self, start: int, end: int) -> bytes:
-        """The bytes of the file from ``start`` to ``end``."""
+        """Return the bytes of the file from ``start`` to ``end``."""
         self._fill_window(start, end)
         return self._window[start - self._window_start : end - self._window_start].tobytes()
 
     def _header(self, at: int) -> batches.Headers:
-        """The HEADER row at ``at``, with zeros for bytes beyond the end of the file."""
+        """Return the HEADER row at ``at``, with zeros for bytes beyond the end of the file."""
         raw = self.bytes_between(at, min(at + batches.HEADER_SIZE, self.file.size))
         return np.frombuffer(raw.ljust(batches.HEADER_SIZE, b"\0"), batches.HEADER)
 
@@ -195,7 +195,7 @@ class EntryFinder:
         return batches.LOG_OVERHEAD + int(self._header(at)["length"][0])
 
     def _pieces(self, start: int, end: int) -> Iterator[Bytes]:
-        """The bytes from ``start`` to ``end``. Bytes outside of the window are read without moving the window."""
+        """Yield the bytes from ``start`` to ``end``. Bytes outside of the window are read without moving it."""
         if start >= self._window_start and end <= self._window_end:
             yield self._window[start - self._window_start : end - self._window_start]
             return
@@ -224,7 +224,7 @@ class EntryFinder:
         return end <= self.file.size and self._checksum_fits(at, end, magic, header)
 
     def _candidates(self, start: int, end: int) -> Positions:
-        """The positions from ``start`` to ``end`` at which an entry of plausible shape may begin. The window must contain their headers."""
+        """Return the positions from ``start`` to ``end`` where a plausible entry may start. The window must contain their headers."""
         n = end - start
         window = self._window[start - self._window_start :]
         most = self._largest_plausible()
@@ -260,7 +260,7 @@ class EntryFinder:
         return here == end
 
     def _section_without_entry(self, at: int) -> FileSection:
-        """The section at ``at``, where no sound entry begins: a damaged range, or an entry with its header repaired."""
+        """Return the section at ``at``, where no valid entry starts: a damaged range, or an entry with its header repaired."""
         size = self.file.size
         if self._first_nonzero(at) == size:
             code = "zero_tail" if self.is_last else "zero_gap"  # a broker trims a segment before it begins the next one
@@ -282,7 +282,7 @@ class EntryFinder:
         return _damaged_section(DamagedRange(code, at, end, sentence, records, has_control_batch))
 
     def _fault_at(self, at: int) -> tuple[str, str]:
-        """The code of the bad entry at ``at``, and a sentence about it."""
+        """Return the code of the bad entry at ``at``, and a sentence about it."""
         left = self.file.size - at
         if left < 17:
             return "tail_truncated", f"{left} bytes are left at {at}, too few for an entry."
@@ -302,7 +302,7 @@ class EntryFinder:
         return "batch_crc_mismatch", f"The checksum of the entry at {at} does not fit its {batches.LOG_OVERHEAD + length} bytes."
 
     def _first_nonzero(self, at: int) -> int:
-        """The position of the first byte from ``at`` on that is not zero; the end of the file where there is none."""
+        """Return the position of the first nonzero byte from ``at`` on, or the end of the file."""
         in_window = self._window[max(at - self._window_start, 0) : self._window_end - self._window_start]
         if self._window_start <= at < self._window_end:
             if in_window.any():
@@ -318,7 +318,7 @@ class EntryFinder:
         return self.file.size
 
     def _end_without_zeros(self, at: int) -> int:
-        """The position after the last byte of the file that is not zero."""
+        """Return the position after the last nonzero byte of the file."""
         for start, end in reversed(list(self.file.data_ranges(at, self.file.size))):
             for upto in range(end, start, -_READ_AT_ONCE):
                 begin = max(start, upto - _READ_AT_ONCE)
@@ -328,7 +328,8 @@ class EntryFinder:
         return at
 
     def _repaired(self, at: int, end: int) -> FileSection | None:
-        """The entry that fills the bytes from ``at`` to ``end`` if only its length or magic is wrong (no checksum covers them), or None."""
+        """Return the entry that fills the bytes from ``at`` to ``end`` if only its length or magic is wrong (no checksum covers them),
+        or None."""
         header = self._header(at)
         if end - at - batches.LOG_OVERHEAD > limits.BATCH_BYTES:
             return None
@@ -355,7 +356,7 @@ class EntryFinder:
         return section
 
     def _claimed_records(self, at: int, end: int) -> tuple[int | None, bool]:
-        """How many records the headers from ``at`` to ``end`` claim, as far as they are plausible, and whether one is a control batch."""
+        """Return how many records the plausible headers from ``at`` to ``end`` claim, and whether one is a control batch's."""
         records: int | None = None
         has_control_batch = False
         while at + batches.MIN_ENTRY <= end:

@@ -61,11 +61,11 @@ def is_in_order(entries: Entries, borders: Borders) -> bool:
 def put_in_order(
     entries: Entries, borders: Borders, is_in_later_file: Callable[[Positions], Mask], same_bytes: Callable[[int, int], bool]
 ) -> Order:
-    """The order of the entries of a file. An entry with a wrong base offset is corrected in ``entries`` where only one place is possible.
+    """Return the order of a file's entries. An entry with a wrong base offset is corrected in ``entries`` if only one place is possible.
 
     Args:
-        is_in_later_file: of entries that end beyond the next file's base, those that belong in that file: a copy made during a
-            cleaning has the cleaner's merged file beside the files that it replaces.
+        is_in_later_file: of entries that end beyond the next file's base, the entries that belong in that file: a copy made during a
+            cleaning has both the cleaner's merged file and the files that it replaces.
         same_bytes: True where two entries are equal byte for byte.
     """
     if is_in_order(entries, borders):
@@ -114,7 +114,7 @@ def put_in_order(
 
 
 def _true_base(entries: Entries, file_base: int) -> int:
-    """The base offset of the file: the number in its name, unless the file was renamed."""
+    """Return the base offset of the file: the number in its name, unless the file was renamed."""
     first = entries.first_offset
     if ((first >= file_base) & (first <= file_base + MAX_OFFSETS_IN_FILE)).any() or not (first >= 0).any():
         return file_base
@@ -136,7 +136,7 @@ def _overflows(entries: Entries, file_base: int) -> Mask:
 
 
 def _overflow_damages(entries: Entries, in_a_row: Mask, file_base: int) -> Iterator[Damage]:
-    """A doubt about the first of several entries that overflow."""
+    """Yield a doubt about the first of several entries that overflow."""
     starts = np.flatnonzero(in_a_row & ~np.concatenate([[False], in_a_row[:-1]]))
     for i in starts.tolist():
         first = int(entries.first_offset[i])
@@ -177,7 +177,7 @@ class _TakenOffsets:
         return self._at.get((int(self.entries.first_offset[i]), int(self.entries.size[i])), [])
 
     def only_possible_offset(self, i: int) -> int | None:
-        """The first offset of the gap between the neighbours of entry ``i`` in the file, if the entry fills that gap exactly; else None."""
+        """Return the first offset of the gap between entry ``i`` and its neighbours if the entry fills it exactly, else None."""
         entries = self.entries
         start, end = int(entries.position[i]), int(entries.position[i] + entries.size[i])
         gap_start = gap_end = None
@@ -238,19 +238,17 @@ def _longest_chain(first: Positions, last: Positions, file_base: int, next_base:
 
 
 def _best_chain(first: list[int], last: list[int], touches_before: int, touches_after: int | None) -> list[int]:
-    rank = {value: i for i, value in enumerate(sorted(set(last)), 1)}
-    ends = sorted(rank)
-    # a Fenwick tree over the ends: the best chain among those that end at or below a given one
-    best: list[tuple[int, int, int, int]] = [(0, 0, 0, -1)] * (len(ends) + 1)
+    # A chain is (entries, contacts, -end, index of its last entry), and the better one is the greater tuple.
+    none = (0, 0, 0, -1)
+    # The best chain for each end, without chains that a better one with a lower end makes useless: ends and chains rise together.
+    ends: list[int] = []
+    best: list[tuple[int, int, int, int]] = []
     ending_at: dict[int, tuple[int, int, int, int]] = {}
     previous: list[int] = []
-    final = (0, 0, 0, -1)
+    final = none
     for i, (begins, ends_at) in enumerate(zip(first, last, strict=True)):
-        predecessor = (0, 0, 0, -1)
         at = bisect_left(ends, begins)
-        while at > 0:
-            predecessor = max(predecessor, best[at])
-            at &= at - 1
+        predecessor = best[at - 1] if at else none
         contact = 1 if predecessor[3] < 0 and begins == touches_before else 0
         touching = ending_at.get(begins - 1)
         if touching is not None and (touching[0], touching[1] + 1) > (predecessor[0], predecessor[1] + contact):
@@ -258,10 +256,12 @@ def _best_chain(first: list[int], last: list[int], touches_before: int, touches_
         length, contacts = predecessor[0] + 1, predecessor[1] + contact
         previous.append(predecessor[3])
         chain = (length, contacts, -ends_at, i)
-        at = rank[ends_at]
-        while at < len(best):
-            best[at] = max(best[at], chain)
-            at += at & -at
+        at = bisect_left(ends, ends_at)
+        if not at or best[at - 1] < chain:
+            beyond = at
+            while beyond < len(best) and best[beyond] < chain:
+                beyond += 1
+            ends[at:beyond], best[at:beyond] = [ends_at], [chain]
         ending_at[ends_at] = max(ending_at.get(ends_at, chain), chain)
         final = max(final, (length, contacts + (ends_at + 1 == touches_after), -ends_at, i))
     kept = []

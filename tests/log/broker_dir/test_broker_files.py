@@ -14,7 +14,7 @@ from crc32c import crc32c
 from hypothesis import given
 from hypothesis import strategies as st
 
-from groupcoord_spark.log.files.broker_files import (
+from groupcoord_spark.log.broker_dir.broker_files import (
     DamagedFileError,
     read_leader_epochs,
     read_log_directory_files,
@@ -23,9 +23,9 @@ from groupcoord_spark.log.files.broker_files import (
     read_snapshot,
     read_transaction_index,
 )
-from groupcoord_spark.log.files.storage import Location
+from groupcoord_spark.storage.location import Location
 
-SICK = Path(__file__).parent.parent / "golden" / "sick"
+SICK = Path(__file__).parents[2] / "golden" / "sick"
 CORPORA = sorted(path.parent.parent.relative_to(SICK).as_posix() for path in SICK.rglob("oracle/snapshots.json"))
 HANGING = SICK / "hanging" / "logs"
 SNAPSHOT = HANGING / "__consumer_offsets-4" / "00000000000000000889.snapshot"

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from groupcoord_spark.errors import InputError
 from groupcoord_spark.log import cut_at_high_watermarks, plan_logs, read_segment
+from groupcoord_spark.log.broker_dir.broker_files import DamagedFileError, read_offset_checkpoint
 from groupcoord_spark.log.directory import LogPlan
-from groupcoord_spark.log.files.broker_files import DamagedFileError, read_offset_checkpoint
 from tests.log.log_writer import Rec, batch, write_segment
 
 END = 20
@@ -31,7 +31,7 @@ def log_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @st.composite
 def damaged(draw: st.DrawFn) -> bytes:
-    """A checkpoint, of which most are cut, changed at some bytes, or have bytes put in."""
+    """Return a checkpoint, of which most are cut, changed at some bytes, or have bytes put in."""
     data = bytearray(SOUND.format(draw(st.integers(0, 2 * END))), "ascii")
     rng = random.Random(draw(st.integers(0, 2**32)))
     match draw(st.sampled_from(["sound", "cut", "changed", "longer"])):
@@ -47,7 +47,7 @@ def damaged(draw: st.DrawFn) -> bytes:
 
 
 def named_offset(data: bytes) -> int | None:
-    """What a sound checkpoint says of partition 0; None where it says nothing of it, or is damaged."""
+    """Return what a sound checkpoint says of partition 0; None where it says nothing of it, or is damaged."""
     try:
         return read_offset_checkpoint(data).get(0) if data else None
     except DamagedFileError:

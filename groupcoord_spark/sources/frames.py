@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from functools import reduce
 from itertools import chain
 from typing import TYPE_CHECKING, Final
@@ -16,11 +17,12 @@ from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.pandas.types import from_arrow_type, to_arrow_type
 
 from groupcoord_spark.errors import InputError, UsageError
-from groupcoord_spark.log.files.broker_files import OFFSETS_TOPIC
-from groupcoord_spark.log.files.storage import first_line, shown
+from groupcoord_spark.log.broker_dir.broker_files import OFFSETS_TOPIC
 from groupcoord_spark.protocol.record_types import MarkerType
-from groupcoord_spark.sources.columns import NAMES, OFFSET, PARTITION, TIMESTAMP, TOPIC, fields_of, lacks_of, needed_type
-from groupcoord_spark.sources.rows import ABSENT, EVERY_ROW, RAW_SCHEMA, TRANSACTIONS, Wanted, wanted_records
+from groupcoord_spark.sources.columns import NAMES, OFFSET, OTHER_UNITS, PARTITION, TIMESTAMP, TOPIC, fields_of, lacks_of, needed_type
+from groupcoord_spark.sources.rows import ABSENT, EVERY_ROW, FILLED_IN, RAW_SCHEMA, TRANSACTIONS, Wanted, WithNewer, wanted_records
+from groupcoord_spark.storage.location import first_line, shown
+from groupcoord_spark.wording import first_of
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, SparkSession
@@ -28,22 +30,26 @@ if TYPE_CHECKING:
 DEFAULT_CLUSTER: Final = "default"
 """The cluster of rows that name none."""
 
+TOPICS_NAMED: Final = 3
+"""Topics that a sentence names at most."""
+
 RAW_NAMES: Final = tuple(RAW_SCHEMA.names)
 
-READ_NAMES: Final = frozenset((*chain.from_iterable(NAMES.values()), TOPIC, "timestamptype"))
-"""The columns of a frame that are not passed on as they are, in lower case."""
+READ_NAMES: Final = frozenset((*chain.from_iterable(NAMES.values()), TOPIC))
+"""The columns of a frame that are read, in lower case."""
 
 
 def readable(frame: DataFrame) -> DataFrame:
-    """The frame, with the names of READ_NAMES in lower case: Spark may tell upper case from lower case (``spark.sql.caseSensitive``).
+    """Return the frame with the names of READ_NAMES in lower case: ``spark.sql.caseSensitive`` may be set.
 
-    Raises UsageError for what is no DataFrame of Spark, and for a frame with two columns of one of these names.
+    Raises UsageError for anything but a DataFrame of Spark, and for a frame with two columns of one of these names.
     """
-    if not isinstance(frame, DataFrame):
+    # Before Spark 4.0 a frame of Spark Connect is no instance of pyspark.sql.DataFrame.
+    if not any(base.__name__ == "DataFrame" and base.__module__.startswith("pyspark.sql.") for base in type(frame).__mro__):
         raise UsageError(
             "A DataFrame of Spark with records of __consumer_offsets is needed, and this is"
-            f" {type(frame).__module__.partition('.')[0]}.{type(frame).__name__}. A log is read with"
-            " spark.read.format('consumer_offsets').load(path), one of pandas becomes one of Spark by spark.createDataFrame."
+            f" {type(frame).__module__.partition('.')[0]}.{type(frame).__name__}. A log is read with gc.read_segments(spark, path), one of"
+            " pandas becomes one of Spark by spark.createDataFrame."
         )
     names = [name.lower() if name.lower() in READ_NAMES else name for name in frame.columns]
     if doubled := sorted(name for name, count in Counter(names).items() if count > 1):
@@ -52,7 +58,7 @@ def readable(frame: DataFrame) -> DataFrame:
 
 
 def quoted(name: str) -> str:
-    """The name of a column as Spark reads it whatever is in it, dots too."""
+    """Return the name of a column quoted for Spark, which accepts dots in it."""
     escaped = name.replace("`", "``")
     return f"`{escaped}`"
 
@@ -73,7 +79,7 @@ def raw_columns(frame: DataFrame) -> dict[str, Column]:
 
 
 def of_the_offsets_topic(frame: DataFrame) -> DataFrame:
-    """The rows of ``__consumer_offsets``: all rows, unless the frame has the columns of Spark's Kafka source and so names a topic."""
+    """Return the rows of ``__consumer_offsets``: all rows, unless the frame names a topic, as Spark's Kafka source does."""
     if (name := fields_of(frame.columns).get(TOPIC)) is None:
         return frame
     topic = F.col(name).cast(types.StringType())
@@ -81,16 +87,16 @@ def of_the_offsets_topic(frame: DataFrame) -> DataFrame:
 
 
 def wanted_rows(frame: DataFrame, wanted: Wanted = EVERY_ROW, *, with_bytes: bool = True) -> DataFrame:
-    """The wanted rows, with the columns of the frame that have a field of a raw row, under the name of the field.
+    """Return the wanted rows, with the columns of the frame that have a field of a raw row, under the name of the field.
 
-    The columns are of the frame's own types: ``raw_rows`` converts them where they are read. with_bytes: with keys and values.
-    Raises UsageError for a stream, and where the frame does not tell the partition and the offset of a record.
+    The columns are of the frame's own types: ``row_batch`` converts them where they are read. with_bytes: with keys and values.
+    Raises UsageError for a stream, and where the frame lacks the partition and the offset of a record.
     """
     frame = readable(frame)
     if frame.isStreaming:
         raise UsageError(
-            "The frame is a stream, and only `decode` takes one: the state follows from all records in their order. Write what `decode`"
-            " gives to a table, and give the function that table as spark.read gives it, or call it in foreachBatch on the whole table."
+            "The frame is a stream, and only `decode` takes one: the state follows from all records in their order. Write the stream to a"
+            " table, and give the function that table as spark.read gives it. gc.run_nightly takes each micro-batch of foreachBatch."
         )
     fields = _checked_fields(frame)
     if missing := [NAMES[field][-1] for field in (PARTITION, OFFSET) if field not in fields]:
@@ -102,7 +108,14 @@ def wanted_rows(frame: DataFrame, wanted: Wanted = EVERY_ROW, *, with_bytes: boo
     rows = of_the_offsets_topic(frame)
     if wanted:
         places = raw_columns(frame)
-        rows = rows.where(wanted_records(wanted, places[PARTITION], places[OFFSET], F.isnull))
+        is_wanted = wanted_records(wanted, places[PARTITION], places[OFFSET], F.isnull)
+        if isinstance(wanted, WithNewer):
+            is_newer = places[TIMESTAMP] > wanted.newer_than_ms
+            if TIMESTAMP in fields and isinstance(frame.schema[fields[TIMESTAMP]].dataType, types.TimestampType):
+                # Readers skip files by a comparison with the column itself.
+                is_newer = F.col(fields[TIMESTAMP]) > F.lit(datetime.fromtimestamp(wanted.newer_than_ms / 1000, UTC))
+            is_wanted |= is_newer
+        rows = rows.where(is_wanted)
     left_out = {TOPIC} if with_bytes else {TOPIC, "key", "value"}
     texts = {field.name for field in RAW_SCHEMA if field.type == pa.string()}
     numbers = {field.name for field in frame.schema if isinstance(field.dataType, types.NumericType)}
@@ -127,16 +140,26 @@ def _checked_fields(frame: DataFrame) -> dict[str, str]:
         kind = frame.schema[name].dataType
         if field == TOPIC or RAW_SCHEMA.field(field).type == pa.string():
             continue  # any type has a text
-        if (needed := needed_type(field, to_arrow_type(kind))) is not None:
-            way_out = f"If the column has them in base64, convert it with F.unbase64({name!r})."
-            if field not in ("key", "value"):
-                way_out = "If it is about something else, rename it with withColumnRenamed."
+        if field in ("key", "value") and isinstance(kind, types.StringType):
+            raise UsageError(
+                f"The column {name} is STRING. It must be BINARY, the bytes as they are in the topic. If the text is base64, convert it"
+                f" with F.unbase64({name!r}), and if it is hex, with F.unhex({name!r}). Any other text has lost some of the bytes."
+            )
+        if (needed := needed_type(field, _arrow_type(kind))) is not None:
+            way_out = "If it is about something else, rename it with withColumnRenamed."
             raise UsageError(f"The column {name} is {kind.simpleString().upper()}. It must be {needed}. {way_out}")
     return fields
 
 
+def _arrow_type(kind: types.DataType) -> pa.DataType:
+    """Return the type of a column in Arrow. From Spark 4.2 on ``to_arrow_type`` takes a timestamp with the zone of the session alone."""
+    if isinstance(kind, types.TimestampType | types.TimestampNTZType):
+        return pa.timestamp("us")
+    return pa.struct([]) if isinstance(kind, types.StructType | types.ArrayType | types.MapType) else to_arrow_type(kind)
+
+
 def frame_of_delta(spark: SparkSession, inputs: Sequence[str]) -> DataFrame:
-    """The rows of Delta tables at their newest version, as Spark's Delta reader gives them, with their place in the files.
+    """Return the rows of Delta tables at their newest version, as Spark's Delta reader gives them, with their place in the files.
 
     Raises InputError where the session has no Delta reader, or the reader cannot read the tables.
     """
@@ -147,27 +170,64 @@ def frame_of_delta(spark: SparkSession, inputs: Sequence[str]) -> DataFrame:
         ]
     except (PySparkException, Py4JError) as error:
         raise InputError(
-            f"{', '.join(map(shown, inputs))}: this Delta table has deleted rows or renamed columns, which only Spark's Delta reader knows,"
-            f" and this session cannot read it: {first_line(error)} Give it Delta's package, as conf/spark-local.conf shows."
+            f"{', '.join(map(shown, inputs))}: this Delta table has deleted rows, renamed columns or paths with `..`, which only"
+            f" Spark's Delta reader knows, and this session cannot read it: {first_line(error)} Give it Delta's package, as"
+            " conf/spark-local.conf shows."
         ) from error
     return reduce(lambda union, frame: union.unionByName(frame, allowMissingColumns=True), frames)
 
 
+def told_fields(frame: DataFrame) -> set[str]:
+    """Return the fields of raw rows that the frame has, without those that ``decode`` filled in because its own frame lacked them."""
+    filled_in = {field.name for field in frame.schema if field.metadata.get(FILLED_IN)}
+    return {field for field, name in fields_of(frame.columns).items() if name not in filled_in}
+
+
 def tells_transactions(frame: DataFrame) -> bool:
-    """Whether the frame has the columns that say which records are of transactions, and how the transactions ended."""
-    return TRANSACTIONS not in lacks_of(fields_of(frame.columns))
+    """Return whether the frame shows which records are of transactions, and how the transactions ended."""
+    return TRANSACTIONS not in lacks_of(told_fields(frame))
+
+
+def _milliseconds(times: Column, *, is_whole: bool = True) -> Column:
+    """Return a column of epoch times in milliseconds: what ``columns.in_milliseconds`` does where Spark makes the columns."""
+    milliseconds = times if is_whole else F.round(times)
+    for unit in OTHER_UNITS:
+        first, end = unit.span
+        factor, divisor = 1_000 // unit.per_second, unit.per_second // 1_000
+        # `/` gives a double, which is exact where nothing is left over.
+        even = times - F.pmod(times, F.lit(divisor)) if is_whole and divisor else times
+        converted = times * factor if factor else even / divisor
+        milliseconds = F.when((times >= first) & (times < end), F.round(converted)).otherwise(milliseconds)
+    # The same as try_cast, which Spark 3.5 does not have for an expression.
+    return F.when((milliseconds >= -(2.0**63)) & (milliseconds < 2.0**63), milliseconds.cast("bigint"))
+
+
+def refuse_other_topics(frame: DataFrame) -> None:
+    """Raise InputError for a frame that has rows, and no row of ``__consumer_offsets``. The first such row ends the search."""
+    frame = readable(frame)
+    if (name := fields_of(frame.columns).get(TOPIC)) is None or frame.isStreaming or not of_the_offsets_topic(frame).isEmpty():
+        return
+    if topics := sorted(str(topic) for (topic,) in frame.select(name).distinct().limit(TOPICS_NAMED + 1).collect()):
+        raise InputError(
+            f"The frame has no row of __consumer_offsets: the column {name} has {first_of(list(map(repr, topics)), TOPICS_NAMED)}. Give the"
+            " rows of __consumer_offsets. If these are a copy of them under another name, drop that column."
+        )
 
 
 def _as_field(field: str, name: str, given: types.DataType, wanted: types.DataType) -> Column:
-    """The column in the type ``wanted``; NULL where a value does not fit the type, as ``raw_rows`` has it."""
+    """Return the column in the type ``wanted``; NULL where a value does not fit the type, as ``row_batch`` has it."""
     column = F.col(name)
     if field == TIMESTAMP and isinstance(given, types.TimestampNTZType):  # UTC, whatever the zone of the session
-        return F.unix_millis(F.to_utc_timestamp(column, F.current_timezone()))
+        return _milliseconds(F.unix_millis(F.to_utc_timestamp(column, F.current_timezone())))
     if field == TIMESTAMP and isinstance(given, types.TimestampType):
-        return F.unix_millis(column)
+        return _milliseconds(F.unix_millis(column))
+    if field == TIMESTAMP and isinstance(given, types.NumericType):
+        return _milliseconds(column.cast("bigint" if (is_whole := isinstance(given, types.IntegralType)) else "double"), is_whole=is_whole)
     if field == "control_type" and isinstance(given, types.NumericType):  # the numbers that brokers store
         named = F.when(column < 0, F.lit(None).cast(wanted))
         for marker in MarkerType:
             named = named.when(column == marker.value, marker.name)
         return named.otherwise(column.cast(wanted))
-    return column.cast(wanted) if isinstance(wanted, types.StringType | types.BinaryType) else column.try_cast(wanted)
+    if isinstance(wanted, types.StringType | types.BinaryType):
+        return column.cast(wanted)
+    return F.expr(f"try_cast({quoted(name)} AS {wanted.simpleString()})")

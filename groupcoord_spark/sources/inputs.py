@@ -1,11 +1,13 @@
-"""The kind of an input, from its content: a topic, a Delta table, Parquet, lines of JSON, or else log segments."""
+"""Find the kind of an input from its content: a topic, a Delta table, Parquet, lines of JSON, or else log segments.
+
+A folder has the format of its data files. docs/how-to/other-inputs.md lists the rules that decide which files are data.
+"""
 
 from __future__ import annotations
 
-import json
 import re
-import zlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from enum import StrEnum
 from itertools import islice
 from typing import Any, Final
@@ -14,36 +16,34 @@ import pyarrow as pa
 import pyarrow.fs as pafs
 
 from groupcoord_spark.errors import InputError
+from groupcoord_spark.log.broker_dir.broker_files import OFFSETS_TOPIC
 from groupcoord_spark.log.directory import log_directories_below
-from groupcoord_spark.log.files.broker_files import OFFSETS_TOPIC
-from groupcoord_spark.log.files.storage import Location, first_line, infos_in, shown
+from groupcoord_spark.sources.formats import FileLook, Rows, look_at
+from groupcoord_spark.storage.location import Location, first_line, infos_in, shown, side_by_side
+from groupcoord_spark.wording import counted, first_of
 
 KAFKA_SCHEME: Final = "kafka://"
 ADMIN_SCHEME: Final = "admin://"
 DELTA_LOG: Final = "_delta_log"
 
 _PARTITION = re.compile(rf"{OFFSETS_TOPIC}-[0-9]+(?:\.[0-9a-f]{{32}}-(?:delete|future|stray))?")
+_OF_KAFKA = re.compile(r"[0-9]{20}\.|leader-epoch-checkpoint|partition\.metadata")
+_LIKE_A_LOG = re.compile(r"(?:^|/)(?:[0-9]{20}\.|[^/]+-[0-9]+/|[^/]+-checkpoint$|meta\.properties$)|\.(?:log|index)")
+"""Paths of a broker's files, and of archives of them: ``plan_logs`` refuses such a folder with its own sentence."""
 _TABLE_SUFFIXES: Final = (".parquet", ".parq", ".pq")
-_HEAD_BYTES: Final = 1 << 16
+_LINES_SUFFIXES: Final = (".jsonl", ".ndjson", ".json", ".gz", ".zst")
 _FILES_LOOKED_AT: Final = 20
 _DIRECTORIES_LOOKED_AT: Final = 50
-_KEPT_BY_WRITERS: Final = ("_", ".")
-_GZIP, _ZSTD = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
-_UTF8_MARK: Final = b"\xef\xbb\xbf"
-_JSON_NAME: Final = re.compile(r"\.(?:jsonl|ndjson|json)(?:\.(?:gz|gzip|zst|zstd))?", re.IGNORECASE)
-_ARCHIVE_NAME: Final = re.compile(r"\.(?:tar|tgz|tbz2?|txz|tzst|zip|7z|rar|jar)(?:\.[a-z0-9]+)?", re.IGNORECASE)
-_ARCHIVE_BEGINS: Final = (
-    b"PK\x03\x04",
-    b"PK\x05\x06",
-    b"7z\xbc\xaf\x27\x1c",
-    b"Rar!\x1a\x07",
-    b"BZh",
-    b"\xfd7zXZ\x00",
-    b"\x04\x22\x4d\x18",
+
+_KEPT_BY_WRITERS: Final = ("_", ".", "+tmp")
+"""How the names of files and directories begin that writers keep for themselves; the last one is of Connect's sink for HDFS."""
+_MARKERS: Final = re.compile(
+    r"_SUCCESS|_committed_.*|_started_.*|_metadata|_common_metadata|_spark_metadata|\..*\.crc|\.DS_Store|\._.*|\.part_meta", re.IGNORECASE
 )
-"""How zip (with files and without), 7z, rar, bzip2, xz and lz4 begin."""
-_TAR_MARK: Final = slice(257, 262), b"ustar"
-_DUMP_LOG = re.compile(rb"(?:Dumping \S|Log starting offset: |\| offset: \d|baseOffset: \d)")
+"""Files without rows that writers leave next to their data. They are not reported."""
+_UNFINISHED: Final = (".tmp", ".temp", ".inprogress", ".pending", "._COPYING_", ".crdownload")
+_WRITE_AHEAD_LOG: Final = re.compile(r"(?:.*/)?logs/[^/]+/[0-9]+/log(?:\.1)?")
+_ICEBERG_METADATA: Final = re.compile(r"(?:(.*)/)?metadata/[^/]*\.metadata\.json")
 
 
 class InputKind(StrEnum):
@@ -69,7 +69,7 @@ NAMES: Final = {
 
 
 def kind_of(inputs: Sequence[str]) -> InputKind:
-    """The kind of all these inputs. An input of no known kind counts as segments, and ``plan_logs`` says what is wrong with it.
+    """Return the kind of all these inputs. An input of no known kind counts as segments, and ``plan_logs`` refuses it.
 
     Raises InputError, one sentence, for inputs of several kinds, for the text of kafka-dump-log and for JSON that is not in lines.
     """
@@ -77,7 +77,7 @@ def kind_of(inputs: Sequence[str]) -> InputKind:
     inputs_by_kind = {kind: path for path, kind in reversed(kinds.items())}
     if len(inputs_by_kind) > 1:
         kinds_of_inputs = " and ".join(f"{shown(path)} is {NAMES[kind]}" for kind, path in reversed(inputs_by_kind.items()))
-        raise InputError(f"{kinds_of_inputs}: one run reads one kind of input. Give those of one kind.")
+        raise InputError(f"{kinds_of_inputs}: one run reads one kind of input. Give inputs of one kind.")
     return next(iter(inputs_by_kind), InputKind.SEGMENTS)
 
 
@@ -91,172 +91,235 @@ def _kind_of(path: str) -> InputKind:
     location = Location.of(path)
     info = location.info()
     if info.type == pafs.FileType.File:
-        return _kind_of_file(location) or _kind_by_name(location)
+        look = look_at(location)
+        if look.refusal is not None:
+            raise InputError(f"{location.shown}: {look.refusal}")
+        return _KINDS.get(look.rows, InputKind.SEGMENTS)
     if info.type == pafs.FileType.Unknown:
         raise InputError(f"{location.shown}: this is neither a file nor a directory (a pipe or a device is read but once). Give a file.")
-    if info.type != pafs.FileType.Directory or _PARTITION.fullmatch(location.name):
+    if info.type != pafs.FileType.Directory or (_PARTITION.fullmatch(location.name) and not _has_rows(location)):
         return InputKind.SEGMENTS
     children = location.list()
-    names = [str(child.base_name) for child in children]
-    if DELTA_LOG in names:
+    if DELTA_LOG in (str(child.base_name) for child in children):
         return InputKind.DELTA
-    if any(map(_PARTITION.fullmatch, names)):
+    if _has_partitions(location, children):
         return InputKind.SEGMENTS
     return _kind_of_directory(location, children)
 
 
+_KINDS: Final = {
+    Rows.PARQUET: InputKind.PARQUET,
+    Rows.JSON: InputKind.JSON,
+    Rows.PERHAPS_JSON: InputKind.JSON,
+    Rows.ONE_DOCUMENT: InputKind.JSON,
+}
+
+
+def _has_partitions(location: Location, children: Iterable[Any]) -> bool:
+    """Return whether a broker's directories of the offsets topic are among the children. A sink may give files or folders such names."""
+    named = (child for child in children if _PARTITION.fullmatch(str(child.base_name)) and child.type != pafs.FileType.File)
+    first = next(named, None)
+    return first is not None and not (first.type == pafs.FileType.Directory and _has_rows(location.child(str(first.base_name))))
+
+
+def _has_rows(partition: Location) -> bool:
+    """Return whether a directory that is named like a partition has files of rows and none of Kafka's."""
+    try:
+        names = [str(child.base_name) for child in partition.list() if child.type == pafs.FileType.File]
+    except InputError:
+        return False
+    if any(map(_OF_KAFKA.match, names)):
+        return False
+    return any(_look_at(partition.child(name)).rows in (Rows.PARQUET, Rows.JSON) for name in names[:_FILES_LOOKED_AT])
+
+
 def _kind_of_directory(location: Location, children: Iterable[Any]) -> InputKind:
-    """The kind of the first files that show one, files at the top first. The log directory of a broker has partitions one level down."""
+    """Return the kind of the first data files. The log directory of a broker has partitions one level down."""
     directories = [location.child(str(child.base_name)) for child in children if child.type == pafs.FileType.Directory]
     for directory in directories:
         try:
-            if any(_PARTITION.fullmatch(str(child.base_name)) for child in directory.list()):
+            if _has_partitions(directory, directory.list()):
                 return InputKind.SEGMENTS
         except InputError:
             continue  # plan_logs decides whether that matters
     if log_directories_below(location, 2):
         return InputKind.SEGMENTS  # plan_logs refuses a folder of many dumps
-    for file in islice(_some_files(location), _FILES_LOOKED_AT):
-        kind = _kind_of_file(file)
-        if kind is not None:
-            return kind
-    return InputKind.SEGMENTS
+    looks = []
+    for path in islice(_some_files(location), _FILES_LOOKED_AT):
+        looks.append((path, _look_at(below(location, path))))
+        if looks[-1][1].rows in (Rows.PARQUET, Rows.JSON):
+            break
+    kind, _ = _data_among(location, looks)
+    if kind is None and looks and not any(_LIKE_A_LOG.search(path) for path, _ in looks):
+        raise InputError(
+            f"{location.shown}: its files are neither segments of a log, Parquet nor lines of JSON, for example {looks[0][0]}. Give a log"
+            f" directory with directories such as {OFFSETS_TOPIC}-0, or records with key, value, partition and offset."
+        )
+    return kind or InputKind.SEGMENTS
 
 
-def _some_files(location: Location) -> Iterator[Location]:
-    """Files in and below a directory, higher levels first. Limited, so that the root of a disk named by mistake is not read in full."""
-    waiting = [location]
+def _look_at(file: Location) -> FileLook:
+    return FileLook(Rows.PARQUET) if file.name.lower().endswith(_TABLE_SUFFIXES) else look_at(file)
+
+
+def _some_files(location: Location) -> Iterator[str]:
+    """Yield paths of files in and below a directory that may have rows, higher levels of a branch first.
+
+    Limited, so that the root of a disk named by mistake is not read in full. Depth first: the files of a table may lie below more
+    directories than the limit.
+    """
+    waiting = [""]
     for _ in range(_DIRECTORIES_LOOKED_AT):
         if not waiting:
             return
-        directory = waiting.pop(0)
+        directory = waiting.pop()
         try:
-            children = directory.list()
+            children = below(location, directory).list()
         except InputError:
             continue
-        for child in children:
-            name = str(child.base_name)
-            if not name.startswith(_KEPT_BY_WRITERS):
-                if child.type == pafs.FileType.File and child.size:
-                    yield directory.child(name)
-                elif child.type == pafs.FileType.Directory:
-                    waiting.append(directory.child(name))
+        of_topic = [child for child in children if child.base_name == OFFSETS_TOPIC and child.type == pafs.FileType.Directory]
+        infos = {f"{directory}/{child.base_name}".lstrip("/"): child for child in of_topic or children}
+        paths = [path for path, child in infos.items() if child.type == pafs.FileType.File]
+        paths.sort(key=lambda path: not path.endswith((*_TABLE_SUFFIXES, *_LINES_SUFFIXES)))
+        yield from (path for path in paths if _reason_not_to_read(path, infos[path].size) is None)
+        directories = [path for path, child in infos.items() if child.type == pafs.FileType.Directory]
+        waiting += [path for path in reversed(directories) if not _is_kept_by_writers(str(infos[path].base_name))]
 
 
-def data_files(location: Location) -> list[tuple[str, int]]:
-    """(path below the location, bytes) of the files that may have rows, by path: only those with a Parquet suffix if there are any.
+def _is_kept_by_writers(name: str) -> bool:
+    """Return whether a file or directory of this name is a writer's own. The topic's name begins with ``_``, and so may a column's."""
+    return name.startswith(_KEPT_BY_WRITERS) and not name.startswith(OFFSETS_TOPIC) and not (name.startswith("_") and "=" in name)
 
-    Names that begin with ``_`` or ``.`` are what writers keep for themselves. Raises InputError where the directory cannot be read.
+
+@dataclass(frozen=True, slots=True)
+class DataFiles:
+    """The files of an input that have rows.
+
+    Attributes:
+        sizes: path below the input -> bytes, by path.
+        remark: a sentence about files that are not read, except markers such as ``_SUCCESS``; None if all files are read.
+    """
+
+    sizes: Mapping[str, int]
+    remark: str | None = None
+
+
+def data_files(location: Location, kind: InputKind) -> DataFiles:
+    """Return the files that have rows of a kind, and a remark on the other files.
+
+    Raises:
+        InputError: The directory cannot be read, is or has a table of another format, or has data files of several formats.
     """
     info = location.info()
     if info.type == pafs.FileType.File:
-        return [("", info.size)]
+        return DataFiles({"": info.size})
     try:
         infos = infos_in(location.filesystem, location.path, recursive=True)
     except (OSError, pa.ArrowException) as error:
         raise InputError(f"{location.shown}: the directory cannot be read: {first_line(error)}. Check its permissions.") from error
     top = location.path.rstrip("/") + "/"
-    sizes = {str(info.path).removeprefix(top): info.size for info in infos if info.type == pafs.FileType.File and info.size}
-    paths = [path for path in sorted(sizes) if not any(part.startswith(_KEPT_BY_WRITERS) for part in path.split("/"))]
-    called_so = [path for path in paths if path.endswith(_TABLE_SUFFIXES)]
-    return [(path, sizes[path]) for path in called_so or paths]
+    sizes = {str(info.path).removeprefix(top): info.size for info in infos if info.type == pafs.FileType.File}
+    _refuse_tables(location, sizes)
+    reasons = {path: reason for path, size in sizes.items() if (reason := _reason_not_to_read(path, size)) is not None}
+    candidates = sorted(sizes.keys() - reasons.keys())
+    if folders := {path.partition(f"{OFFSETS_TOPIC}/")[0] for path in candidates if OFFSETS_TOPIC in path.split("/")[:-1]}:
+        of_others = [path for path in candidates if OFFSETS_TOPIC not in path.split("/")[:-1]]
+        beside = {path[len(folder) :].partition("/")[0] for path in of_others for folder in folders if path.startswith(folder)}
+        reasons.update(dict.fromkeys(of_others, f"not below {OFFSETS_TOPIC}, but in {first_of(sorted(beside))}"))
+        candidates = [path for path in candidates if path not in reasons]
+    looks = side_by_side(lambda path: (path, _look_at(below(location, path))), candidates, location.filesystem)
+    found, left_out = _data_among(location, looks)
+    if found not in (None, kind):
+        raise InputError(f"{location.shown}: the folder has {NAMES[found]} and {NAMES[kind]}. Give the files of one format.")
+    reasons |= left_out
+    data = {path: sizes[path] for path in candidates if path not in left_out}
+    return DataFiles(data, _remark_on(location, {path: reason for path, reason in reasons.items() if reason}, len(sizes)))
+
+
+def _refuse_tables(location: Location, paths: Iterable[str]) -> None:
+    """Raise InputError for a folder with a table of Delta, Hudi or Iceberg: some of its files may be replaced or deleted by now."""
+    for path in paths:
+        parts = path.split("/")
+        if DELTA_LOG in parts:
+            table = below(location, "/".join(parts[: parts.index(DELTA_LOG)]))
+            raise InputError(f"{table.shown}: this is a Delta table in a folder. Give the table itself as the INPUT.")
+        iceberg = _ICEBERG_METADATA.fullmatch(path)
+        if ".hoodie" in parts or iceberg is not None:
+            what = "Hudi" if iceberg is None else "Iceberg"
+            table = below(location, "/".join(parts[: parts.index(".hoodie")]) if iceberg is None else iceberg[1] or "")
+            raise InputError(
+                f"{table.shown}: this is a table of {what}, whose files may be replaced or deleted by now. Write it to Parquet with Spark,"
+                " or give a DataFrame of it to groupcoord_spark.run_nightly."
+            )
+
+
+def _reason_not_to_read(path: str, size: int) -> str | None:
+    """Return why a file is left out by its name and size, empty for a marker; None where it is looked at."""
+    parts = path.split("/")
+    if any(map(_MARKERS.fullmatch, parts)):
+        return ""
+    if (kept := next(filter(_is_kept_by_writers, parts), None)) is not None:
+        return f"kept by a writer for itself (the name begins with {kept[0]!r})"
+    if not size:
+        return "empty"
+    if _WRITE_AHEAD_LOG.fullmatch(path):
+        return "a write-ahead log of Connect's sink for HDFS"
+    return "not finished by its writer" if path.endswith(_UNFINISHED) else None
+
+
+def _data_among(location: Location, looks: Sequence[tuple[str, FileLook]]) -> tuple[InputKind | None, dict[str, str]]:
+    """Return the kind of a folder whose files look so, and why files are left out, by path.
+
+    Raises InputError for a folder with records in several formats, or in an unsupported format.
+    """
+    first: dict[Rows, str] = {}
+    for path, look in looks:
+        if look.has_records:
+            raise InputError(f"{below(location, path).shown}: {look.refusal}")
+        first.setdefault(look.rows, path)
+    if Rows.PARQUET in first and Rows.JSON in first:
+        raise InputError(
+            f"{location.shown}: the folder has files of two formats: {first[Rows.PARQUET]} is Parquet and {first[Rows.JSON]} is lines of"
+            " JSON. Give the files of one format."
+        )
+    if Rows.PARQUET in first:
+        kind, data = InputKind.PARQUET, {Rows.PARQUET}
+    else:
+        has_lines = not first.keys().isdisjoint((Rows.JSON, Rows.PERHAPS_JSON))
+        kind, data = InputKind.JSON, {Rows.JSON, Rows.PERHAPS_JSON} if has_lines else {Rows.ONE_DOCUMENT}
+    needed = {Rows.BROKEN_JSON} if kind is InputKind.JSON else set()
+    if first.keys().isdisjoint(data) or Rows.ONE_DOCUMENT in data:
+        needed |= set(Rows)  # there is nothing else to read
+    for path, look in looks:
+        if look.refusal is not None and look.rows in needed:
+            raise InputError(f"{below(location, path).shown}: {look.refusal}")
+    left_out = {path: _WHY_LEFT_OUT[look.rows] for path, look in looks if look.rows not in data}
+    return None if first.keys().isdisjoint(data) else kind, left_out
+
+
+_WHY_LEFT_OUT: Final = {
+    Rows.JSON: "JSON without records",
+    Rows.PERHAPS_JSON: "JSON without records",
+    Rows.ONE_DOCUMENT: "JSON without records",
+    Rows.BROKEN_JSON: "neither Parquet nor lines of JSON",
+    Rows.NONE: "neither Parquet nor lines of JSON",
+}
+
+
+def _remark_on(location: Location, reasons: Mapping[str, str], count: int) -> str | None:
+    """Return the sentence about the files that are not read. reasons: by path. count: number of files in the folder."""
+    if not reasons:
+        return None
+    by_reason: dict[str, list[str]] = {}
+    for path in sorted(reasons):
+        by_reason.setdefault(reasons[path], []).append(path)
+    parts = [f"{first_of(paths)} ({reason})" for reason, paths in by_reason.items()]
+    left_out = f"{len(reasons):,} of {counted(count, 'file')} {'is' if len(reasons) == 1 else 'are'} not read"
+    return f"{location.shown}: {left_out}: {'; '.join(parts)}."
 
 
 def below(location: Location, path: str) -> Location:
-    """The location of a relative path below a directory."""
+    """Return the location of a relative path below a directory."""
     for part in filter(None, path.split("/")):
         location = location.child(part)
     return location
-
-
-def _kind_of_file(location: Location) -> InputKind | None:
-    """The kind that the first bytes of the file show; None if they show none. Raises InputError for a known kind that cannot be read."""
-    head = _head_of(location)
-    if head.startswith(b"PAR1"):
-        return InputKind.PARQUET
-    unpacked = _unpacked(head, location)
-    text = unpacked.removeprefix(_UTF8_MARK).lstrip()
-    if text.startswith(b"{"):
-        _check_first_line(unpacked, location)
-        return InputKind.JSON
-    if text.startswith(b"["):
-        raise InputError(
-            f"{location.shown}: this is one JSON array. Give lines of JSON, one record a line (`jq -c '.[]'` makes them of an array)."
-        )
-    if _DUMP_LOG.match(text):
-        raise InputError(
-            f"{location.shown}: this is the text of kafka-dump-log, which leaves out what the rules need (bytes, and how transactions end)."
-            " Give the segments that it was made of, or what `groupcoord dump --bytes` makes of them."
-        )
-    return None
-
-
-def _kind_by_name(location: Location) -> InputKind:
-    """The kind of a file whose first bytes show none: segments, unless the file is compressed or has a suffix of JSON lines.
-
-    Raises InputError for an archive or a packed file, and for a file that is called like lines of JSON and holds none.
-    """
-    head = _head_of(location)
-    if not head and location.info().size:  # it cannot be read: the reader of the kind says why
-        return InputKind.JSON if _JSON_NAME.search(location.name) else InputKind.SEGMENTS
-    unpacked = _unpacked(head, location)
-    if _JSON_NAME.search(location.name):
-        _check_first_line(unpacked, location)
-    place, mark = _TAR_MARK
-    is_archive = head.startswith(_ARCHIVE_BEGINS) or unpacked[place] == mark or _ARCHIVE_NAME.search(location.name)
-    if is_archive or unpacked is not head:
-        what = "an archive" if is_archive else "a packed file without lines of JSON in it"
-        raise InputError(f"{location.shown}: this is {what}: unpack it first, and give the directory or the file that comes out.")
-    return InputKind.SEGMENTS
-
-
-def _check_first_line(head: bytes, location: Location) -> None:
-    """Raises InputError if the first line is not a line of JSON. A first line that is longer than the head is not checked."""
-    lines = head.removeprefix(_UTF8_MARK).splitlines(keepends=True)
-    number, line = next(((number, line) for number, line in enumerate(lines, 1) if line.strip()), (1, b""))
-    if len(head) >= _HEAD_BYTES and number == len(lines) and line.lstrip().startswith(b"{"):
-        return
-    why = "the file is empty"
-    if line:
-        try:
-            # Bytes above 127 that are no UTF-8 are those that kcat prints as they are: any 8-bit encoding will do to see the JSON.
-            if isinstance(json.loads(line.decode("latin-1")), dict):
-                return
-            why = "it is no object"
-        except (ValueError, RecursionError) as error:
-            why = error.msg if isinstance(error, json.JSONDecodeError) else first_line(error)
-    raise InputError(f"{location.shown}: line {number} is not JSON: {why}. Give lines of JSON, one record a line.")
-
-
-def _unpacked(head: bytes, location: Location) -> bytes:
-    """The first uncompressed bytes of a gzip or zstd file; ``head`` itself for other files."""
-    try:
-        if is_gzip(head):
-            return zlib.decompressobj(31).decompress(head, _HEAD_BYTES)
-        if is_zstd(head):
-            with location.filesystem.open_input_stream(location.path, compression=None) as file:
-                return bytes(pa.CompressedInputStream(file, "zstd").read(_HEAD_BYTES))
-    except (zlib.error, OSError, pa.ArrowException) as error:
-        packing = "gzip" if is_gzip(head) else "zstd"
-        raise InputError(
-            f"{location.shown}: the file begins like {packing} and cannot be unpacked: {first_line(error)}. Copy it again."
-        ) from error
-    return head
-
-
-def _head_of(location: Location) -> bytes:
-    try:
-        with location.filesystem.open_input_file(location.path) as file:
-            return bytes(file.read(_HEAD_BYTES))
-    except (OSError, pa.ArrowException):
-        return b""  # the reader of the file says what is wrong
-
-
-def is_gzip(head: bytes) -> bool:
-    """Whether a file with these first bytes is gzip."""
-    return head.startswith(_GZIP)
-
-
-def is_zstd(head: bytes) -> bool:
-    """Whether a file with these first bytes is zstd."""
-    return head.startswith(_ZSTD)

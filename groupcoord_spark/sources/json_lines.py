@@ -1,27 +1,32 @@
 """Raw rows from lines of JSON, one record in a line: our own dump, kcat's ``-J``, Connect's converter, and other lines with such fields.
 
-A field may have several names; the first one that the line has is used:
+A field may have several names; the first name in the line is used:
 
 ======================  ==========================================================================================
-partition               ``offsets_partition``, ``partition``
-offset                  ``record_offset``, ``offset``
-time                    ``record_timestamp_ms``, ``timestamp``, ``ts``: epoch milliseconds, or ISO 8601
-key, value              ``key_base64``, ``key``; ``value_base64``, ``value``, ``payload``
+partition               ``offsets_partition``, ``partition``, ``partition_id``
+offset                  ``record_offset``, ``offset``, ``partition_offset``
+time                    ``record_timestamp_ms``, ``timestamp``, ``ts``: epoch time, or ISO 8601
+key, value              ``key_base64``, ``key``; ``value_base64``, ``value``, ``payload``, ``message``, ``content``
 transactions            ``producer_id``, ``producer_epoch``, ``is_transactional``, ``control`` or ``control_type``
 others                  ``topic``, ``cluster``; all else is left alone
 ======================  ==========================================================================================
 
-A key or value is null, base64, the escaped bytes that kcat prints (every key and value of this topic begins with a zero byte, and no
-base64 does), ``{"schema": …, "payload": …}`` of Connect's converter around one of these, or the JSON of Kafka's formatters, which is
-encoded again. A whole line may have Connect's envelope too. Files may be packed by gzip or zstd. No Spark here.
+Where a line has no ``partition``, each name may begin with ``_``, ``kafka_`` or ``kafka.``, as in ClickHouse, Trino, Benthos and NiFi.
+
+A key or value is null, text in the form of its column (``sources/byte_texts.py``), the numbers of its bytes (a list, or the JSON of a
+Buffer or Uint8Array of JavaScript), ``{"schema": …, "payload": …}`` of Connect's converter around one of these, or the JSON of Kafka's
+formatters, which is encoded again. A line with a key and a place and no value is a tombstone: Spark writes no field for NULL. A whole line
+may have Connect's envelope too. Files may be packed by gzip or zstd. No Spark here.
 """
 
 from __future__ import annotations
 
-import binascii
 import io
 import json
+import re
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
@@ -29,12 +34,14 @@ from typing import Any, Final
 import pyarrow as pa
 
 from groupcoord_spark.errors import InputError
-from groupcoord_spark.log.files.broker_files import OFFSETS_TOPIC
-from groupcoord_spark.log.files.storage import Location, first_line
+from groupcoord_spark.log.broker_dir.broker_files import OFFSETS_TOPIC
 from groupcoord_spark.protocol import DecodeError, EncodeError, encode_key_json, encode_value_json
 from groupcoord_spark.protocol.record_types import NO_TIMESTAMP
-from groupcoord_spark.sources.inputs import is_gzip, is_zstd
-from groupcoord_spark.sources.rows import ABSENT, LACKING, ROW_SCHEMA, UNKNOWN_PARTITION, FilePiece, RowBatch
+from groupcoord_spark.sources.byte_texts import NO_TEXT, TextForms
+from groupcoord_spark.sources.columns import in_milliseconds, not_decoded
+from groupcoord_spark.sources.formats import is_gzip, is_zstd
+from groupcoord_spark.sources.rows import ABSENT, LACKING, ROW_SCHEMA, UNKNOWN_PARTITION, VALUE_THERE, FilePiece, RowBatch
+from groupcoord_spark.storage.location import Location, first_line
 
 LINES_BYTES: Final = 32 << 20
 """Bytes of a file that one task reads at least, where the file has as many."""
@@ -44,28 +51,52 @@ ROWS_A_BATCH: Final = 20_000
 BATCH_BYTES: Final = 16 << 20
 
 _READ_BYTES: Final = 4 << 20
-_ZERO: Final = "\0"
+_DIGITS: Final = 40
+"""Texts with more digits are not numbers of 64 bits, and Python refuses the longest of them."""
+_WHOLE_FLOATS: Final = 2**53
+"""Up to here floats have every whole number."""
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
-_PARTITION: Final = ("offsets_partition", "partition")
-_OFFSET: Final = ("record_offset", "offset")
+_PARTITION: Final = ("offsets_partition", "partition", "partition_id")
+_OFFSET: Final = ("record_offset", "offset", "partition_offset")
 _TIMESTAMP: Final = ("record_timestamp_ms", "timestamp", "ts")
 _KEY: Final = ("key_base64", "key")
-_VALUE: Final = ("value_base64", "value", "payload")
+VALUE_NAMES: Final = ("value_base64", "value", "payload", "message", "content")
 _CONTROL: Final = ("control", "control_type")
+_PREFIX: Final = re.compile(r"_*(?:kafka[._])?")
+_OF_PATH: Final = (*_PARTITION, "topic", "cluster")
 
 
-def read_lines(piece: FilePiece) -> Iterator[RowBatch]:
-    """The rows of a piece, some ten thousand at a time. A compressed file is one piece, and its positions are those of the text in it.
+def first_documents(piece: FilePiece) -> Iterator[tuple[Any, Any]]:
+    """Yield the keys and values of the lines that are records, as they are in the JSON, for the choice of their form.
 
     Raises InputError where the file cannot be read.
     """
-    rows = _BatchRows(piece.source)
+    for _, line in _lines_of(piece):
+        with suppress(_BadLineError):
+            fields = _object_of(line or b"")
+            if fields.get("topic") in (None, OFFSETS_TOPIC):
+                yield _without_schema(_first(fields, _KEY)), _without_schema(_first(fields, VALUE_NAMES))
+
+
+def read_lines(piece: FilePiece, forms: TextForms = NO_TEXT) -> Iterator[RowBatch]:
+    """Yield the rows of a piece, some ten thousand at a time.
+
+    A compressed file is one piece, and positions count in its text.
+
+    Args:
+        forms: The forms of keys and values that are text.
+
+    Raises:
+        InputError: The file cannot be read.
+    """
+    of_path = {name: int(text) if text.isdecimal() else text for name, text in piece.constants if name in _OF_PATH and text is not None}
+    rows = _BatchRows(piece.source, forms, of_path)
     for position, line in _lines_of(piece):
         rows.add(position, line)
         if rows.is_full:
             yield rows.batch()
-            rows = _BatchRows(piece.source)
+            rows = _BatchRows(piece.source, forms, of_path)
     yield rows.batch()
 
 
@@ -86,7 +117,7 @@ def _lines_of(piece: FilePiece) -> Iterator[tuple[int, bytes | None]]:
 
 
 def _lines(stream: io.BufferedReader, start: int, end: int | None) -> Iterator[tuple[int, bytes | None]]:
-    """The lines that begin at ``start`` or later and before ``end``; None: at the end of the stream."""
+    """Yield the lines that begin at ``start`` or later and before ``end``; None: at the end of the stream."""
     at = start
     if start:
         # A line that began earlier belongs to the previous piece; the byte before ``start`` shows whether there is one.
@@ -100,7 +131,7 @@ def _lines(stream: io.BufferedReader, start: int, end: int | None) -> Iterator[t
 
 
 def _rest_of_line(stream: io.BufferedReader) -> int:
-    """Bytes up to the end of the line, which are read and left out."""
+    """Skip the bytes up to the end of the line."""
     size = 0
     while part := stream.readline(_READ_BYTES):
         size += len(part)
@@ -110,7 +141,7 @@ def _rest_of_line(stream: io.BufferedReader) -> int:
 
 
 class _BadLineError(ValueError):
-    """Raised when a line is no record, with the code, the sentence, and the known part of its position."""
+    """Raised when a line is not a record, with the code, the sentence, and the known part of its position."""
 
     def __init__(self, code: str, detail: str) -> None:
         super().__init__(detail)
@@ -119,13 +150,19 @@ class _BadLineError(ValueError):
 
 @dataclass(slots=True)
 class _BatchRows:
-    """The rows of the next batch."""
+    """The rows of the next batch. of_path: fields of all lines, from the path of the file (``partition=4``); values in a line win."""
 
     source: str
+    forms: TextForms
+    of_path: Mapping[str, Any] = field(default_factory=dict)
     rows: list[dict[str, Any]] = field(default_factory=list)
     held_bytes: int = 0
     other_topics: int = 0
+    topics: set[str] = field(default_factory=set)
     lacks: frozenset[str] = frozenset()
+    counts: Counter[str] = field(default_factory=Counter)
+    times: list[int | float | None] = field(default_factory=list)
+    """The time of each row, in any unit."""
 
     @property
     def is_full(self) -> bool:
@@ -133,8 +170,13 @@ class _BatchRows:
         return len(self.rows) >= ROWS_A_BATCH or self.held_bytes >= BATCH_BYTES
 
     def batch(self) -> RowBatch:
-        """The batch of all rows."""
-        return RowBatch(pa.RecordBatch.from_pylist(self.rows, ROW_SCHEMA), self.other_topics, self.lacks)
+        """Return the batch of all rows."""
+        kind = pa.float64() if any(isinstance(time, float) for time in self.times) else pa.int64()
+        times, of_units = in_milliseconds(pa.array(self.times, kind))
+        rows = pa.RecordBatch.from_pylist(self.rows, ROW_SCHEMA)
+        columns = dict(zip(rows.schema.names, rows.columns, strict=True)) | {"record_timestamp_ms": times.fill_null(NO_TIMESTAMP)}
+        rows = pa.RecordBatch.from_pydict(columns, ROW_SCHEMA)
+        return RowBatch(rows, self.other_topics, self.lacks, frozenset(self.topics), self.counts + Counter(of_units))
 
     def add(self, position: int, line: bytes | None) -> None:
         """Add the row of one line. A line that is no record gives a row with a fault."""
@@ -143,38 +185,59 @@ class _BatchRows:
         try:
             if line is None:
                 raise _BadLineError("line_too_long", f"The line at byte {position} has more than {LONGEST_LINE} bytes.")
-            fields, encoding = _object_of(line)
-            if fields.get("topic", OFFSETS_TOPIC) != OFFSETS_TOPIC:
+            fields = _object_of(line)
+            if self.of_path:
+                fields = {**self.of_path, **fields}
+            if fields.get("topic") not in (None, OFFSETS_TOPIC):
                 self.other_topics += 1
+                self.topics.add(_printable(str(fields["topic"])))
                 return
             _fill_place(row, fields)
-            _fill_bytes(row, fields, encoding)
+            time = _time(_first(fields, _TIMESTAMP))
+            self._fill_bytes(row, fields)
         except _BadLineError as fault:
-            row |= {"fault": fault.code, "detail": str(fault), "value": line, "key": None}
+            row |= {"fault": fault.code, "detail": _printable(str(fault)), "value": line, "key": None}
+            time = None
         else:
-            tells = ("producer_id" in fields and fields.keys() & _CONTROL, fields.keys() & _TIMESTAMP, "leader_epoch" in fields)
+            tells = ("producer_id" in fields and fields.keys() & _CONTROL, time is not None, "leader_epoch" in fields)
             self.lacks |= {word for word, is_told in zip(LACKING, tells, strict=True) if not is_told}
+        self.times.append(time)
         self.rows.append(row)
         self.held_bytes += len(line or b"")
 
+    def _fill_bytes(self, row: dict[str, Any], fields: Mapping[str, Any]) -> None:
+        key = _without_schema(_first(fields, _KEY))
+        if not any(name in fields for name in _KEY):
+            raise _BadLineError("row_malformed", f"The line has no key: it has none of the fields {', '.join(_KEY)}.")
+        value = _without_schema(_first(fields, VALUE_NAMES))
+        key_type = _number_of_type(key) if isinstance(key, dict) else None
+        row["key"] = _bytes_of("key", key, self.forms, None)
+        if isinstance(value, str) and not value.strip():
+            self.counts["value_empty"] += 1
+        else:
+            row["value"] = _bytes_of("value", value, self.forms, key_type)
+        self.counts[VALUE_THERE if any(name in fields for name in VALUE_NAMES) else "value_absent"] += 1
 
-def _object_of(line: bytes) -> tuple[Mapping[str, Any], str]:
-    """(the JSON object of a line, without Connect's envelope; the encoding of its texts)."""
-    encoding = "utf-8"
+
+def _object_of(line: bytes) -> Mapping[str, Any]:
+    """Return the JSON object of a line, without Connect's envelope."""
     try:
-        try:
-            text = line.decode("utf-8-sig")
-        except UnicodeDecodeError:
-            # kcat prints bytes above 127 unchanged: in latin-1 every byte is one character
-            text, encoding = line.decode("latin-1"), "latin-1"
-        fields = json.loads(text)
+        # kcat prints bytes above 127 unchanged: each byte that is not UTF-8 becomes one surrogate.
+        fields = json.loads(line.decode("utf-8-sig", "surrogateescape"))
     except (ValueError, RecursionError) as error:
         raise _BadLineError("row_malformed", f"The line is no JSON: {first_line(error)}.") from error
     if isinstance(fields, dict) and fields.keys() == {"schema", "payload"}:
         fields = fields["payload"]
     if not isinstance(fields, dict):
         raise _BadLineError("row_malformed", "The line is no JSON object.")
-    return fields, encoding
+    message = fields.get("message")  # KafkaJS
+    fields = {**message, **fields, "message": None} if isinstance(message, dict) and "offset" in message else fields
+    return fields if fields.keys() & _PARTITION else {**{_PREFIX.sub("", name, 1): each for name, each in fields.items()}, **fields}
+
+
+def _printable(text: str) -> str:
+    """Return text of a line as Arrow takes it."""
+    return text.encode("utf-8", "replace").decode("utf-8")
 
 
 def _first(fields: Mapping[str, Any], names: Sequence[str]) -> Any:
@@ -182,7 +245,7 @@ def _first(fields: Mapping[str, Any], names: Sequence[str]) -> Any:
 
 
 def _fill_place(row: dict[str, Any], fields: Mapping[str, Any]) -> None:
-    partition, offset = _first(fields, _PARTITION), _first(fields, _OFFSET)
+    partition, offset = _whole(_first(fields, _PARTITION)), _whole(_first(fields, _OFFSET))
     if _is_whole(partition, 0, 2**31 - 1):
         row["offsets_partition"] = partition
     if _is_whole(offset, 0, 2**63 - 1):
@@ -190,12 +253,12 @@ def _fill_place(row: dict[str, Any], fields: Mapping[str, Any]) -> None:
     if row["offsets_partition"] == UNKNOWN_PARTITION or row["record_offset"] is None:
         raise _BadLineError(
             "row_without_place",
-            f"The line has no partition and offset of its record (partition {partition!r}, offset {offset!r}); nobody knows which it is.",
+            f"The line has no partition and offset of its record (partition {partition!r}, offset {offset!r}); nobody knows which it is."
+            f" Their names are {' or '.join(_PARTITION)}, and {' or '.join(_OFFSET)}.",
         )
     row["cluster"] = _of_type(fields, ("cluster",), str)
-    row["record_timestamp_ms"] = _milliseconds(_first(fields, _TIMESTAMP))
     for name, bits in (("producer_id", 64), ("producer_epoch", 16), ("leader_epoch", 32)):
-        number = fields.get(name)
+        number = _whole(fields.get(name))
         if number is None:
             continue
         if not _is_whole(number, -(2 ** (bits - 1)), 2 ** (bits - 1) - 1):
@@ -203,6 +266,17 @@ def _fill_place(row: dict[str, Any], fields: Mapping[str, Any]) -> None:
         row[name] = number
     row["is_transactional"] = bool(_of_type(fields, ("is_transactional",), bool))
     row["control_type"] = _of_type(fields, _CONTROL, str)
+
+
+def _whole(number: Any) -> Any:
+    """Return the number in a text of digits, as JavaScript and ClickHouse write integers of 64 bits, or in a float, as pandas does.
+
+    Anything else is returned as it is.
+    """
+    if isinstance(number, float) and number.is_integer() and abs(number) <= _WHOLE_FLOATS:
+        return int(number)
+    is_number = isinstance(number, str) and number.strip().removeprefix("-").isdecimal() and len(number) < _DIGITS
+    return int(number) if is_number else number
 
 
 def _is_whole(number: Any, least: int, most: int) -> bool:
@@ -213,52 +287,69 @@ def _of_type(fields: Mapping[str, Any], names: Sequence[str], kind: type) -> Any
     value = _first(fields, names)
     if value is not None and not isinstance(value, kind):
         raise _BadLineError("row_malformed", f"{names[0]} is {value!r}, not a {kind.__name__}.")
-    return value
+    return _printable(value) if isinstance(value, str) else value
 
 
-def _milliseconds(time: Any) -> int:
-    if time is None:
-        return NO_TIMESTAMP
+def _time(time: Any) -> int | float | None:
+    """Return an epoch time in any unit, or the milliseconds of a text of ISO 8601."""
+    time = _whole(time)
     if isinstance(time, str):
         try:
-            moment = datetime.fromisoformat(time)
-        except ValueError as error:
-            raise _BadLineError("row_malformed", f"The time {time!r} is neither epoch milliseconds nor ISO 8601.") from error
-        return ((moment if moment.tzinfo else moment.replace(tzinfo=UTC)) - _EPOCH) // timedelta(milliseconds=1)
-    if not _is_whole(time, -(2**63), 2**63 - 1):
-        raise _BadLineError("row_malformed", f"The time {time!r} is neither epoch milliseconds nor ISO 8601.")
-    return int(time)
+            moment = datetime.fromisoformat(time.strip().removesuffix(" UTC"))
+            return ((moment if moment.tzinfo else moment.replace(tzinfo=UTC)) - _EPOCH) // timedelta(milliseconds=1)
+        except ValueError:
+            with suppress(ValueError):
+                time = float(time)
+    if time is None or (isinstance(time, int | float) and not isinstance(time, bool) and -(2**63) <= time < 2**63):
+        return time
+    raise _BadLineError("row_malformed", f"The time {time!r} is neither an epoch time nor ISO 8601.")
 
 
-def _fill_bytes(row: dict[str, Any], fields: Mapping[str, Any], encoding: str) -> None:
-    key, value = _first(fields, _KEY), _first(fields, _VALUE)
-    if not any(name in fields for name in _KEY) or not any(name in fields for name in _VALUE):
-        raise _BadLineError("row_malformed", "The line has no key or no value; a tombstone's value is null.")
-    key_type = key.get("type") if isinstance(key, dict) else None
-    row["key"] = _bytes_of("key", key, encoding, None)
-    row["value"] = _bytes_of("value", value, encoding, key_type)
+def _without_schema(document: Any) -> Any:
+    """Return what a key or value is without Connect's schema around it."""
+    return document["payload"] if isinstance(document, dict) and "payload" in document else document
 
 
-def _bytes_of(name: str, document: Any, encoding: str, key_type: int | None) -> bytes | None:
-    if isinstance(document, dict) and "payload" in document:
-        document = document["payload"]
+def _bytes_of(name: str, document: Any, forms: TextForms, key_type: int | None) -> bytes | None:
     if document is None:
         return None
+    if isinstance(document, str):
+        form = forms.key if name == "key" else forms.value
+        try:
+            return form.decode(document)
+        except ValueError as error:
+            raise _BadLineError("row_malformed", not_decoded(name, form, error)) from error
+    numbers = _numbers_of(document)
     try:
+        if isinstance(numbers, list):
+            return bytes(number + 256 if -128 <= number < 0 else number for number in numbers)
         if isinstance(document, dict):
             return _encoded(name, document, key_type)
-        if isinstance(document, str):
-            return document.encode(encoding) if document.startswith(_ZERO) else binascii.a2b_base64(document, strict_mode=True)
-    except (DecodeError, EncodeError, ValueError) as error:
-        fault = "the JSON that is there cannot be encoded" if isinstance(document, dict) else "it is not base64"
+    except (DecodeError, EncodeError, ValueError, TypeError) as error:
+        fault = "the JSON that is there cannot be encoded" if numbers is None else "it is not a list of bytes"
         raise _BadLineError("row_malformed", f"The {name} cannot be read: {fault}: {first_line(error)}.") from error
     raise _BadLineError("row_malformed", f"The {name} is a {type(document).__name__}, not base64.")
 
 
+def _numbers_of(document: Any) -> Any:
+    """Return the numbers of bytes: a list, ``{"type": "Buffer", "data": […]}`` or ``{"0": …, "1": …}``; None for anything else."""
+    if isinstance(document, dict):
+        if document.get("type") == "Buffer":
+            document = document.get("data")
+        elif document and all(key == str(at) for at, key in enumerate(document)):
+            document = [*document.values()]
+    return document if isinstance(document, list) else None
+
+
+def _number_of_type(key: Mapping[str, Any]) -> Any:
+    """Return the type in the JSON of a key. Kafka 3.9 calls it the version."""
+    return key.get("type", key.get("version"))
+
+
 def _encoded(name: str, document: Mapping[str, Any], key_type: int | None) -> bytes:
-    """The bytes of a key or value that Kafka's formatters printed as JSON."""
+    """Return the bytes of a key or value that Kafka's formatters printed as JSON."""
     data = document.get("data")
-    number = document.get("type" if name == "key" else "version")
+    number = _number_of_type(document) if name == "key" else document.get("version")
     if not isinstance(data, dict) or not _is_whole(number, -(2**15), 2**15 - 1) or not (name == "key" or key_type is not None):
         raise ValueError("it has no type or version with data")
     assert isinstance(number, int)

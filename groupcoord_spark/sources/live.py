@@ -1,7 +1,7 @@
 """The offsets topic, read through Spark's Kafka connector as a batch whose end is fixed before it begins.
 
 What a consumer is given has no markers, no producer ids, no transactional bits and no leader epochs, also when it reads uncommitted
-records: such an input cannot tell open and aborted transactions from committed ones, nor when a coordinator moved. Options of the client
+records: such an input cannot distinguish open, aborted and committed transactions, nor when a coordinator moved. Options of the client
 (authentication, TLS) come from a properties file, the one that Kafka's own tools take as ``--command-config``; they go to the client and
 nowhere else.
 """
@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from groupcoord_spark.errors import GroupcoordError, InputError, UsageError
-from groupcoord_spark.log.files.broker_files import OFFSETS_TOPIC
+from groupcoord_spark.log.broker_dir.broker_files import OFFSETS_TOPIC
 from groupcoord_spark.properties import without_values
 from groupcoord_spark.sources.inputs import KAFKA_SCHEME
 
@@ -32,7 +32,7 @@ the newest release that such a mirror has whole. Built for 4.0, it misses the Lo
 where Spark logs at level INFO; the sessions that we start log errors only."""
 
 PATIENCE_MS: Final = 20_000
-"""How long a broker may take to answer; ``default.api.timeout.ms`` of the properties file says otherwise."""
+"""How long a broker may take to answer; ``default.api.timeout.ms`` of the properties file has another value."""
 
 # Options that the connector sets itself and does not accept, or that would change which records are read.
 _NOT_PASSED_ON: Final = {
@@ -62,7 +62,7 @@ class TopicExtent:
 
 
 def live_topic(inputs: Sequence[str], options: Mapping[str, str]) -> LiveTopic:
-    """The topic of the URI. Raises UsageError for several URIs, and as ``brokers_of`` does."""
+    """Return the topic of the URI. Raises UsageError for several URIs, and as ``brokers_of`` does."""
     if len(inputs) > 1:
         raise UsageError(
             f"{len(inputs)} topics are given, and one run reads one. Several brokers of a cluster are kafka://one:9092,two:9092."
@@ -74,7 +74,7 @@ def live_topic(inputs: Sequence[str], options: Mapping[str, str]) -> LiveTopic:
 
 
 def brokers_of(uri: str) -> str:
-    """The bootstrap servers of ``kafka://HOST:PORT[,HOST:PORT…]``, or of the same with ``admin://``. Raises UsageError for no such URI."""
+    """Return the bootstrap servers of ``kafka://HOST:PORT[,HOST:PORT…]``, or with ``admin://``. Raises UsageError for other texts."""
     scheme, _, rest = uri.partition("://")
     brokers = rest.partition("/")[0]
     if "@" in brokers:
@@ -88,7 +88,7 @@ def brokers_of(uri: str) -> str:
 
 
 def extent_of(spark: SparkSession, topic: LiveTopic) -> TopicExtent:
-    """The present extent of the topic, from Kafka's admin client, which comes with the connector.
+    """Return the present extent of the topic, from Kafka's admin client, which comes with the connector.
 
     Raises GroupcoordError where the connector is not there or the brokers do not answer, InputError where there is no such topic.
     """
@@ -136,7 +136,7 @@ def _log_extents(jvm: Any, admin: Any, partitions: Iterable[tuple[str, int]]) ->
 
 @contextmanager
 def _admin_client(spark: SparkSession, topic: LiveTopic) -> Iterator[tuple[Any, Any]]:
-    """The JVM and Kafka's admin client in it. Failures of the client become the errors that ``extent_of`` names."""
+    """Return the JVM and Kafka's admin client in it. Failures of the client become the errors that ``extent_of`` names."""
     from py4j.protocol import Py4JError, Py4JJavaError
 
     jvm: Any = spark.sparkContext._jvm
@@ -171,7 +171,7 @@ def _admin_client(spark: SparkSession, topic: LiveTopic) -> Iterator[tuple[Any, 
 
 
 def _innermost_message(error: Any) -> str:
-    """The message of the innermost cause, in one line."""
+    """Return the message of the innermost cause in one line."""
     cause = error.java_exception
     while cause.getCause() is not None:
         cause = cause.getCause()
@@ -180,7 +180,7 @@ def _innermost_message(error: Any) -> str:
 
 
 def live_frame(spark: SparkSession, topic: LiveTopic, extent: TopicExtent) -> DataFrame:
-    """A frame of the records from ``extent.first`` up to, not including, ``extent.end``, with the columns of Spark's Kafka source."""
+    """Return a frame of the records from ``extent.first`` to before ``extent.end``, with the columns of Spark's Kafka source."""
     from pyspark.sql import functions as f
 
     def offsets(of: Mapping[int, int]) -> str:

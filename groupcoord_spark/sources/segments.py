@@ -1,82 +1,63 @@
-"""Log segments as a Spark source of raw rows: ``spark.read.format("consumer_offsets").load(path)``.
+"""Log segments as raw rows: the rows of ``gc.read_segments`` and of the Spark source ``consumer_offsets``.
 
-For notebooks and for questions the tables do not answer. The nightly reads the same files through the same functions, without this detour.
+The nightly reads the same files through the same functions, without this detour. No Spark here.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
-from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
-from pyspark.sql.pandas.types import from_arrow_schema
-from pyspark.sql.types import StructType
 
-from groupcoord_spark.errors import UsageError
 from groupcoord_spark.log import Chunk, Segment, plan_logs, read_segment
 from groupcoord_spark.sources.rows import RAW_SCHEMA, control_type_name
 
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+ROWS_A_BATCH: Final = 100_000
+TASK_BYTES: Final = 16 << 20
+"""Smaller files are read together by one task: a Python task costs more than to read some megabytes."""
 
-ROWS_A_BATCH = 100_000
 
+@dataclass(frozen=True, slots=True)
+class SegmentTask:
+    """The segment files that one task reads, and the name of their cluster, which only the planning process knows."""
 
-@dataclass
-class SegmentPartition(InputPartition):
-    """One segment file, and the name of its cluster, which planning reads from the directory and the readers need."""
-
-    segment: Segment
+    segments: tuple[Segment, ...]
     cluster: str
 
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        """Yield the records as batches of RAW_SCHEMA."""
+        for segment in self.segments:
+            for chunk in read_segment(segment):
+                yield from raw_batches(chunk, segment, self.cluster)
 
-class ConsumerOffsets(DataSource):
-    """Raw records of ``__consumer_offsets`` from log segment files.
 
-    ``load(path)``: a partition's directory, a log directory, copies of several brokers' log directories, or segment files. Option
-    ``cluster``: the name in the first column (default: cluster.id of a meta.properties beside the dump, else ``default``).
-    Damaged bytes are left out; the nightly's quarantined_records tells of them.
+def tasks_of(paths: Sequence[str], cluster: str | None = None, task_bytes: int = TASK_BYTES) -> list[SegmentTask]:
+    """Return the tasks that read all segment files below the paths.
+
+    Args:
+        paths: as ``plan_logs`` takes them.
+        cluster: name for the column ``cluster``; None: the cluster.id of a meta.properties next to the dump, else ``default``.
+        task_bytes: a task ends with the file that reaches this size.
+    Raises:
+        InputError: a path does not exist, or there is no partition of ``__consumer_offsets`` below it.
     """
-
-    @classmethod
-    def name(cls) -> str:
-        return "consumer_offsets"
-
-    def schema(self) -> StructType:
-        return from_arrow_schema(RAW_SCHEMA)
-
-    def reader(self, schema: object) -> DataSourceReader:
-        return ConsumerOffsetsReader(self.options)
-
-
-class ConsumerOffsetsReader(DataSourceReader):
-    """Plans one Spark partition for each segment file."""
-
-    def __init__(self, options: dict[str, str]) -> None:
-        path = options.get("path")
-        if path is None:
-            raise UsageError(
-                'The source "consumer_offsets" needs a path: spark.read.format("consumer_offsets").load("/path/to/kafka-logs").'
-            )
-        self._path = path
-        self._cluster = options.get("cluster")
-
-    def partitions(self) -> list[SegmentPartition]:
-        plan = plan_logs([self._path])
-        cluster = self._cluster or plan.cluster_id or "default"
-        return [SegmentPartition(segment, cluster) for partition in plan.partitions for segment in partition.segments]
-
-    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        assert isinstance(partition, SegmentPartition)
-        for chunk in read_segment(partition.segment):
-            yield from raw_batches(chunk, partition.segment, partition.cluster)
+    plan = plan_logs(paths)
+    name = cluster or plan.cluster_id or "default"
+    tasks: list[SegmentTask] = []
+    of_task: list[Segment] = []
+    for segment in (segment for partition in plan.partitions for segment in partition.segments):
+        of_task.append(segment)
+        if sum(each.size - each.start for each in of_task) >= task_bytes:
+            tasks.append(SegmentTask(tuple(of_task), name))
+            of_task = []
+    return [*tasks, SegmentTask(tuple(of_task), name)] if of_task else tasks
 
 
 def raw_batches(chunk: Chunk, segment: Segment, cluster: str) -> Iterator[pa.RecordBatch]:
-    """Records of a chunk as batches of RAW_SCHEMA."""
+    """Yield records of a chunk as batches of RAW_SCHEMA."""
     for begin in range(0, len(chunk.records), ROWS_A_BATCH):
         rows = np.arange(begin, min(begin + ROWS_A_BATCH, len(chunk.records)))
         part = chunk.records.take(rows)
@@ -100,8 +81,3 @@ def raw_batches(chunk: Chunk, segment: Segment, cluster: str) -> Iterator[pa.Rec
         yield pa.RecordBatch.from_arrays(
             [pa.array(column, field.type) for column, field in zip(columns, RAW_SCHEMA, strict=True)], schema=RAW_SCHEMA
         )
-
-
-def register(spark: SparkSession) -> None:
-    """Register the source ``consumer_offsets`` in a session."""
-    spark.dataSource.register(ConsumerOffsets)

@@ -17,7 +17,7 @@ from groupcoord_spark.sources.segments import raw_batches
 
 
 def raw_rows(logs: Path, cluster: str = "default") -> pa.Table:
-    """All records of a log in the raw schema, as the source ``consumer_offsets`` gives them."""
+    """Return all records of a log in the raw schema, as the source ``consumer_offsets`` gives them."""
     batches = [
         batch
         for partition in plan_logs([str(logs)]).partitions
@@ -29,7 +29,7 @@ def raw_rows(logs: Path, cluster: str = "default") -> pa.Table:
 
 
 def of_sparks_kafka_source(raw: pa.Table) -> pa.Table:
-    """The same as Spark's Kafka source gives it: no markers, and nothing of producers."""
+    """Return the same as Spark's Kafka source gives it: no markers, and nothing of producers."""
     data = raw.filter(raw["control_type"].is_null())
     n = data.num_rows
     return pa.table(
@@ -47,16 +47,17 @@ def of_sparks_kafka_source(raw: pa.Table) -> pa.Table:
 
 
 def write_parquet(directory: Path, table: pa.Table, *, files: int = 1) -> Path:
-    """A folder of Parquet as Spark leaves one; the rows of the files take turns, so that no file is in the order of a log."""
+    """Return a folder of Parquet as Spark leaves one; the rows of the files take turns, so that no file is in the order of a log."""
     directory.mkdir(parents=True)
     (directory / "_SUCCESS").touch()
     for number in range(files):
-        pq.write_table(table.take(list(range(number, table.num_rows, files))), directory / f"part-{number:05}.snappy.parquet")
+        rows = table if files == 1 else table.take(list(range(number, table.num_rows, files)))
+        pq.write_table(rows, directory / f"part-{number:05}.snappy.parquet")
     return directory
 
 
 def lines(records: Iterable[dict[str, Any]]) -> bytes:
-    """One JSON object a line."""
+    """Return one JSON object a line."""
     return b"".join(json.dumps(record).encode() + b"\n" for record in records)
 
 
@@ -65,7 +66,7 @@ def text64(raw: bytes | None) -> str | None:
 
 
 def kcat_lines(raw: pa.Table) -> Iterator[bytes]:
-    """What ``kcat -J`` prints: control characters, quotes and backslashes escaped, every other byte as it is."""
+    """Yield what ``kcat -J`` prints: control characters, quotes and backslashes escaped, every other byte as it is."""
 
     def text(value: bytes | None) -> bytes:
         if value is None:

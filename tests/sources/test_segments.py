@@ -1,4 +1,4 @@
-"""``spark.read.format("consumer_offsets")``: raw records as Spark rows."""
+"""``gc.read_segments`` and ``spark.read.format("consumer_offsets")``: raw records as Spark rows."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from groupcoord_spark.sources.segments import register
+from groupcoord_spark.dataframes import read_segments, register
+from groupcoord_spark.sources.segments import tasks_of
 from tests.conftest import GOLDEN, SAMPLE_LOGS
 from tests.golden_answers import Corpus
 from tests.log.reading import read_logs
@@ -25,20 +26,36 @@ def raw(spark: SparkSession, path: Path, **options: str) -> DataFrame:
 
 
 def rows_of(path: Path, **options: str) -> list[dict[str, Any]]:
-    """The rows of the source, read in this process."""
+    """Return the rows of the source, read in this process."""
     return [row for batch in batches_of_source(path, **options) for row in batch.to_pylist()]
 
 
-def test_a_frame_has_the_rows_of_the_source_and_a_partition_for_each_file(spark: SparkSession) -> None:
+def test_both_frames_have_the_rows_of_the_log_and_few_tasks_for_small_files(spark: SparkSession) -> None:
     logs = GOLDEN / "fuzz-1" / "logs"
-    frame = raw(spark, logs, cluster="mine")
+    frame, of_function = raw(spark, logs, cluster="mine"), read_segments(spark, logs, cluster="mine")
+    assert of_function.schema == frame.schema
+    assert sorted(map(repr, of_function.collect())) == sorted(map(repr, frame.collect()))
+    assert frame.rdd.getNumPartitions() == of_function.rdd.getNumPartitions() == 1
     assert ", ".join(f"{field.name} {field.dataType.simpleString().upper()}" for field in frame.schema.fields) == (
         "cluster STRING, offsets_partition INT, record_offset BIGINT, record_timestamp_ms BIGINT, key BINARY, value BINARY, "
         "producer_id BIGINT, producer_epoch SMALLINT, is_transactional BOOLEAN, control_type STRING, source STRING, position BIGINT, "
         "leader_epoch INT"
     )
     assert sorted(map(repr, (row.asDict() for row in frame.collect()))) == sorted(map(repr, rows_of(logs, cluster="mine")))
-    assert frame.rdd.getNumPartitions() == sum(path.stat().st_size > 0 for path in logs.rglob("*.log"))
+
+
+def test_large_files_are_tasks_of_their_own() -> None:
+    logs = [str(GOLDEN / "fuzz-1" / "logs")]
+    files = sum(path.stat().st_size > 0 for path in Path(logs[0]).rglob("*.log"))
+    assert len(tasks_of(logs, task_bytes=1)) == files > 2
+    (one,) = tasks_of(logs)
+    assert len(one.segments) == files
+
+
+def test_on_spark_3_5_a_warning_names_the_function(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(type(spark), "dataSource")
+    with pytest.warns(UserWarning, match=r"needs Spark 4\.0\. gc\.read_segments\(spark, path\) gives the same frame"):
+        register(spark)
 
 
 @pytest.mark.parametrize("name", ["classic-modern", "transactions", "codec-zstd", "mixed-magic"])

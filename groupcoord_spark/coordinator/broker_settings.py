@@ -26,7 +26,7 @@ _MINUTE_MS: Final = 60_000
 _INT32_MAX: Final = 2**31 - 1
 
 _OFTEN_MISTAKEN: Final = (RETENTION_MINUTES, OFFSETS_PARTITIONS, CONSUMER_ASSIGNORS, TOPOLOGY_DESCRIPTION_PLUGIN)
-"""Settings for which a similar unknown name counts as a misspelling. For all other settings only a name with a letter or two wrong does."""
+"""Settings whose similar unknown names count as misspellings. For all other settings only a name with one or two wrong letters does."""
 _SIMILAR: Final = 0.8
 _VERY_SIMILAR: Final = 0.9
 _PREFIX_OF_LISTENER: Final = "listener.name."
@@ -72,7 +72,7 @@ class BrokerSettings:
 
 
 def read_broker_settings(properties: Mapping[str, str], semantics: Semantics) -> BrokerSettings:
-    """The settings in a broker's properties. A missing setting has the default of the release; settings that no rule needs are ignored.
+    """Read the settings in a broker's properties. A missing setting gets the release's default; settings that no rule needs are ignored.
 
     Raises:
         UsageError: Kafka would not accept a value.
@@ -106,12 +106,12 @@ def refuse_misspelled_names(properties: Mapping[str, str]) -> None:
 
 @cache
 def kafka_setting_names() -> frozenset[str]:
-    """The names of all broker settings of the releases 0.8.2 to 4.4."""
+    """Return the names of all broker settings in the releases 0.8.2 to 4.4."""
     return frozenset((files(__package__) / "broker_setting_names.txt").read_text(encoding="utf-8").split())
 
 
 def _meant_name(name: str) -> str | None:
-    """The Kafka setting of which the name is probably a misspelling; None: no setting has a similar name."""
+    """Return the Kafka setting that the name probably misspells, or None if no setting has a similar name."""
     candidates = [kafka_name for kafka_name in sorted(kafka_setting_names()) if kafka_name.count(".") == name.count(".")]
     nearest = get_close_matches(name, candidates, n=1, cutoff=_SIMILAR)
     is_likely = nearest and (nearest[0] in _OFTEN_MISTAKEN or get_close_matches(name, nearest, cutoff=_VERY_SIMILAR))
@@ -122,13 +122,13 @@ def _number(properties: Mapping[str, str], name: str) -> int | None:
     text = properties.get(name)
     if text is None:
         return None
-    if not re.fullmatch(r"\s*\d+\s*", text) or not 1 <= int(text) <= _INT32_MAX:
+    if not re.fullmatch(r"\s*[0-9]{1,10}\s*", text) or not 1 <= int(text) <= _INT32_MAX:
         raise UsageError(f"{name} {text!r} is not a whole number from 1 to {_INT32_MAX}.")
     return int(text)
 
 
 def _first_assignor(properties: Mapping[str, str], setting: str, names_of_classes: Mapping[str, str]) -> str:
-    """Name of the first assignor in a broker's list; an assignor that is not Kafka's own has the name of its class.
+    """Return the name of the first assignor in a broker's list. An assignor outside of Kafka is named by its class.
 
     names_of_classes: class -> name of Kafka's own assignors, which a list may name either way; the first one is the default.
     """

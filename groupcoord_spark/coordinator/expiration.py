@@ -1,4 +1,4 @@
-"""The offsets and groups that the coordinator's cleanup removes, when, and by which rule of docs/reference/expiration-rules.md.
+"""Offsets and groups that the coordinator's cleanup removes, with the time and the rule of docs/reference/expiration-rules.md.
 
 Kafka: ``OffsetMetadataManager.cleanupExpiredOffsets``, ``OffsetExpirationConditionImpl``, ``GroupMetadataManager.maybeDeleteGroup``.
 
@@ -8,11 +8,11 @@ broker has not yet written are not in the log, so the rules about these commits 
 
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from groupcoord_spark.coordinator.semantics import JAVA, Semantics
 from groupcoord_spark.coordinator.state import GroupRow, PartitionState
-from groupcoord_spark.coordinator.transactions import StoredOffset, TopicPartition
+from groupcoord_spark.coordinator.transactions import TopicPartition
 from groupcoord_spark.protocol import encode_key
 from groupcoord_spark.protocol.record_types import NO_TIMESTAMP, KeyType
 
@@ -32,15 +32,23 @@ OFFSETS = "offsets"
 _INT64_MAX = 2**63 - 1
 
 
-class CommitTimes(NamedTuple):
+class Commit(Protocol):
     """The fields of a committed offset that decide when the offset expires; -1: none."""
+
+    @property
+    def commit_timestamp_ms(self) -> int:
+        """When the offset was committed."""
+
+    @property
+    def expire_timestamp_ms(self) -> int:
+        """The expiry that the commit asked for."""
+
+
+class CommitTimes(NamedTuple):
+    """A ``Commit`` without its other fields."""
 
     commit_timestamp_ms: int
     expire_timestamp_ms: int
-
-
-Commit = StoredOffset | CommitTimes
-"""A committed offset, or its times alone."""
 
 
 class GroupFacts(NamedTuple):
@@ -56,7 +64,7 @@ class GroupFacts(NamedTuple):
     subscribed_topics: frozenset[str] | None
     """None: not known. Streams groups: source and repartition topics of the topology, with or without members."""
     regular_expressions: tuple[str, ...] = ()
-    """Every regular expression that has a record, even one that no member uses: each record needs a tombstone."""
+    """All regular expressions that have a record, including unused ones: each record needs a tombstone."""
     has_stored_description: bool = False
     """Streams groups: the broker's plugin has, or may have, a description of the topology."""
     has_producer_left_open: bool = False
@@ -64,33 +72,33 @@ class GroupFacts(NamedTuple):
 
     @staticmethod
     def of_row(row: GroupRow) -> "GroupFacts":
-        """The facts in a row of the table ``groups``."""
+        """Return the facts in a row of the table ``groups``."""
         facts = GroupFacts(*(getattr(row, name) for name in GroupFacts._fields))
         return facts._replace(subscribed_topics=None if row.subscribed_topics is None else frozenset(row.subscribed_topics))
 
 
 class OffsetExpiry(NamedTuple):
-    """When one committed offset expires, and by which rule."""
+    """Expiry time and rule of one committed offset."""
 
     group_id: str
     topic: str
     partition: int
     base_timestamp_ms: int | None
-    """The time from which the offset's age counts; None: an explicit expiry decides, or the offset does not expire."""
+    """Start of the offset's age. None if an explicit expiry decides, or if the offset does not expire."""
     expires_at_ms: int | None
-    """First time at which a cleanup removes the offset; None: never in the group's present state."""
+    """Time of the first cleanup that removes the offset; None if never in the group's present state."""
     expired: bool
     rule: str
     blocked_by: str | None
 
 
 class GroupExpiry(NamedTuple):
-    """Whether and when a cleanup removes one group, and by which rule."""
+    """Removal time and rule of one group, if a cleanup removes it."""
 
     group_id: str
     removed: bool
     removed_at_ms: int | None
-    """First time at which a cleanup removes the group: now for a group without offsets. None: never in the group's present state."""
+    """Time of the first cleanup that removes the group: now for a group without offsets, None if never in its present state."""
     rule: str | None
     """None: the cleanup of this broker removes no group."""
     blocked_by: str | None
@@ -113,7 +121,7 @@ class Tombstone(NamedTuple):
 class GroupCleanup(NamedTuple):
     """Everything that a cleanup does to one group.
 
-    offsets: Sorted by topic and partition. tombstones: In the order in which the broker appends them.
+    offsets: Sorted by topic and partition. tombstones: In the broker's append order.
     """
 
     offsets: list[OffsetExpiry]
@@ -134,7 +142,7 @@ class Cleanup:
     """False: tombstones of offsets are counted only, which saves half of the time where many offsets expire."""
 
     def of_partition(self, state: PartitionState) -> Iterator[GroupCleanup]:
-        """The cleanup of every group of an offsets partition, sorted by group id. A cleanup ignores orphan offsets (X-G5)."""
+        """Yield the cleanup of every group of an offsets partition, sorted by group id. A cleanup ignores orphan offsets (X-G5)."""
         pending: dict[str, set[TopicPartition]] = {}
         for group_id, topic, partition in state.pending_by_partition():
             pending.setdefault(group_id, set()).add((topic, partition))
@@ -144,7 +152,7 @@ class Cleanup:
             yield self.of_group(group, state.offsets_of(group.group_id), pending.get(group.group_id, ()), fails=fails)
 
     def fails_over(self, group_type: str, offsets: Collection[TopicPartition]) -> bool:
-        """Whether the cleanup of the whole offsets partition fails because of a group of this type with these committed offsets (X-C3)."""
+        """Return whether a group of this type with these offsets makes the cleanup of the whole offsets partition fail (X-C3)."""
         return self.semantics.share_offsets_fail_cleanup and group_type == "share" and bool(offsets)
 
     def of_group(
@@ -155,14 +163,14 @@ class Cleanup:
         *,
         fails: bool = False,
     ) -> GroupCleanup:
-        """The cleanup of one group.
+        """Return the cleanup of one group.
 
         offsets: (topic, partition) -> committed offset. pending: (topic, partition) of the group's offsets in open transactions, of any
         producer. fails: the cleanup of the offsets partition fails (``fails_over``), so that nothing of it is removed.
         """
         group = self.facts_of(group)
         expiries = [
-            self._expiry_of(group, topic, partition, stored, (topic, partition) in pending)
+            self.expiry_of(group, topic, partition, stored, is_pending=(topic, partition) in pending)
             for (topic, partition), stored in sorted(offsets.items(), key=lambda item: item[0])
         ]
         group_expiry = self._group_expiry(group, expiries, bool(pending))
@@ -181,7 +189,7 @@ class Cleanup:
         return GroupCleanup(expiries, group_expiry, [*map(self._offset_tombstone, expired), *group_tombstones])
 
     def facts_of(self, group: GroupFacts | GroupRow) -> GroupFacts:
-        """The group as this cleanup sees it.
+        """Return the facts about the group that this cleanup uses.
 
         With ``assume_members_gone`` a group with members is Empty since now_ms and subscribes to no topic, as after its last member left.
         """
@@ -198,7 +206,8 @@ class Cleanup:
             regular_expressions=(),
         )
 
-    def _expiry_of(self, group: GroupFacts, topic: str, partition: int, stored: Commit, is_pending: bool) -> OffsetExpiry:
+    def expiry_of(self, group: GroupFacts, topic: str, partition: int, stored: Commit, *, is_pending: bool) -> OffsetExpiry:
+        """Return the expiry of one committed offset. is_pending: a transaction with a commit of the offset is open."""
         rule, blocked_by, base_ms = self._rule_for(group, topic, stored)
         expires_at_ms: int | None = None
         if blocked_by is None:
@@ -241,7 +250,7 @@ class Cleanup:
         return _unless_subscribed("X-B3", group, topic, commit_ms)
 
     def _due(self, base_ms: int | None, after_ms: int) -> int | None:
-        """First time at which ``now - base_ms`` is ``after_ms``; None: the subtraction overflows 64 bits, or the time does."""
+        """Return when ``now - base_ms`` first reaches ``after_ms``, or None if the time or the subtraction overflows 64 bits."""
         if base_ms is None or self.now_ms - base_ms > _INT64_MAX:
             return None
         return _sum(base_ms, after_ms)
@@ -296,7 +305,7 @@ _TOMBSTONES_OF_GROUP = {
     ),
     "streams": (KeyType.STREAMS_GROUP_TARGET_ASSIGNMENT_METADATA, KeyType.STREAMS_GROUP_METADATA, KeyType.STREAMS_GROUP_TOPOLOGY),
 }
-"""Group type -> key types of the tombstones, in the order in which the broker appends them."""
+"""Group type -> key types of the tombstones, in the broker's append order."""
 
 
 def _unless_subscribed(rule: str, group: GroupFacts, topic: str, commit_ms: int) -> tuple[str, str | None, int | None]:
@@ -307,6 +316,6 @@ def _unless_subscribed(rule: str, group: GroupFacts, topic: str, commit_ms: int)
 
 
 def _sum(moment_ms: int, more_ms: int) -> int | None:
-    """The sum of two times; None: it is greater than 64 bits can hold, so this time never comes."""
+    """Return the sum of two times, or None if it exceeds 64 bits, so that the time never comes."""
     total = moment_ms + more_ms
     return total if total <= _INT64_MAX else None

@@ -1,4 +1,4 @@
-"""Records that a broker's loader refuses or skips for what is in the record itself, whatever records came before it."""
+"""Records that a broker's loader rejects or skips because of their own content, whatever records preceded them."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -27,7 +27,7 @@ RULE_OF_REASON: Mapping[str, str] = {
 
 
 def refusal_of_type_or_version(semantics: Semantics, key_type: int, value_version: int | None) -> Refusal | None:
-    """Why this broker does not load records of a key type and value version (R-1.6, R-1.9); None: the broker loads them.
+    """Return why this broker does not load records of a key type and value version (R-1.6, R-1.9), or None if it does.
 
     value_version: None for a tombstone.
     """
@@ -48,7 +48,7 @@ def refusal_of_type_or_version(semantics: Semantics, key_type: int, value_versio
 
 
 def fault_beyond_limits(value: DecodedValue | None, semantics: Semantics) -> ValueBeyondLimits | None:
-    """Why this broker cannot read a value that other releases read (R-1.10); None: this broker can, or the record is a tombstone."""
+    """Return why this broker cannot read a value that other releases read (R-1.10), or None for a readable value or a tombstone."""
     if value is None or not semantics.limits_values:
         return None
     return next((ValueBeyondLimits(doubt.detail) for doubt in value.doubts if doubt.code == BEYOND_LIMITS), None)

@@ -23,7 +23,7 @@ _FIRST = (0, 8, 2)
 
 
 def release_named(text: str) -> Release:
-    """The release of a version such as ``4.2.1``; for a shorter text (``4.2``, ``0.10``) the newest release that begins with it.
+    """Return the release of a version such as ``4.2.1``, or the newest release that starts with a shorter text (``4.2``, ``0.10``).
 
     Raises:
         UsageError: There is no such release. The sentence names the releases that exist.
@@ -49,5 +49,5 @@ def release_named(text: str) -> Release:
 
 
 def version_text(release: Release) -> str:
-    """The release as text: ``4.2.1``."""
+    """Return the release as text: ``4.2.1``."""
     return ".".join(map(str, release))

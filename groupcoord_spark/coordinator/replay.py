@@ -1,7 +1,7 @@
 """State of one offsets partition after each of its records: the definition that every faster path must equal.
 
-The rules are those of Kafka's OffsetMetadataManager and GroupMetadataManager (java), and of the former Scala GroupMetadataManager. A record
-that makes a broker's loader fail, so that the broker loses the whole partition, is skipped here, and a warning names the record.
+The rules follow Kafka's OffsetMetadataManager and GroupMetadataManager (java), and the former Scala GroupMetadataManager. A broker's loader
+can fail on a record and lose the whole partition. The replay skips such a record, and a warning names it.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -124,7 +124,7 @@ class PartitionReplay:
             group.record_offset, group.record_timestamp_ms = record_offset, record_timestamp_ms
 
     def group(self, group_id: str) -> ReplayedGroup | None:
-        """The group in its present state; None: there is no group with this id."""
+        """Return the group in its present state, or None if it does not exist."""
         return self._groups.get(group_id)
 
     def group_ids(self) -> Iterable[str]:
@@ -137,7 +137,7 @@ class PartitionReplay:
         return self._offsets
 
     def removed_at(self, group_id: str) -> int | None:
-        """Record offset of the tombstone that removed the group, where a warning may still name it; else None.
+        """Return the record offset of the tombstone that removed the group while a warning may still name it, else None.
 
         Java: while the group does not exist. Scala: while no later group record follows, whether the group exists or not (R-1.28).
         """
@@ -146,7 +146,8 @@ class PartitionReplay:
         return self._removed_at.get(group_id)
 
     def apply_marker(self, producer_id: int, control_type: int) -> None:
-        """End the open transaction of a producer (R-1.18). What a control type beside COMMIT and ABORT means depends on the semantics."""
+        """End the open transaction of a producer (R-1.18). The effect of a control type other than COMMIT and ABORT depends on the
+        semantics."""
         self._offsets.end_transaction(producer_id, control_type)
 
     def refuse(self, record_offset: int | None, code: str, detail: str, group_id: str | None = None) -> None:
@@ -157,7 +158,7 @@ class PartitionReplay:
         self._warnings.append(LoadWarning(record_offset, group_id, RULE_OF_REASON.get(code, code), detail))
 
     def finish(self) -> PartitionState:
-        """The state after the last record. It is a view: read it before more records are applied."""
+        """Return the state after the last record. It is a view: read it before more records are applied."""
         groups = dict(self._groups)
         if not self._groups_from_first_commit:
             for group_id in (*self._offsets.committed, *(group_id for group_id, _, _ in self._offsets.pending)):
@@ -190,7 +191,7 @@ class PartitionReplay:
         group.record_offset, group.record_timestamp_ms = record_offset, record_timestamp_ms
 
     def _new_group(self, group_id: str, group_type: type[ReplayedModernGroup]) -> ReplayedModernGroup:
-        """An empty group of this type."""
+        """Return an empty group of this type."""
         return group_type(self.semantics)
 
     def _warn_of_members(self, record_offset: int, group_id: str, refusals: Iterable[Refusal]) -> None:
@@ -218,7 +219,8 @@ class PartitionReplay:
         return True
 
     def _as_scala_stores(self, value: StoredOffset, transactional: bool) -> StoredOffset:
-        """The commit as the Scala coordinator stores it: without topic id, and without producer id outside of a transaction (D14, D22)."""
+        """Return the commit as the Scala coordinator stores it: without topic id, and without producer id outside of a transaction (D14,
+        D22)."""
         if not transactional:
             value = value._replace(producer_id=NO_PRODUCER_ID, producer_epoch=NO_PRODUCER_EPOCH)
         return value if self.semantics.keeps_topic_ids else value._replace(topic_id=None)
@@ -231,7 +233,7 @@ class PartitionReplay:
                     self._topic_names[topic["topic_id"]] = topic["topic_name"]
 
     def _orphan_warnings(self) -> Iterator[LoadWarning]:
-        """A warning for each deleted group that still has offsets (R-1.26)."""
+        """Yield a warning for each deleted group that still has offsets (R-1.26)."""
         counts: dict[str, int] = {}
         for group_id, offsets in self._offsets.committed.items():
             if group_id not in self._groups:
@@ -244,14 +246,14 @@ class PartitionReplay:
             yield LoadWarning(self._removed_at.get(group_id), group_id, "R-1.26", detail)
 
     def _unload_warnings(self, groups: Mapping[str, ReplayedGroup]) -> Iterator[LoadWarning]:
-        """A warning for each deleted group of which only pending offsets followed the tombstone (R-1.28, Scala)."""
+        """Yield a warning for each deleted group with only pending offsets after its tombstone (R-1.28, Scala)."""
         detail = "Deleted, and since then only pending offsets: the broker logs an error at the end of the load and serves the group."
         for group_id, record_offset in self._removed_at.items():
             if group_id in groups and group_id not in self._offsets.committed:
                 yield LoadWarning(record_offset, group_id, "R-1.28", detail)
 
     def _missing_timeout_warnings(self) -> Iterator[LoadWarning]:
-        """A warning for each streams member whose rebalance timer a broker cannot start after the load (R-3.29)."""
+        """Yield a warning for each streams member whose rebalance timer a broker cannot start after the load (R-3.29)."""
         for group_id, group in self._groups.items():
             if isinstance(group, ReplayedStreamsGroup):
                 for member_id, member in group.members_without_timeout():
@@ -259,7 +261,7 @@ class PartitionReplay:
                     yield LoadWarning(member.record_offset, group_id, "R-3.29", detail)
 
     def _missing_marker_warnings(self) -> Iterator[LoadWarning]:
-        """A warning for each pending offset whose marker is missing from the log (R-4.6)."""
+        """Yield a warning for each pending offset whose marker is missing from the log (R-4.6)."""
         for (group_id, topic, partition), producer_id, staged in self._offsets.without_marker():
             detail = (
                 f"The transaction of producer {producer_id} (epoch {staged.producer_epoch}) over {topic!r} partition {partition} has no "

@@ -49,7 +49,7 @@ class Semantics:
     producer_id_means_transaction: bool = True
     """True (Java): a batch with a producer id is transactional. False (Scala): a batch with the transactional bit is transactional."""
     tombstone_drops_pending: bool = True
-    """Whether a tombstone removes every pending offset beside the committed one (R-1.15): Java since 3.8.0."""
+    """Whether a tombstone removes every pending offset in addition to the committed one (R-1.15): Java since 3.8.0."""
     transactional_tombstone_drops_own: bool = False
     """True (Scala): a tombstone in a transaction removes the pending offset of its own producer and no committed offset (R-1.15)."""
     tombstone_leaves_transaction_open: bool = False
@@ -103,21 +103,21 @@ class Semantics:
     default_retention_ms: int = 7 * DAY_MS
 
     def accepts_value(self, key_type: int, value_version: int) -> bool:
-        """Whether this broker loads this value version of an offset or a classic group, key type 0, 1 or 2 (R-1.9)."""
+        """Return whether this broker loads this value version of an offset or a classic group, key type 0, 1 or 2 (R-1.9)."""
         # Dropped records rely on this: pipeline/read/superseded.py (a record that is not accepted supersedes no earlier record)
         return 0 <= value_version <= (*self.newest_offset_value, self.newest_group_value)[key_type]
 
     def describes_as_assigned(self, group_type: str, kind: str) -> bool:
-        """Whether a broker's description of a member shows an assignment of this kind (a word of ``assignments``) as the member's."""
+        """Return whether a broker's description of a member includes an assignment of this kind (a value of ``assignments``)."""
         is_pending = group_type == "consumer" and kind == "pending_revocation" and self.describes_pending_revocation
         return kind == "current" or is_pending
 
     def loading_rules(self) -> "Semantics":
-        """The semantics without what changes nothing of what a load makes of a log: names, expiration, and what the broker writes."""
+        """Return the semantics without fields that do not affect a load: names, expiration and the records that the broker writes."""
         return replace(self, broker_version="", release=(), **{name: getattr(JAVA, name) for name in _NOT_OF_LOADING})
 
     def with_settings(self, properties: Mapping[str, str]) -> "Semantics":
-        """The semantics of a broker of this release with these settings. Most settings change no rule."""
+        """Return the semantics of a broker of this release with these settings. Most settings change no rule."""
         has_plugin = self.release >= (4, 4) and bool(properties.get(TOPOLOGY_DESCRIPTION_PLUGIN, "").strip())
         return replace(self, stored_description_keeps_group=has_plugin)
 
@@ -131,7 +131,7 @@ _NOT_OF_LOADING: Final = (
 
 
 def _key_types_read_by(release: Release) -> frozenset[int]:
-    """The key types that a release reads. Types of an early access alone, which have a dialect, are skipped (R-1.6)."""
+    """Return the key types that a release reads. It skips types of early access releases, which have a dialect (R-1.6)."""
     return frozenset(kind.key_type for kind in RECORD_TYPES.values() if kind.dialect is None and release >= kind.read_since)
 
 
@@ -210,7 +210,7 @@ def _scala(release: Release, text: str) -> Semantics:
 
 
 def semantics_for(name: str | None = None, broker_version: str | None = None) -> Semantics:
-    """The semantics of a coordinator or of a broker release; without arguments those of Kafka 4.3.
+    """Return the semantics of a coordinator or of a broker release, by default Kafka 4.3.
 
     Args:
         name: ``java`` (alone: Kafka 4.3) or ``scala`` (alone: Kafka 3.9). Kafka 3.7 to 3.9 have both: Scala by default, Java as a preview

@@ -36,7 +36,8 @@ class SharePartition(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ShareState:
-    """The state of one share group in one partition. Offsets that no batch covers are untouched, or in flight: the log cannot tell."""
+    """The state of one share group in one partition. Offsets outside of all batches are untouched or in flight; the log does not
+    distinguish them."""
 
     snapshot_epoch: int
     state_epoch: int
@@ -63,7 +64,7 @@ class ShareStatePartition:
         self._lacks_records = False
 
     def add(self, record_offset: int, key: bytes | None, value: bytes | None, timestamp_ms: int) -> None:
-        """The next record of the log."""
+        """Apply the next record of the log."""
         if key is None or key[:2] not in (_SNAPSHOT_KEY, _UPDATE_KEY):
             self.undecoded += 1
             return
@@ -79,7 +80,7 @@ class ShareStatePartition:
         self._lacks_records = True
 
     def states(self) -> Iterator[tuple[SharePartition, ShareState, int, int]]:
-        """Each share partition that has a state, the state, and the offset and the timestamp of its newest record."""
+        """Yield each share partition that has a state, the state, and the offset and timestamp of its newest record."""
         for records in self._since_snapshot.values():
             state, (record_offset, _, _, newest_timestamp_ms) = None, records[-1]
             try:
@@ -97,7 +98,8 @@ class ShareStatePartition:
 
 
 def apply_record(state: ShareState | None, record_type: int, value: Mapping[str, Any] | None) -> ShareState | None:
-    """The state after a record of the share partition, of type SNAPSHOT or UPDATE; None: there is none. value: None: a tombstone."""
+    """Return the state after a record of the share partition of type SNAPSHOT or UPDATE, or None without a state. A None ``value`` is a
+    tombstone."""
     if value is None:
         return None
     batches = tuple(StateBatch(**batch) for batch in value["state_batches"])
@@ -123,7 +125,7 @@ def apply_record(state: ShareState | None, record_type: int, value: Mapping[str,
 
 
 def combine_batches(batches: Iterable[StateBatch], start_offset: int) -> list[StateBatch]:
-    """The batches of a state and those that an update adds, without what lies before the start offset, and without overlaps.
+    """Merge the batches of a state and of an update, without overlaps and without offsets below the start offset.
 
     Of the batches that cover an offset, the one with the greatest delivery count, then the greatest state, counts. Equal neighbours that
     touch become one, but only behind the first place where two batches overlap or touch in that way: so the boundaries are the
@@ -160,7 +162,7 @@ def _strength(batch: StateBatch) -> tuple[int, int]:
 
 
 def _pieces(first: StateBatch, second: StateBatch) -> tuple[StateBatch, ...]:
-    """The batches that replace two batches that overlap or touch, of which ``second`` does not begin first. Some may be empty."""
+    """Return the batches that replace two overlapping or adjacent batches. ``second`` does not start first. Some batches may be empty."""
     if _strength(first) == _strength(second):
         return (first._replace(last_offset=max(first.last_offset, second.last_offset)),)
     if _strength(second) < _strength(first):

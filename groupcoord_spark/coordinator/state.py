@@ -22,7 +22,7 @@ class OffsetRow(NamedTuple):
 
 
 class GroupRow(NamedTuple):
-    """A group that the coordinator would list. The last two fields are no columns of the table: only the cleanup reads them."""
+    """A group that the coordinator would list. The last two fields are not columns of the table: only the cleanup reads them."""
 
     group_id: str
     group_type: str
@@ -83,7 +83,7 @@ class LoadWarning(NamedTuple):
 
 
 def _in_order(rows: Iterable[AssignmentRow]) -> list[AssignmentRow]:
-    """The rows sorted by their columns; None comes first."""
+    """Return the rows sorted by their columns, None first."""
     try:
         return sorted(rows)
     except TypeError:  # a column has None in some rows only
@@ -107,7 +107,7 @@ class PartitionState:
         self._group_rows: dict[DefaultAssignors, list[GroupRow]] = {}
 
     def group(self, group_id: str) -> ReplayedGroup | None:
-        """The group itself, or None if there is no group of that id."""
+        """Return the group itself, or None if no group has that id."""
         return self._groups.get(group_id)
 
     def committed_offsets(self) -> list[OffsetRow]:

@@ -97,7 +97,7 @@ class OffsetStore:
     def end_transaction(self, producer_id: int, control_type: int) -> None:
         """Apply a marker (R-1.18 to R-1.22): COMMIT makes the producer's pending offsets committed offsets, ABORT removes them.
 
-        Kafka: ``replayEndTransactionMarker``. A control type that is no MarkerType is ignored by Java and aborts in Scala.
+        Kafka: ``replayEndTransactionMarker``. Java ignores an unknown control type; Scala aborts.
         """
         # Dropped records rely on this: pipeline/read/superseded.py
         if control_type not in _MARKER_TYPES and not self._semantics.unknown_marker_aborts:
@@ -135,7 +135,7 @@ class OffsetStore:
                     yield key, producer_id, staged
 
     def unstage(self, group_id: str, topic: str, partition: int, producer_id: int) -> StoredOffset | None:
-        """Remove a pending offset, and return it; None: there is none."""
+        """Remove and return a pending offset, or return None."""
         key = (group_id, topic, partition)
         by_producer = self.pending.get(key)
         if by_producer is None:

@@ -94,7 +94,7 @@ def offset_commit(
     epoch: int = 0,
     transactional: bool | None = None,
 ) -> Record:
-    """A commit for a place such as ``t0`` (topic t, partition 0). committed_offset None: a tombstone; producer: in a transaction."""
+    """Return a commit for a place such as ``t0`` (topic t, partition 0). committed_offset None: a tombstone; producer: in a transaction."""
     if version is None:
         version = 0 if key_type == KeyType.LEGACY_OFFSET_COMMIT else 1 if expire_ms is not None else 4 if topic_id != ZERO_UUID else 3
     fields = {
@@ -132,7 +132,7 @@ def aborted(producer: int) -> Record:
 
 
 def tombstone(key_type: int, *, group: str = GROUP, **key: Any) -> Record:
-    """A tombstone of a group record."""
+    """Return a tombstone of a group record."""
     return Record(key=encode_key(key_type, {"group_id": group, **key}))
 
 
@@ -159,7 +159,7 @@ def classic_group(
 
 
 def member(member_id: str = "m", subscription: bytes = b"", **more: Any) -> dict[str, Any]:
-    """An entry of the member list of key type 2."""
+    """Return an entry of the member list of key type 2."""
     return {
         "member_id": member_id,
         "group_instance_id": None,
@@ -174,18 +174,18 @@ def member(member_id: str = "m", subscription: bytes = b"", **more: Any) -> dict
 
 
 def subscription(*topics: str) -> bytes:
-    """A consumer's subscription of version 0, without user data."""
+    """Return a consumer's subscription of version 0, without user data."""
     names = b"".join(len(topic.encode()).to_bytes(2, "big") + topic.encode() for topic in topics)
     return b"\0\0" + len(topics).to_bytes(4, "big") + names + b"\xff\xff\xff\xff"
 
 
 def stable_classic_group(*topics: str, protocol_type: str = "consumer", **more: Any) -> Record:
-    """A Stable classic group of one member."""
+    """Return a Stable classic group of one member."""
     return classic_group(protocol_type, members=[member(subscription=subscription(*topics))], protocol="range", leader="m", **more)
 
 
 def own(key_type: int, value: Mapping[str, Any], *, group: str = GROUP, **key: Any) -> Record:
-    """A record of a modern group."""
+    """Return a record of a modern group."""
     return Record(key=encode_key(key_type, {"group_id": group, **key}), value=encode_value(key_type, 0, value))
 
 
@@ -214,7 +214,7 @@ def target_metadata(key_type: int, epoch: int = 1, timestamp_ms: int = 0, *, gro
 
 
 def target_epoch(epoch: int = 1, *, group: str = GROUP) -> Record:
-    """The epoch of a consumer group's target assignment."""
+    """Return the epoch of a consumer group's target assignment."""
     return target_metadata(KeyType.CONSUMER_GROUP_TARGET_ASSIGNMENT_METADATA, epoch, group=group)
 
 
@@ -372,7 +372,7 @@ def codes_of(state: PartitionState) -> list[tuple[int | None, str]]:
 
 
 def everything(state: PartitionState) -> dict[str, list[Any]]:
-    """All rows of a state, to compare two of them."""
+    """Return all rows of a state, to compare two of them."""
     return {
         "committed": list(state.committed_offsets()),
         "pending": list(state.pending_offsets()),
@@ -385,7 +385,7 @@ def everything(state: PartitionState) -> dict[str, list[Any]]:
 
 
 def recorded(corpus: Path) -> dict[int, list[Record]]:
-    """The records of a corpus by offsets partition, from the bytes that Kafka's own classes read out of its log."""
+    """Return the records of a corpus by offsets partition, from the bytes that Kafka's own classes read out of its log."""
     partitions: dict[int, list[Record]] = {}
     for line in _lines(corpus / "oracle" / "records.jsonl.gz"):
         partitions.setdefault(line["partition"], []).append(_record(line))

@@ -41,7 +41,7 @@ KAFKA_2_0 = semantics_for(broker_version="2.0.1")
 
 
 def empty(protocol_type: str, generation: int, state_ms: int | None) -> Record:
-    """An Empty classic group; without a state timestamp its value is one of version 1."""
+    """Return an Empty classic group; without a state timestamp its value is one of version 1."""
     return classic_group(protocol_type, generation, state_ms=-1 if state_ms is None else state_ms, version=1 if state_ms is None else 3)
 
 
@@ -188,7 +188,7 @@ CLASSIC_ROWS = [row for row in ROWS if row.number not in (19, 20, 21, 22, 23, 24
 
 
 def cleanup_of(state: PartitionState, semantics: Semantics = JAVA) -> GroupCleanup | None:
-    """What is done to the only group; None: there is none."""
+    """Return what is done to the only group; None: there is none."""
     found = list(Cleanup(NOW, RETENTION, semantics).of_partition(state))
     assert len(found) < 2
     return found[0] if found else None
@@ -228,7 +228,7 @@ def test_scala_3_9(row: Row) -> None:
 
 
 def _as_2_0_writes(record: Record) -> Record:
-    """The same record in the versions that a 2.0 broker knows: it writes no state timestamp and no leader epoch."""
+    """Return the same record in the versions that a 2.0 broker knows: it writes no state timestamp and no leader epoch."""
     version = (record.value or b"")[:2]
     if version == b"\0\3" and (record.key or b"")[:2] == b"\0\1":
         # offset, leader epoch, metadata, commit timestamp -> offset, metadata, commit timestamp, expire timestamp

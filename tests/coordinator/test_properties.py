@@ -130,7 +130,7 @@ any_record = st.one_of(commits, commits, staged, markers, odd_batches, classic, 
 
 
 def under(group_id: str, record: Record) -> Record:
-    """The same record of another group; markers and broken keys have none."""
+    """Return the same record of another group; markers and broken keys have none."""
     if record.key is None or len(record.key) < 4 or record.key[:2] == b"\0\x18":
         return record
     key = decode_key(record.key)
@@ -233,7 +233,7 @@ plain_logs = st.lists(st.one_of(commits, staged_values, markers, classic, classi
 
 
 def cleaned(log: Sequence[Record]) -> list[Record]:
-    """What the log cleaner leaves: up to the first open transaction, the last of each key, aborted ones left out; markers stay."""
+    """Return what the log cleaner leaves: up to the first open transaction, the last of each key, aborted ones left out; markers stay."""
     placed = [dataclasses.replace(record, offset=position) for position, record in enumerate(log)]
     markers_of = {producer: [r for r in placed if r.producer_id == producer and r.control_type in (0, 1)] for producer in (7, 8)}
     ends = {
@@ -248,7 +248,7 @@ def cleaned(log: Sequence[Record]) -> list[Record]:
 
 
 def stored_in(state: PartitionState) -> tuple[list[object], list[object], list[object]]:
-    """All but simple groups and orphanhood: those may be there before cleaning and not after."""
+    """Return all but simple groups and orphanhood: those may be there before cleaning and not after."""
     whole = everything(state)
     groups = [row._replace(offset_count=0, topic_count=0, pending_offset_count=0) for row in whole["groups"] if not row.is_simple]
     return sorted([*whole["committed"], *whole["orphans"]]), whole["pending"], groups

@@ -9,8 +9,11 @@ from typing import Any
 import pytest
 
 from groupcoord_spark.coordinator.rebalances import KEY_TYPES, GroupRecord, Rebalance, rebalances
+from groupcoord_spark.coordinator.rebalances import modern as modern_epochs
+from groupcoord_spark.coordinator.rebalances.rows import MOST_KEPT
 from groupcoord_spark.protocol import decode_key, decode_value
 from groupcoord_spark.protocol.consumer_protocol import Assignment, Subscription, encode_assignment, encode_subscription
+from groupcoord_spark.protocol.record_types import KeyType
 from groupcoord_spark.simulator import release_for
 from groupcoord_spark.simulator.scenario import find_scenario, play
 from tests.coordinator.records import GOLDEN, recorded
@@ -337,7 +340,7 @@ def test_the_last_record_of_each_key_is_enough_to_go_on_from(name: str, of_ten: 
         records = [(n, one) for n, one in enumerate(partition) if one.control_type is None]
         cut = len(records) * of_ten // 10
         while 0 < cut < len(records) and records[cut][1].timestamp_ms == records[cut - 1][1].timestamp_ms:
-            cut += 1  # a night ends between two batches
+            cut += 1  # a run ends between two batches
         if not 0 < cut < len(records):
             continue
         whole = list(rebalances(_decoded((n, one.timestamp_ms, one.key, one.value) for n, one in records)))
@@ -358,3 +361,42 @@ NO_MOVES: dict[str, Any] = dict.fromkeys(("partitions_moved", "partitions_assign
 def _comparable(row: Rebalance) -> dict[str, Any]:
     return {field: getattr(row, field) for field in STATE_IS_ENOUGH_FOR}
 
+
+
+def test_epochs_of_a_large_modern_group_cost_what_their_records_change(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A record names one member: neither the work nor the rows may grow with the number of members times the number of epochs."""
+    members, epochs = 1_000, 200
+    compared, subscription_of = list[str](), modern_epochs._subscription
+    monkeypatch.setattr(modern_epochs, "_subscription", lambda member: compared.append("") or subscription_of(member))
+    value = {"instance_id": None, "subscribed_topic_names": ["t"]}
+
+    def records() -> Iterator[GroupRecord]:
+        for number in range(members):
+            yield GroupRecord(number, T0, KeyType.CONSUMER_GROUP_MEMBER_METADATA, {"group_id": "g", "member_id": f"m{number}"}, value)
+        for epoch in range(1, epochs + 1):
+            key, at_ms = {"group_id": "g", "member_id": f"m{epoch}"}, T0 + epoch
+            changed = {**value, "subscribed_topic_names": [f"t{epoch}"]}
+            yield GroupRecord(members, at_ms, KeyType.CONSUMER_GROUP_MEMBER_METADATA, key, changed)
+            yield GroupRecord(members, at_ms, KeyType.CONSUMER_GROUP_METADATA, {"group_id": "g"}, {"epoch": epoch})
+            assignment = {"assignment_epoch": epoch}
+            yield GroupRecord(members, at_ms, KeyType.CONSUMER_GROUP_TARGET_ASSIGNMENT_METADATA, {"group_id": "g"}, assignment)
+
+    rows = list(rebalances(records()))
+    assert len(rows) == 2 * epochs and {row.cause for row in rows[2:]} == {"subscription_changed"}
+    assert {(row.member_count, row.kept_count, row.members_kept) for row in rows[2:]} == {(members, members, None)}
+    assert len(compared) <= 2 * epochs
+    assert sum(len(row.members_joined or ()) for row in rows) <= members
+
+
+def test_the_members_that_stayed_in_a_small_modern_group_are_named() -> None:
+    rows = list(rebalances(_modern_records(MOST_KEPT)))
+    assert rows[-1].members_kept == sorted(f"m{number}" for number in range(MOST_KEPT))
+    assert list(rebalances(_modern_records(MOST_KEPT + 1)))[-1].members_kept is None
+
+
+def _modern_records(members: int) -> Iterator[GroupRecord]:
+    key, value = {"group_id": "g"}, {"instance_id": None, "subscribed_topic_names": ["t"]}
+    for number in range(members):
+        yield GroupRecord(number, T0, KeyType.CONSUMER_GROUP_MEMBER_METADATA, {**key, "member_id": f"m{number}"}, value)
+    for epoch in (1, 2):
+        yield GroupRecord(members + epoch, T0, KeyType.CONSUMER_GROUP_METADATA, key, {"epoch": epoch})

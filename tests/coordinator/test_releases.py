@@ -35,7 +35,7 @@ RETENTION_MS = 60_000
 
 
 def cleaned(records: list[Record], semantics: Semantics) -> GroupCleanup:
-    """What a cleanup makes of the only group."""
+    """Return what a cleanup makes of the only group."""
     (cleanup,) = Cleanup(NOW_MS, RETENTION_MS, semantics).of_partition(replayed(records, semantics))
     return cleanup
 
@@ -160,7 +160,7 @@ def test_cleanup_fails_over_a_share_group_with_an_offset(release: str, fails: bo
 
 
 def described(epoch: int) -> Record:
-    """A streams group's record whose tag 2, known since 4.4, names the topology whose description is stored."""
+    """Return a streams group's record whose tag 2, known since 4.4, names the topology whose description is stored."""
     tags = {2: epoch.to_bytes(4, "big", signed=True)}
     return own(
         KeyType.STREAMS_GROUP_METADATA,

@@ -91,7 +91,7 @@ class ReplayedClassicGroup(ReplayedGroup):
             )
 
     def assignment_rows(self, group_id: str, topic_names: Mapping[str, str]) -> Iterator[AssignmentRow]:
-        """Rows from the members' assignments and subscriptions. Bytes that cannot be decoded give no rows: no broker reads these bytes."""
+        """Yield rows from the members' assignments and subscriptions. Malformed bytes give no rows, as no broker reads them."""
         for member in self.members.values():
             if self.protocol_type == CONSUMER:
                 yield from _consumer_rows(group_id, member)
@@ -103,7 +103,7 @@ _Decoded = TypeVar("_Decoded")
 
 
 def decoded_or_none(decode: Callable[[bytes], _Decoded | None], encoded: bytes) -> _Decoded | None:
-    """The decoded bytes; None where they are empty or cannot be decoded."""
+    """Return the decoded bytes, or None if they are empty or malformed."""
     try:
         return decode(encoded)
     except DecodeError:
@@ -111,7 +111,7 @@ def decoded_or_none(decode: Callable[[bytes], _Decoded | None], encoded: bytes) 
 
 
 def _consumer_rows(group_id: str, member: ClassicMember) -> Iterator[AssignmentRow]:
-    """One row for each partition that the member is assigned, or that the member named as owned when it joined."""
+    """Yield one row for each partition that the member is assigned or reported as owned when it joined."""
     assignment = decoded_or_none(decode_assignment, member.assignment)
     subscription = decoded_or_none(decode_subscription, member.subscription)
     for kind, topics in (
@@ -132,7 +132,7 @@ class ConnectTasks(NamedTuple):
 
 
 def connect_tasks(subscription: bytes, assignment: bytes, protocol: str | None) -> ConnectTasks:
-    """The tasks that a worker runs, must stop and ran before; empty sets where the bytes cannot be decoded.
+    """Return the tasks that a worker runs, must stop and ran before; empty sets if the bytes are malformed.
 
     subscription: what the worker sent with JoinGroup. assignment: what the leader gave it. protocol: eager, compatible or sessioned.
     """
@@ -146,7 +146,7 @@ def connect_tasks(subscription: bytes, assignment: bytes, protocol: str | None) 
 
 
 def _connect_rows(group_id: str, member: ClassicMember, protocol: str | None) -> Iterator[AssignmentRow]:
-    """One row for each connector and task of a Connect worker."""
+    """Yield one row for each connector and task of a Connect worker."""
     tasks = connect_tasks(member.subscription, member.assignment, protocol)
     for kind, tasks_of_kind in (("current", tasks.current), ("pending_revocation", tasks.revoked), ("owned", tasks.owned)):
         for connector, task in tasks_of_kind:
@@ -159,7 +159,7 @@ def _tasks(by_connector: Mapping[str, tuple[int, ...]]) -> frozenset[tuple[str, 
 
 
 def read_classic_group(value_version: int, value: Mapping[str, Any], semantics: Semantics) -> tuple[ReplayedClassicGroup, list[Refusal]]:
-    """The group of a value of key type 2, and a refusal for each thing that a loader would refuse in the value (R-2.1 to R-2.4)."""
+    """Return the group in a value of key type 2, and a refusal for each part that a loader would reject (R-2.1 to R-2.4)."""
     refusals: list[Refusal] = []
     members: dict[str, ClassicMember] = {}
     by_instance: dict[str, str] = {}
@@ -210,7 +210,7 @@ def _read_member(entry: Mapping[str, Any], semantics: Semantics) -> ClassicMembe
 def _topics_of_group(
     protocol_type: str | None, protocol: str | None, members: Mapping[str, ClassicMember], semantics: Semantics, refusals: list[Refusal]
 ) -> frozenset[str] | None:
-    """All topics that members subscribe to, as the broker reads the subscriptions; None: not known (docs/reference/replay-rules.md 2.3)."""
+    """Return all topics that members subscribe to as the broker reads them, or None if unknown (docs/reference/replay-rules.md 2.3)."""
     if protocol_type != CONSUMER:
         return None
     if not members:

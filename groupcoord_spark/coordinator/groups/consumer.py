@@ -38,7 +38,7 @@ class ConsumerMember(ModernMember):
         return None if self.metadata is None else self.metadata["instance_id"]
 
     def copy(self) -> "ConsumerMember":
-        """A member with the same fields. The values are shared: no code changes a value in place."""
+        """Copy the member. The values are shared, because no code changes a value in place."""
         copied = ConsumerMember(self.member_epoch, self.previous_member_epoch, self.state)
         copied.metadata, copied.current, copied.record_offset = self.metadata, self.current, self.record_offset
         return copied
@@ -61,7 +61,7 @@ class ReplayedConsumerGroup(ReplayedModernGroup):
     def __init__(self, semantics: Semantics) -> None:
         super().__init__(semantics)
         self.static_members: dict[str, str] = {}
-        """Instance id -> member id. Before 4.4 also the former instance ids of a member, even of one that has left."""
+        """Instance id -> member id. Before 4.4 it also holds a member's former instance ids, even after the member has left."""
         self.resolved_regexes: dict[str, list[str]] = {}
         """Regular expression -> names of the topics that match it."""
         self._owner_epochs: OwnerEpochs = defaultdict(dict)
@@ -183,7 +183,7 @@ class ReplayedConsumerGroup(ReplayedModernGroup):
         return self._state_of_assignment()
 
     def protocol(self, default_assignors: DefaultAssignors) -> str:
-        """The server assignor that most members name; the broker's default where no member names one."""
+        """Return the server-side assignor that most members name, or the broker's default if no member names one."""
         votes = Counter(member.metadata["server_assignor"] for member in self.members.values() if member.metadata is not None)
         del votes[None]
         if not votes:
@@ -194,7 +194,7 @@ class ReplayedConsumerGroup(ReplayedModernGroup):
 
     @property
     def subscribed_topics(self) -> frozenset[str]:
-        """Topics that members name, and topics that match a stored regular expression, even one that no member uses any more."""
+        """Return the topics that members name or a stored regular expression matches, even an unused expression."""
         return super().subscribed_topics.union(*self.resolved_regexes.values())
 
     @property
@@ -210,7 +210,7 @@ class ReplayedConsumerGroup(ReplayedModernGroup):
         }
 
     def _member_state(self, value: Value) -> str:
-        """The member state in a current assignment. Kafka 3.7 stored no state: there the lists of partitions show it."""
+        """Return the member state in a current assignment. Kafka 3.7 stored no state; its partition lists imply it."""
         if "state" in value:
             return self.member_states.get(value["state"], UNKNOWN)
         if value["partitions_pending_revocation"]:

@@ -58,7 +58,7 @@ LOAD_FAILS = "A broker could not have loaded the partition."
 
 
 class Refusal(NamedTuple):
-    """Why a broker's loader refuses or skips a record, or would refuse one that the replay accepts.
+    """The reason why a broker's loader rejects or skips a record, or would reject a record that the replay accepts.
 
     code: the rule of docs/reference/replay-rules.md. detail: the sentence of the warning.
     """
@@ -106,26 +106,26 @@ class ReplayedGroup(ABC):
 
     @abstractmethod
     def protocol(self, default_assignors: DefaultAssignors) -> str | None:
-        """Name of the assignor. ``default_assignors``: the broker's assignors, for a group whose members name none."""
+        """Return the name of the assignor. ``default_assignors`` are the broker's, for a group whose members name none."""
 
     @abstractmethod
     def member_rows(self, group_id: str) -> Iterator[MemberRow]: ...
 
     @abstractmethod
     def assignment_rows(self, group_id: str, topic_names: Mapping[str, str]) -> Iterator[AssignmentRow]:
-        """Rows in no order. A partition that a stored assignment names twice has two rows."""
+        """Yield rows in no particular order. A partition that a stored assignment names twice has two rows."""
 
     @property
     def regular_expressions(self) -> tuple[str, ...]:
         return ()
 
     def internal_state(self) -> tuple[object, ...]:
-        """Everything that a later record can meet: no later record can tell two groups with equal internal states apart."""
+        """Return everything that a later record can depend on. Groups with equal internal states behave the same from here on."""
         return internal_fields(self)
 
 
 def internal_fields(state: object, *, without: frozenset[str] = frozenset({"_semantics"})) -> tuple[object, ...]:
-    """The class of an object of this room and its fields by name but ``without``, with the fields of the objects in its dicts."""
+    """Return the object's class and its fields except ``without``, including the fields of objects in its dicts."""
     names = [name for kind in type(state).__mro__ for name in getattr(kind, "__slots__", ()) if name not in without]
     return type(state).__name__, {name: _internal_value(getattr(state, name)) for name in names}
 

@@ -50,7 +50,7 @@ class ModernMember:
 
 
 class Refusals(NamedTuple):
-    """The rules by which a loader refuses tombstones of one group type."""
+    """A loader's rules for rejecting tombstones of one group type."""
 
     group_with_members: str
     group_with_targets: str | None
@@ -153,7 +153,7 @@ class ReplayedModernGroup(ReplayedGroup):
             yield from _partition_rows(group_id, member_id, "target", target["topic_partitions"], topic_names)
 
     def _state_of_assignment(self) -> str:
-        """How far the members of a group that has members have come to the target assignment: Assigning, Reconciling or Stable."""
+        """Return the state of a group with members: Assigning, Reconciling or Stable."""
         if self.generation > self.assignment_epoch:
             return "Assigning"
         for member in self.members.values():
@@ -238,7 +238,7 @@ def _named_topics(metadata: Value | None) -> Sequence[str]:
 def _partition_rows(
     group_id: str, member_id: str, kind: str, topic_partitions: Sequence[Value], topic_names: Mapping[str, str]
 ) -> Iterator[AssignmentRow]:
-    """One row for each partition in a list of {topic_id, partitions}."""
+    """Yield one row for each partition in a list of {topic_id, partitions}."""
     for topic in topic_partitions:
         topic_id = topic["topic_id"]
         for partition in topic["partitions"]:

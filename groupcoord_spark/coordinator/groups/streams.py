@@ -30,7 +30,7 @@ class ReplayedStreamsGroup(ReplayedModernGroup):
     def __init__(self, semantics: Semantics) -> None:
         super().__init__(semantics)
         self.topology: Value | None = None
-        """The value of key type 23; None: there is no topology."""
+        """Value of key type 23; None without a topology."""
         self.validated_topology_epoch: int = semantics.initial_validated_topology_epoch
         """Epoch of the topology that was checked against the topics; -1: topics were missing or did not fit."""
         self._stored_description_epoch = _NO_DESCRIPTION
@@ -111,7 +111,7 @@ def _stored_description_epoch(value: Value) -> int:
 
 
 def _task_rows(group_id: str, member_id: str, kind: str, task_type: str, tasks: Any) -> Iterator[AssignmentRow]:
-    """One row for each partition in a list of {subtopology_id, partitions}."""
+    """Yield one row for each partition in a list of {subtopology_id, partitions}."""
     for subtopology in tasks:
         for partition in subtopology["partitions"]:
             yield AssignmentRow(group_id, member_id, kind, None, None, subtopology["subtopology_id"], task_type, partition)

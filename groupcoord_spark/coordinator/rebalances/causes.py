@@ -35,17 +35,17 @@ class Reason(NamedTuple):
 
 
 def coordinator_moved(epoch_before: int, epoch: int) -> bool:
-    """Whether two batches have different leader epochs, which are both known."""
+    """Return whether two batches have different known leader epochs."""
     return NOT_KNOWN not in (epoch_before, epoch) and epoch_before != epoch
 
 
 def move_sentence(epoch_before: int, epoch: int) -> str:
-    """The sentence for two different leader epochs."""
+    """Return the sentence about two different leader epochs."""
     return f"In between the partition's leader epoch went from {epoch_before} to {epoch}: the coordinator moved or was restarted."
 
 
 def names_of(names: Collection[str]) -> str:
-    """The first names in alphabetical order, and the number of the others."""
+    """Return the first names in alphabetical order and the number of the remaining ones."""
     return first_of(sorted(names))
 
 

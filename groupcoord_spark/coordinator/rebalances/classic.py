@@ -3,31 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from functools import lru_cache
 
+from groupcoord_spark.coordinator.groups.classic import CONSUMER
 from groupcoord_spark.coordinator.groups.group import Value
 from groupcoord_spark.coordinator.rebalances.causes import Reason, names_of
 from groupcoord_spark.coordinator.rebalances.generation_causes import cause_of_generation, ranges_of, with_circumstances
 from groupcoord_spark.coordinator.rebalances.generations import Generation, is_same_membership, partitions_that_changed
+from groupcoord_spark.coordinator.rebalances.group_life import GroupLife
 from groupcoord_spark.coordinator.rebalances.group_records import NOT_KNOWN, ConvertedGroup, GroupRecord
-from groupcoord_spark.coordinator.rebalances.moves import Moves, PartitionSet, moves_between, union_of
-from groupcoord_spark.coordinator.rebalances.rows import Rebalance, elapsed_ms, row_of
+from groupcoord_spark.coordinator.rebalances.moves import Moves, PartitionSet, moves_between
+from groupcoord_spark.coordinator.rebalances.rows import Rebalance, change_between, elapsed_ms, row_of
+from groupcoord_spark.protocol import subscribed_topics
+from groupcoord_spark.protocol.errors import DecodeError
 
 
-class ClassicGenerations:
+class ClassicGenerations(GroupLife):
     """The present generation of a classic group. Apply the group's records in order."""
 
     group_type = "classic"
 
     def __init__(self, former_group: ConvertedGroup | None) -> None:
+        super().__init__()
         self._former_group = former_group
         self._now: Generation | None = None
-        self._known_partitions: set[tuple[str, int]] = set()
-        """All that a member ever had."""
-        self._partition_counts: dict[str, int] = {}
-        """Topic -> one more than the highest partition that a member ever had; connector -> one more than its highest task."""
         self._was_converted = False
-        self.is_removed = False
-        self.removed_at_ms = NOT_KNOWN
 
     @property
     def generation(self) -> int | None:
@@ -38,16 +38,39 @@ class ClassicGenerations:
         return NOT_KNOWN if self._now is None else self._now.timestamp_ms
 
     @property
-    def members_of_generation(self) -> Mapping[str, Value]:
+    def members(self) -> Mapping[str, Value]:
         return {} if self._now is None else self._now.members
 
+    members_of_generation = members
+
+    @property
+    def protocol_type(self) -> str | None:  # type: ignore[override]
+        return None if self._now is None else self._now.value["protocol_type"] or None
+
+    @property
+    def state_timestamp_ms(self) -> int | None:
+        timestamp_ms = NOT_KNOWN if self._now is None else self._now.value.get("current_state_timestamp_ms", NOT_KNOWN)
+        return None if timestamp_ms == NOT_KNOWN else timestamp_ms
+
+    @property
+    def subscribed_topics(self) -> frozenset[str] | None:
+        if self.protocol_type != CONSUMER:
+            return None
+        subscriptions = {member["subscription"] for member in self.members.values()}  # mostly one: all members subscribe to the same topics
+        topics = [*map(_subscription, subscriptions)]
+        return None if None in topics else frozenset[str]().union(*(of_member for of_member in topics if of_member is not None))
+
+    def partitions_of(self, member_id: str) -> PartitionSet:
+        return frozenset() if self._now is None else self._now.partitions_of(member_id)
+
     def apply(self, record: GroupRecord) -> Rebalance | None:
-        """The rebalance that the record begins; None: a tombstone, the creation of the group, or no new generation."""
+        """Apply a record. Return the rebalance that it starts, or None for a tombstone, a new group or an unchanged generation."""
         if record.value is None:
             self.is_removed, self.removed_at_ms = True, record.timestamp_ms
             return None
         old = self._now
         new = self._now = Generation(record.value, record.timestamp_ms, record.leader_epoch)
+        self.had_members = self.had_members or bool(new.members)
         if old is None:
             if not new.members and self._former_group is None and new.value["generation"] == 0:
                 return None  # 4.x writes this record when it creates a group, before the first rebalance.
@@ -76,21 +99,13 @@ class ClassicGenerations:
     def _next(self, record: GroupRecord, old: Generation, new: Generation) -> Rebalance:
         partitions_before, partitions_after = partitions_that_changed(old, new)
         moves = moves_between(partitions_before, partitions_after)
+        self._end_assignments(record.timestamp_ms, partitions_before)
         new_partitions = ranges_of(self._new_partitions(partitions_after))
         reason = cause_of_generation(old, new, moves, new_partitions, was_converted=self._was_converted)
         reason = with_circumstances(reason, old, new)
         self._was_converted = False
         since_ms = elapsed_ms(old.timestamp_ms, new.timestamp_ms)
         return _classic_row(record, old, new, old.value["generation"], since_ms, old.members, moves, reason)
-
-    def _new_partitions(self, partitions_after: Mapping[str, PartitionSet]) -> list[tuple[str, int]]:
-        """The partitions that are higher than all that a member ever had, which now count as known."""
-        counts, other_partitions = self._partition_counts, union_of(partitions_after.values()) - self._known_partitions
-        self._known_partitions |= other_partitions
-        new_partitions = [place for place in other_partitions if place[1] >= counts.get(place[0], NOT_KNOWN)]
-        for topic, partition in new_partitions:
-            counts[topic] = max(partition + 1, counts.get(topic, NOT_KNOWN))
-        return new_partitions
 
 
 def _classic_row(
@@ -107,8 +122,7 @@ def _classic_row(
     leader_before, protocol_before = (None, None) if old is None else (old.value["leader"], old.value["protocol"])
     return row_of(
         record,
-        members_before,
-        new.members,
+        change_between(members_before, new.members),
         moves,
         reason,
         group_type="classic",
@@ -122,3 +136,12 @@ def _classic_row(
         previous_protocol=protocol_before,
         protocol=value["protocol"],
     )
+
+
+@lru_cache(maxsize=4096)
+def _subscription(subscription: bytes) -> frozenset[str] | None:
+    """Return the topics of a member's subscription, or None if the bytes are malformed."""
+    try:
+        return subscribed_topics(subscription)
+    except (ValueError, DecodeError):
+        return None

@@ -17,8 +17,7 @@ from groupcoord_spark.coordinator.rebalances.generations import Generation, is_c
 from groupcoord_spark.coordinator.rebalances.group_records import NOT_KNOWN
 from groupcoord_spark.coordinator.rebalances.moves import Moves
 from groupcoord_spark.protocol import decode_assignment, decode_subscription
-from groupcoord_spark.protocol.streams_assignment import decode_streams_assignment
-from groupcoord_spark.protocol.streams_subscription import RUNNING, decode_streams_subscription
+from groupcoord_spark.protocol.streams_user_data import RUNNING, decode_streams_assignment, decode_streams_subscription
 from groupcoord_spark.wording import counted
 
 STREAMS_ASSIGNOR: Final = "stream"
@@ -27,7 +26,7 @@ _STREAMS_CLIENT: Final = re.compile(r"-StreamThread-\d+(-consumer)?$")
 
 
 def cause_of_generation(old: Generation, new: Generation, moves: Moves, new_partitions: Sequence[str], *, was_converted: bool) -> Reason:
-    """The first cause that the two records support, with its evidence.
+    """Return the first cause that the two records support, with its evidence.
 
     new_partitions: texts for partitions that no member ever had before. was_converted: before ``old`` the group was of another type.
     """
@@ -48,12 +47,12 @@ def cause_of_generation(old: Generation, new: Generation, moves: Moves, new_part
     if left:
         return _cause_of_leaving(old, new, left)
     if not new.members:
-        return Reason("member_gone", "likely", "Nobody was left when the join phase ended: who had joined went again before it did.")
+        return Reason("member_gone", "likely", "Nobody was left when the join phase ended: the members that had joined left before.")
     return _cause_without_newcomers(old, new, moves, new_partitions, was_converted=was_converted)
 
 
 def with_circumstances(reason: Reason, old: Generation, new: Generation) -> Reason:
-    """The reason with more evidence: a coordinator that moved, and generations without a record, which lower the confidence."""
+    """Add evidence to the reason: a coordinator change, and missing generations, which lower the confidence."""
     if reason.cause != "coordinator_moved" and coordinator_moved(old.leader_epoch, new.leader_epoch):
         reason = reason._replace(evidence=f"{reason.evidence} {move_sentence(old.leader_epoch, new.leader_epoch)}")
     first, last = old.value["generation"] + 1, new.value["generation"] - 1
@@ -94,7 +93,7 @@ def _cause_of_leaving(old: Generation, new: Generation, left: Sequence[Value]) -
 
 
 def _left_or_expelled(old: Generation, new: Generation, left: Sequence[Value]) -> Reason:
-    """Whether members left or were expelled. The time since all timers began anew can rule out the second."""
+    """Return whether members left or were expelled. The time since all timers restarted can rule out expulsion."""
     since_ms = new.join_ended_ms - old.join_ended_ms
     session_ms = min(int(member["session_timeout_ms"]) for member in left)
     limit_ms = min(session_ms, _least_rebalance_timeout_ms(old, new))
@@ -117,7 +116,7 @@ def _left_or_expelled(old: Generation, new: Generation, left: Sequence[Value]) -
 
 
 def _least_rebalance_timeout_ms(old: Generation, new: Generation) -> int:
-    """The least time that the join phase lasted: the longest rebalance timeout of the members.
+    """Return the shortest possible length of the join phase: the members' longest rebalance timeout.
 
     A member may change its timeout when it joins again (3.x): then the shorter of its two timeouts counts.
     """
@@ -170,7 +169,7 @@ def _cause_without_newcomers(
 
 
 def _scheduled_by_streams(old: Generation, new: Generation) -> Reason | None:
-    """The rebalance that Kafka Streams had scheduled in the generation before (KIP-441); None: no scheduled time had come."""
+    """Return the rebalance that Kafka Streams scheduled in the previous generation (KIP-441), or None if none was due."""
     if old.value["protocol"] != STREAMS_ASSIGNOR:
         return None
     scheduled: list[tuple[int, str]] = []
@@ -198,7 +197,7 @@ def _scheduled_by_streams(old: Generation, new: Generation) -> Reason | None:
 
 
 def _restored(old: Generation, new: Generation) -> str:
-    """A sentence on how far members have restored tasks that they do not run as active ones; '': no member has sent offset sums."""
+    """Return a sentence on how far members have restored standby tasks, or '' if no member sent offset sums."""
     old_sums, new_sums = _offset_sums(old), _offset_sums(new)
     tasks = [
         f"{task} of {member_id} {new_sums[member_id, task]:,}"
@@ -209,7 +208,7 @@ def _restored(old: Generation, new: Generation) -> str:
 
 
 def _offset_sums(generation: Generation) -> dict[tuple[str, str], int]:
-    """Member id and task -> sum of the offsets up to which the member has restored the task's changelogs."""
+    """Return, by member id and task, the sum of restored changelog offsets."""
     sums: dict[tuple[str, str], int] = {}
     for member_id, member in generation.members.items():
         subscription = decoded_or_none(decode_subscription, member["subscription"])
@@ -230,7 +229,7 @@ def _members_with_other_topics(old: Generation, new: Generation) -> list[str]:
 
 
 def _has_other_topics(old_subscription: bytes, new_subscription: bytes, new: Generation) -> bool:
-    """Whether two different subscriptions ask for different topics."""
+    """Return whether two subscriptions name different topics."""
     if new.value["protocol_type"] != CONSUMER:
         # The subscription of a Connect worker changes with the tasks that it runs, so a difference means nothing.
         return not is_connect(new.value)

@@ -27,7 +27,7 @@ class Generation:
         """End of the join phase, when all session timers started again. Records up to 2.1 do not have it: then the record's timestamp."""
 
     def partitions_of(self, member_id: str) -> PartitionSet:
-        """The partitions or tasks that the member has in this generation; empty where its bytes cannot be decoded."""
+        """Return the member's partitions or tasks in this generation, or an empty set if its bytes are malformed."""
         member = self.members[member_id]
         if self.value["protocol_type"] == CONSUMER:
             return _assigned(member["assignment"])
@@ -37,7 +37,7 @@ class Generation:
 
 
 def is_same_membership(old: Generation, new: Generation) -> bool:
-    """Whether the members are the same, where a static member may have a new member id."""
+    """Return whether the members are the same. A static member may have a new member id."""
     if old.members.keys() == new.members.keys():
         return True
     return len(old.members) == len(new.members) and {_identity(member) for member in old.members.values()} == {
@@ -64,12 +64,12 @@ def partitions_that_changed(old: Generation, new: Generation) -> tuple[dict[str,
 
 
 def is_connect(value: Value) -> bool:
-    """Whether the members are Connect workers."""
+    """Return whether the members are Connect workers."""
     return bool(value["protocol_type"] == CONNECT)
 
 
 def _identity(member: Value) -> tuple[str, str]:
-    """The instance id of a static member, the member id of another member."""
+    """Return the instance id of a static member, else the member id."""
     instance_id = member.get("group_instance_id")
     return ("member", member["member_id"]) if instance_id is None else ("instance", instance_id)
 

@@ -22,7 +22,7 @@ class Moves(NamedTuple):
 
 
 def moves_between(old_assignment: Mapping[str, frozenset[Any]], new_assignment: Mapping[str, frozenset[Any]]) -> Moves:
-    """The moves between two assignments, member id -> partitions. Members whose partitions did not change may be missing from both."""
+    """Return the moves between two assignments, member id -> partitions. Members without changes may be missing from both."""
     same = {member for member, partitions in new_assignment.items() if old_assignment.get(member) == partitions}
     if same:
         old_assignment, new_assignment = (
@@ -52,5 +52,5 @@ def union_of(sets: Iterable[frozenset[Any]]) -> frozenset[Any]:
 
 @lru_cache(maxsize=32)
 def _cached_union(sets: frozenset[frozenset[Any]]) -> frozenset[Any]:
-    """The union of several sets. It is cached, because the same members often join together or leave together again."""
+    """Return the union of several sets. It is cached, because the same members often join or leave together."""
     return frozenset[Any]().union(*sets)

@@ -3,11 +3,34 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from groupcoord_spark.coordinator.rebalances.causes import Cause, Confidence, Reason
 from groupcoord_spark.coordinator.rebalances.group_records import NOT_KNOWN, GroupRecord
 from groupcoord_spark.coordinator.rebalances.moves import Moves
+
+MOST_KEPT: Final = 200
+"""``members_kept`` of a modern group is None above this number of members. A record of such a group names one member, so the lists would
+grow with the number of members times the number of epochs."""
+
+
+class MemberChange(NamedTuple):
+    """The members of a group after a record, and the differences from the members before. None: the members before are not known."""
+
+    member_count: int
+    joined: Sequence[str] | None = None
+    left: Sequence[str] | None = None
+    kept: Sequence[str] | None = None
+    kept_count: int | None = None
+
+
+def change_between(before: Collection[str] | None, members: Collection[str]) -> MemberChange:
+    """Return the change between all member ids of two generations."""
+    if before is None:
+        return MemberChange(len(members))
+    ids_before, ids = set(before), set(members)
+    kept = sorted(ids & ids_before)
+    return MemberChange(len(members), sorted(ids - ids_before), sorted(ids_before - ids), kept, len(kept))
 
 
 class Rebalance(NamedTuple):
@@ -48,34 +71,20 @@ class Rebalance(NamedTuple):
     evidence: str
 
 
-def row_of(
-    record: GroupRecord,
-    members_before: Collection[str] | None,
-    members: Collection[str],
-    moves: Moves | None,
-    reason: Reason,
-    **fields: Any,
-) -> Rebalance:
-    """The row of one record.
-
-    members_before: member ids of the generation before; None: not known. moves: None: not known. fields: all other fields of the row.
-    """
-    joined = left = kept = None
-    if members_before is not None:
-        ids_before, ids = set(members_before), set(members)
-        joined, left, kept = sorted(ids - ids_before), sorted(ids_before - ids), sorted(ids & ids_before)
+def row_of(record: GroupRecord, change: MemberChange, moves: Moves | None, reason: Reason, **fields: Any) -> Rebalance:
+    """Return the row of one record. moves: None if they are not known. fields: all other fields of the row."""
     moved, assigned, released = moves or (None, None, None)
     return Rebalance(
         record_offset=record.record_offset,
         record_timestamp_ms=record.timestamp_ms,
         group_id=record.key["group_id"],
-        member_count=len(members),
-        joined_count=None if joined is None else len(joined),
-        left_count=None if left is None else len(left),
-        kept_count=None if kept is None else len(kept),
-        members_joined=joined,
-        members_left=left,
-        members_kept=kept,
+        member_count=change.member_count,
+        joined_count=None if change.joined is None else len(change.joined),
+        left_count=None if change.left is None else len(change.left),
+        kept_count=change.kept_count,
+        members_joined=change.joined,
+        members_left=change.left,
+        members_kept=change.kept,
         partitions_moved=moved,
         partitions_assigned=assigned,
         partitions_released=released,
@@ -85,5 +94,9 @@ def row_of(
 
 
 def elapsed_ms(before_ms: int, now_ms: int) -> int | None:
-    """Time between two records; None: the time of one record is not known."""
-    return None if NOT_KNOWN in (before_ms, now_ms) else now_ms - before_ms
+    """Return the time between two records.
+
+    None if the time of one record is not known, or if 64 bits do not hold the difference: clients may choose any two timestamps.
+    """
+    elapsed = now_ms - before_ms
+    return None if NOT_KNOWN in (before_ms, now_ms) or not -(2**63) <= elapsed < 2**63 else elapsed

@@ -1,13 +1,120 @@
-"""Comparison of two assignments: the effect of a change of members or partitions on a group."""
+"""The quality of an assignment, the rebalances until every partition has an owner, and the effect of a change on a group.
+
+The quality is the balance, and the partitions that move, have no owner or are in another rack than their owner.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from groupcoord_spark.assignors.membership import Assignment, TopicPartition, java_order
-from groupcoord_spark.assignors.quality import Balance, balance_of
+from groupcoord_spark.assignors.membership import Assignment, Assignor, Member, TopicPartition, Topics, java_order, subscribers_by_topic
+from groupcoord_spark.assignors.ownership_claims import resolve_claims
+from groupcoord_spark.assignors.racks import is_in_rack
+
+
+@dataclass(frozen=True, slots=True)
+class Balance:
+    """The number of partitions of each member. ``least``, ``most`` and ``spread`` count all members, whatever their subscriptions."""
+
+    partitions_by_member: Mapping[str, int]
+
+    @property
+    def least(self) -> int:
+        """The smallest number of partitions of a member; 0 without members."""
+        return min(self.partitions_by_member.values(), default=0)
+
+    @property
+    def most(self) -> int:
+        """The largest number of partitions of a member; 0 without members."""
+        return max(self.partitions_by_member.values(), default=0)
+
+    @property
+    def spread(self) -> int:
+        """The difference between ``most`` and ``least``."""
+        return self.most - self.least
+
+
+@dataclass(frozen=True, slots=True)
+class AssignmentQuality:
+    """Counts of partitions in an assignment, compared with the subscriptions and the owners before.
+
+    moved: partitions that an owner before (see ownership_claims.py), still a member and still subscribed to the topic, does not keep.
+    unassigned: partitions of subscribed topics without an owner (cooperative-sticky: another member has to revoke them first).
+    rack_misses: partitions with known racks whose owner is in another rack.
+    not_subscribed: partitions whose owner does not subscribe to the topic.
+    """
+
+    balance: Balance
+    moved: int
+    unassigned: int
+    rack_misses: int
+    not_subscribed: int
+
+
+def balance_of(assignment: Assignment) -> Balance:
+    """Return the number of partitions of each member."""
+    return Balance({member_id: len(partitions) for member_id, partitions in assignment.items()})
+
+
+def quality_of(members: Sequence[Member], topics: Topics, assignment: Assignment) -> AssignmentQuality:
+    """Measure the quality of an assignment of these topics to these members."""
+    subscribed = subscribers_by_topic(members, topics)
+    owners = {partition: member_id for member_id, partitions in assignment.items() for partition in partitions}
+    return AssignmentQuality(
+        balance=balance_of(assignment),
+        moved=sum(owners.get(partition) != owner for partition, owner in _owners_before(members, topics).items()),
+        unassigned=sum(
+            TopicPartition(topic, partition) not in owners for topic in subscribed for partition in range(topics[topic].partitions)
+        ),
+        rack_misses=sum(
+            topics[topic].racks is not None and not is_in_rack(member, topics[topic].racks_of(partition))
+            for member in members
+            for topic, partition in assignment[member.member_id]
+            if topic in topics
+        ),
+        not_subscribed=sum(topic not in member.topics for member in members for topic, _ in assignment[member.member_id]),
+    )
+
+
+def _owners_before(members: Sequence[Member], topics: Topics) -> dict[TopicPartition, str]:
+    owned = resolve_claims(members, topics).owned
+    return {
+        partition: member.member_id
+        for member in members
+        for partition in owned[member.member_id]
+        if partition.topic in member.topics and partition.partition < topics[partition.topic].partitions
+    }
+
+
+@dataclass(frozen=True, slots=True)
+class RebalanceSequence:
+    """The assignments of consecutive rebalances.
+
+    converges: True if the last assignment is final. False if the last assignment is equal to an earlier one, so that the group would
+    rebalance without end; then each of the assignments leaves partitions without an owner.
+    """
+
+    assignments: tuple[Assignment, ...]
+    converges: bool
+
+
+def rebalances_until_stable(assignor: Assignor, members: Sequence[Member], topics: Topics) -> RebalanceSequence:
+    """Return the assignments of successive rebalances until every partition of a subscribed topic has an owner.
+
+    Only cooperative-sticky needs more than one rebalance: a partition that its owner revokes in one rebalance is assigned in the next.
+    After each rebalance the members join again with the partitions that they own then, in a new generation.
+    """
+    generation = max((member.generation for member in members), default=0)
+    assignments = [assignor(members, topics)]
+    while quality_of(members, topics, assignments[-1]).unassigned:
+        if assignments[-1] in assignments[:-1]:
+            return RebalanceSequence(tuple(assignments), converges=False)
+        generation += 1
+        members = [replace(member, owned=assignments[-1][member.member_id], generation=generation) for member in members]
+        assignments.append(assignor(members, topics))
+    return RebalanceSequence(tuple(assignments), converges=True)
 
 
 class OwnerChange(NamedTuple):
@@ -70,7 +177,7 @@ class Comparison:
 
 
 def compare_assignments(before: Assignment, after: Assignment) -> Comparison:
-    """The differences between two assignments. A member that joins or leaves is in only one of them."""
+    """Return the differences between two assignments. A member that joins or leaves is in only one of them."""
     old_owners, new_owners = _owners(before), _owners(after)
     changes = [
         OwnerChange(partition, old_owners.get(partition), new_owners.get(partition))

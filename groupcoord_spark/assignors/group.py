@@ -1,6 +1,6 @@
 """A real group as input of the assignors, and what each assignor would assign to it.
 
-The offsets topic lacks some of that input. What is assumed instead is listed in sentences for the user.
+Some of that input is not in the offsets topic. Each assumption made in its place is reported to the user as a sentence.
 """
 
 from __future__ import annotations
@@ -11,9 +11,8 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from groupcoord_spark.assignors.comparison import Comparison, compare_assignments
+from groupcoord_spark.assignors.comparison import Comparison, compare_assignments, rebalances_until_stable
 from groupcoord_spark.assignors.membership import Assignment, Assignor, Member, Topic, assignment_of
-from groupcoord_spark.assignors.rebalances import rebalances_until_stable
 from groupcoord_spark.errors import UsageError
 from groupcoord_spark.wording import counted
 
@@ -62,7 +61,7 @@ class Proposal:
 def observed_topics(
     subscribed: Iterable[str], observed: Mapping[str, int], topic_ids: Mapping[str, str], requested: Mapping[str, int]
 ) -> tuple[dict[str, Topic], list[str]]:
-    """The topics of a group with their number of partitions, and the assumptions about them.
+    """Return the topics of a group with their partition counts, and the assumptions behind the counts.
 
     Args:
         observed: topic -> highest partition number below PLAUSIBLE_PARTITIONS that a member owns or a group has committed, plus one.
@@ -102,7 +101,7 @@ def observed_topics(
 
 
 def with_changed_member_count(group: AssignableGroup, change: int) -> AssignableGroup:
-    """The group with ``change`` members more (or fewer, if negative).
+    """Return the group with ``change`` more members, or fewer if negative.
 
     New members have the most frequent subscription of the group. The members with the last member ids leave.
 
@@ -126,7 +125,7 @@ def with_changed_member_count(group: AssignableGroup, change: int) -> Assignable
 
 
 def proposals(current: Assignment, group: AssignableGroup, chosen: Mapping[str, Assignor]) -> list[Proposal]:
-    """The proposal of each assignor, compared with the assignment before."""
+    """Return the proposal of each assignor, compared with the current assignment."""
     made = []
     for name, assignor in chosen.items():
         sequence = rebalances_until_stable(assignor, group.members, group.topics)
@@ -136,7 +135,8 @@ def proposals(current: Assignment, group: AssignableGroup, chosen: Mapping[str, 
 
 
 def advice(candidates: Sequence[Proposal]) -> list[str]:
-    """Sentences about the proposals: the most even ones, those of them that move the fewest partitions, and members without partitions."""
+    """Return sentences about the proposals: the most even ones, which of these move the fewest partitions, and members without
+    partitions."""
     sentences = []
     smallest_spread = min(proposal.change.after.spread for proposal in candidates)
     most_even = [proposal for proposal in candidates if proposal.change.after.spread == smallest_spread]
@@ -155,5 +155,5 @@ def advice(candidates: Sequence[Proposal]) -> list[str]:
 
 
 def stand_in_topic_id(topic: str) -> str:
-    """A topic id for a topic whose id is not known: the same for the same name."""
+    """Return a stand-in for an unknown topic id, derived from the topic name."""
     return urlsafe_b64encode(hashlib.md5(topic.encode(), usedforsecurity=False).digest()).decode().rstrip("=")

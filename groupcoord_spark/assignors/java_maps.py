@@ -1,8 +1,8 @@
 """The iteration order of Java's HashMap, which Kafka's assignors rely on to break ties between equal members.
 
-A table has a power of two of slots: 16 at first, doubled when more than three quarters of them are used, never fewer again.
-The iterator goes by slot and, within a slot, by order of insertion. Slots with nine and more keys in tables of 64 slots and more (trees)
-are not modelled. Maps from which keys are removed, and Scala's maps before 4.x, are in simulator/groups/map_order.py.
+A table has a power of two of slots: 16 at first, doubled when more than three quarters of them are used, and never reduced. The iterator
+goes by slot and, within a slot, by insertion order. Slots with nine or more keys in tables of 64 or more slots (trees) are not modelled.
+Maps that lose keys, and Scala's maps before 4.x, are in simulator/groups/map_order.py.
 """
 
 from __future__ import annotations
@@ -34,17 +34,17 @@ def spread(java_hash: int) -> int:
 
 @lru_cache(maxsize=1 << 16)
 def spread_hash(text: str) -> int:
-    """The folded hash of a text."""
+    """Return the spread hash of a text."""
     return spread(hash_of_text(text))
 
 
 def slot_of(java_hash: int, slots: int) -> int:
-    """The slot of a key with this hash."""
+    """Return the slot of a key with this hash."""
     return spread(java_hash) & (slots - 1)
 
 
 def slots_after_puts(keys: int) -> int:
-    """The number of slots of a table into which ``keys`` keys were put one by one."""
+    """Return the number of slots of a table after ``keys`` single puts."""
     slots = FIRST_SIZE
     while keys > slots * 3 // 4:
         slots *= 2
@@ -52,7 +52,7 @@ def slots_after_puts(keys: int) -> int:
 
 
 def slots_of_copy(keys: int) -> int:
-    """The number of slots of a HashSet that was made as a copy of ``keys`` keys: it asks for keys / 0.75 + 1 slots at once."""
+    """Return the number of slots of a HashSet copied from ``keys`` keys: the copy allocates keys / 0.75 + 1 slots at once."""
     slots = FIRST_SIZE
     while slots < keys * 4 // 3 + 1:
         slots *= 2
@@ -60,10 +60,10 @@ def slots_of_copy(keys: int) -> int:
 
 
 def in_hash_order(keys: Iterable[K], hash_of: Callable[[K], int], slots: int | None = None) -> list[K]:
-    """The distinct keys in the iteration order of a HashMap into which they were put in the given order.
+    """Return the distinct keys in the iteration order of a HashMap filled in the given order.
 
     Args:
-        slots: number of slots with which the table was made; None: 16, grown by single puts.
+        slots: initial number of slots; None for the default of 16, grown by single puts.
     """
     distinct = list(dict.fromkeys(keys))
     table = slots_after_puts(len(distinct)) if slots is None else slots
@@ -73,17 +73,17 @@ def in_hash_order(keys: Iterable[K], hash_of: Callable[[K], int], slots: int | N
 
 
 def in_order_of_copy(numbers: Iterable[int]) -> list[int]:
-    """The distinct numbers in the order of a ``HashSet<Integer>`` that was made as a copy of the list: by slot, then as listed.
+    """Return the distinct numbers in the order of a ``HashSet<Integer>`` copied from the list: by slot, then in list order.
 
-    The order is ascending as long as all numbers are below the number of slots, 16 at least: [9 .. 17] comes as 16, 17, 9 .. 15.
-    The sizes are those of Java 17; from Java 19 on a copy of exactly 12, 24, 48 ... numbers has half as many slots.
+    The order is ascending while all numbers are below the number of slots, at least 16: [9 .. 17] becomes 16, 17, 9 .. 15. Sizes are Java
+    17's; since Java 19 a copy of exactly 12, 24, 48 ... numbers has half as many slots.
     """
     distinct = list(dict.fromkeys(numbers))
     return in_hash_order(distinct, int, slots_of_copy(len(distinct)))
 
 
 def _slots_after_full_slots(hashes: Sequence[int], fixed_slots: int | None) -> int:
-    """The number of slots of a small table into which these keys were put one by one.
+    """Return the number of slots of a small table after single puts of these keys.
 
     Below 64 slots the ninth key of a slot doubles the table, instead of making a tree.
     fixed_slots: number of slots that the table was made with, enough for all keys; None: 16, grown by single puts.

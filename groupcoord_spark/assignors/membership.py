@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 NO_GENERATION = -1
 
@@ -23,7 +23,7 @@ class Member:
     topics: names of the topics it subscribes to, in the order of the subscription; some may not exist.
     rack: None or "": no rack.
     owned: the partitions that it lists as owned, in that order; for the server's assignors its current target assignment.
-    generation: the generation in which it owned them; NO_GENERATION if it names none.
+    generation: the generation of that ownership; NO_GENERATION if it names none.
     """
 
     member_id: str
@@ -48,7 +48,7 @@ class Topic:
     topic_id: str | None = None
 
     def racks_of(self, partition: int) -> frozenset[str]:
-        """The racks of the replicas of one partition; empty if they are not known."""
+        """Return the racks of one partition's replicas, or an empty set if unknown."""
         return self.racks[partition] if self.racks is not None and partition < len(self.racks) else frozenset()
 
 
@@ -56,11 +56,17 @@ Topics = Mapping[str, Topic]
 Assignment = dict[str, tuple[TopicPartition, ...]]
 """Member id -> partitions of the member, ascending by topic (java_order) and number. Every member is a key."""
 Assignor = Callable[[Sequence[Member], Topics], Assignment]
-"""A function of (members in the order in which they were put into the coordinator's map, topics)."""
+"""A function of the members (in their order in the coordinator's map) and the topics."""
+
+
+class ServerAssignor(Protocol):
+    """An assignor of the broker. ``is_homogeneous``: the group's subscription type; None derives it from the members."""
+
+    def __call__(self, members: Sequence[Member], topics: Topics, *, is_homogeneous: bool | None = None) -> Assignment: ...
 
 
 def java_order(text: str) -> bytes:
-    """A sort key for the order of Java strings, which is by UTF-16 code unit."""
+    """Return a sort key for the order of Java strings, which compare by UTF-16 code unit."""
     return text.encode("utf-16-be", "surrogatepass")
 
 
@@ -85,7 +91,7 @@ def subscribers_by_topic(members: Iterable[Member], topics: Topics) -> dict[str,
 
 
 def assignment_of(partitions_by_member: Mapping[str, Iterable[TopicPartition]]) -> Assignment:
-    """The assignment with these partitions for each member, which may be in any order."""
+    """Return the assignment of these partitions, which may be in any order, to each member."""
     return {
         member_id: tuple(sorted(partitions, key=lambda p: (java_order(p.topic), p.partition)))
         for member_id, partitions in partitions_by_member.items()

@@ -15,7 +15,7 @@ from groupcoord_spark.assignors.membership import NO_GENERATION, Member, TopicPa
 class ResolvedClaims:
     """The owners of partitions according to the claims of all members.
 
-    owned: member id -> partitions that the member owns, in the order in which it lists them.
+    owned: member id -> partitions that the member owns, in the member's order.
     contested: partitions that were claimed twice in one generation.
     """
 
@@ -24,7 +24,7 @@ class ResolvedClaims:
 
 
 def resolve_claims(members: Iterable[Member], topics: Container[str]) -> ResolvedClaims:
-    """The owners of the partitions of these topics, by the rules of AbstractStickyAssignor since 3.4.
+    """Resolve the owners of these topics' partitions by the rules of AbstractStickyAssignor since 3.4.
 
     The claim of a higher generation wins. After two claims of one generation the partition has no owner.
 

@@ -9,12 +9,12 @@ from groupcoord_spark.assignors.membership import Member, TopicPartition, Topics
 
 
 def is_in_rack(member: Member, racks: Collection[str]) -> bool:
-    """Whether the member has no rack, or is in one of these racks."""
+    """Return whether the member has no rack or is in one of these racks."""
     return not member.rack or member.rack in racks
 
 
 def racks_matter(member_racks: Collection[str], partition_racks: Sequence[frozenset[str]]) -> bool:
-    """Whether an assignor considers racks: a member is in the rack of a partition, and not all partitions have all the racks."""
+    """Return whether an assignor considers racks: a member shares a rack with a partition, and not all partitions have all racks."""
     every_rack = frozenset[str]().union(*partition_racks)
     return not every_rack.isdisjoint(member_racks) and any(racks != every_rack for racks in partition_racks)
 
@@ -31,12 +31,12 @@ class GroupRacks:
     racks_by_partition: dict[TopicPartition, frozenset[str]]
 
     def mismatch(self, member: Member, partition: TopicPartition) -> bool:
-        """Whether the member has a rack, and no replica of the partition is in it."""
+        """Return whether the member has a rack that holds no replica of the partition."""
         return self.matter and not is_in_rack(member, self.racks_by_partition.get(partition, frozenset()))
 
 
 def group_racks(members: Iterable[Member], subscribed: Iterable[str], topics: Topics) -> GroupRacks:
-    """The racks of these members and of all partitions of the subscribed topics."""
+    """Return the racks of these members and of all partitions of the subscribed topics."""
     member_racks = tuple(member.rack for member in members if member.rack)
     racks_by_partition = {
         TopicPartition(topic, partition): topics[topic].racks_of(partition)

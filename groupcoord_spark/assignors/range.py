@@ -7,6 +7,7 @@ Rules: docs/reference/coordinator.md, chapters 12.1 and 13.1.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 from groupcoord_spark.assignors import membership
 from groupcoord_spark.assignors.racks import is_in_rack, racks_matter
@@ -30,7 +31,7 @@ class _TopicState:
         )
 
     def room(self, member: membership.Member) -> int:
-        """How many partitions the member may still take. It may take one more than the quota while ``extra`` is above 0."""
+        """Return how many more partitions the member may take: one above the quota while ``extra`` is above 0."""
         return max(0, self.quota + (1 if self.extra > 0 else 0) - len(self.taken[member.member_id]))
 
     def take(self, member: membership.Member, partitions: Iterable[int]) -> None:
@@ -102,11 +103,17 @@ def _assign_by_rack(copartitioned: list[_TopicState]) -> None:
                 break
 
 
-def server_range_assignment(members: Sequence[membership.Member], topics: membership.Topics) -> membership.Assignment:
+def server_range_assignment(
+    members: Sequence[membership.Member], topics: membership.Topics, *, is_homogeneous: bool | None = None
+) -> membership.Assignment:
     """Consecutive partitions of each topic for its subscribers, static members first. The first subscribers get one partition more.
 
-    Racks and the current target assignment are not considered. Topics that do not exist are left out.
+    Racks and the current target assignment are not considered. Topics that do not exist are left out. In a group whose subscription type is
+    homogeneous (``is_homogeneous``), all members get the topics of the first one.
     """
+    if is_homogeneous and members:
+        first = membership.static_first(members)[0]
+        members = [replace(member, topics=first.topics) for member in members]
     partitions_by_member: dict[str, list[membership.TopicPartition]] = {member.member_id: [] for member in members}
     for topic, subscribers in membership.subscribers_by_topic(membership.static_first(members), topics).items():
         quota, extra = divmod(topics[topic].partitions, len(subscribers))

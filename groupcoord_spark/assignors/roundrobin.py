@@ -8,10 +8,10 @@ from groupcoord_spark.assignors import membership
 
 
 def roundrobin_assignment(members: Sequence[membership.Member], topics: membership.Topics) -> membership.Assignment:
-    """The partitions of all topics, by topic name and number, one by one for the members in turn, static members first.
+    """Assign the partitions of all topics, ordered by topic name and number, to the members in turn, static members first.
 
-    A member that does not subscribe to a topic is skipped. The first partition of a topic goes to the member after the one that got the
-    last partition of the topic before.
+    Members that do not subscribe to a topic are skipped. The first partition of a topic goes to the member after the owner of the previous
+    topic's last partition.
     """
     in_turn = membership.static_first(members)
     partitions_by_member: dict[str, list[membership.TopicPartition]] = {member.member_id: [] for member in members}

@@ -28,7 +28,7 @@ def simple_assignment(
     *,
     is_homogeneous: bool,
 ) -> Targets:
-    """The target assignment of a share group.
+    """Return the target assignment of a share group.
 
     Every partition gets as many members as are needed for each member to have one, and members keep what they have. If all members
     subscribe to the same topics, their shares are even over all partitions, else over each topic.
@@ -141,7 +141,7 @@ def _give_missing(
 
 
 def _slots_for(expected: int, keys: int) -> int:
-    """The slots of a HashMap made for ``expected`` keys into which ``keys`` keys were put."""
+    """Return the slots of a HashMap created for ``expected`` keys after ``keys`` puts."""
     slots = 1
     while slots < int((expected + 1) / 0.75 + 1):
         slots *= 2

@@ -17,10 +17,10 @@ from groupcoord_spark.assignors.sticky_general import GeneralSticky
 
 
 def sticky_assignment(members: Sequence[Member], topics: Topics) -> Assignment:
-    """The assignment that is as balanced as the subscriptions allow, and then keeps as many owners as possible.
+    """Return the most balanced assignment that the subscriptions allow, keeping as many owners as possible.
 
-    The rules are those of 3.4 and later (racks: 3.5): a member owns the partitions that it claims, unless a member of a higher generation
-    claims them.
+    The rules follow 3.4 and later (racks: 3.5): a member owns the partitions that it claims, unless a member of a higher generation claims
+    them.
 
     Args:
         members: in the order of the answer to JoinGroup, with the owned partitions of their user data.
@@ -29,7 +29,7 @@ def sticky_assignment(members: Sequence[Member], topics: Topics) -> Assignment:
 
 
 def cooperative_sticky_assignment(members: Sequence[Member], topics: Topics) -> Assignment:
-    """The sticky assignment without the partitions that another member has to revoke first.
+    """Return the sticky assignment without partitions that another member must revoke first.
 
     Such a partition has no owner after this rebalance. Its owner before revokes it and joins again, and the next rebalance assigns it.
     """
@@ -43,7 +43,7 @@ def cooperative_sticky_assignment(members: Sequence[Member], topics: Topics) -> 
 
 
 def _balanced(members: Sequence[Member], topics: Topics) -> tuple[Mapping[str, Sequence[TopicPartition]], set[TopicPartition]]:
-    """The balanced assignment, and the partitions in it that move from one member to another."""
+    """Return the balanced assignment and the partitions in it that move between members."""
     if not members:
         return {}, set()
     by_id = {member.member_id: member for member in members}
@@ -61,9 +61,9 @@ def _balanced(members: Sequence[Member], topics: Topics) -> tuple[Mapping[str, S
 
 
 def _has_equal_subscriptions(members: Sequence[Member]) -> bool:
-    """Whether all members subscribe to the same topics, by the assignor's own test.
+    """Return whether all members subscribe to the same topics, by the assignor's own test.
 
-    The test skips the members without topics at the beginning. Such members get partitions of topics to which they do not subscribe.
+    The test skips leading members without topics. Such members then receive partitions of topics that they do not subscribe to.
     """
     topics: frozenset[str] = frozenset()
     for member in members:

@@ -99,7 +99,8 @@ class ConstrainedSticky:
         return left
 
     def _index_by_rack(self, racks: frozenset[str], turn: int) -> int | None:
-        """The index in ``_under_min_quota`` of the first member in one of these racks, from ``turn`` on and around the end."""
+        """Return the index in ``_under_min_quota`` of the first member in one of these racks, searching from ``turn`` and wrapping
+        around."""
         for step in range(len(self._under_min_quota)):
             index = (turn + step) % len(self._under_min_quota)
             if self._under_min_quota[index].rack in racks:

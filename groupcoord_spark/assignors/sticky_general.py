@@ -5,10 +5,43 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 
+from groupcoord_spark.assignors.java_maps import FIRST_SIZE, hash_of_text, slot_of, slots_after_puts
 from groupcoord_spark.assignors.membership import Member, TopicPartition, java_order
 from groupcoord_spark.assignors.ownership_claims import ResolvedClaims
-from groupcoord_spark.assignors.partition_set import PartitionHashSet
 from groupcoord_spark.assignors.racks import GroupRacks
+
+
+def hash_of_partition(partition: TopicPartition) -> int:
+    """TopicPartition.hashCode of Kafka's clients, as an unsigned 32-bit number."""
+    return (31 * (31 + partition.partition) + hash_of_text(partition.topic)) & 0xFFFFFFFF
+
+
+class PartitionHashSet:
+    """A HashSet of partitions that knows which partition its iterator returns first."""
+
+    __slots__ = ("_hashes", "_slots")
+
+    def __init__(self) -> None:
+        self._hashes: dict[TopicPartition, int] = {}
+        self._slots = FIRST_SIZE
+
+    def __len__(self) -> int:
+        return len(self._hashes)
+
+    def add(self, partition: TopicPartition) -> None:
+        self._hashes[partition] = hash_of_partition(partition)
+        self._slots = max(self._slots, slots_after_puts(len(self._hashes)))
+
+    def remove(self, partition: TopicPartition) -> None:
+        del self._hashes[partition]
+
+    def state(self) -> tuple[int, tuple[TopicPartition, ...]]:
+        """Return the full state of the set for comparisons: its number of slots, and its partitions in insertion order."""
+        return self._slots, tuple(self._hashes)
+
+    def first(self) -> TopicPartition:
+        """Return the partition in the lowest slot, or the first inserted of several in that slot."""
+        return min(self._hashes, key=lambda partition: slot_of(self._hashes[partition], self._slots))
 
 
 class GeneralSticky:
@@ -105,7 +138,7 @@ class GeneralSticky:
         return left
 
     def _least_loaded(self, *sets: Sequence[int]) -> int | None:
-        """The member with the fewest partitions in the union of these sets; of equal members the one with the lowest rank."""
+        """Return the member with the fewest partitions in these sets, or the lowest rank among equals."""
         lowest = (min(ranks, key=self._counts.__getitem__) for ranks in sets if ranks)
         return min(lowest, key=lambda rank: (self._counts[rank], rank), default=None)
 
@@ -114,9 +147,9 @@ class GeneralSticky:
         self._counts[rank] += 1
 
     def _balancing_members(self) -> frozenset[int]:
-        """The members whose count can change.
+        """Return the members whose partition count can change.
 
-        A member that owns all partitions of its topics, of which no other member may take one, is left out.
+        A member that owns all partitions of its topics is left out if no other member may take any of them.
         """
         has_shared = {self._owner_by_partition[partition] for partition in self._movable_partitions}
         return frozenset(rank for rank, count in enumerate(self._counts) if count < self._assignable_counts[rank] or rank in has_shared)
@@ -158,7 +191,7 @@ class GeneralSticky:
         return has_moved
 
     def _better_owner(self, partition: TopicPartition) -> int | None:
-        """The rank of a better owner: the last owner of an older generation, else the subscriber with the fewest partitions.
+        """Return the rank of a better owner: the last owner of an older generation, else the subscriber with the fewest partitions.
 
         None if that member would then have more partitions than the present owner has left.
         """
@@ -170,10 +203,10 @@ class GeneralSticky:
         return least if least is not None and count > self._counts[least] + 1 else None
 
     def _is_balanced(self) -> bool:
-        """Whether no partition could move to a subscriber with at least two partitions fewer than its owner.
+        """Return whether no partition could move to a subscriber with at least two partitions fewer than its owner.
 
-        The assignor tests it before each partition. The test matters only if a member may get back a partition of a topic to which it no
-        longer subscribes: without that a balanced group has no moves left. ``_last_unbalanced`` is tested first, since it often decides.
+        The assignor tests this before each partition. The test matters only if a member may get back a partition of a topic that it no
+        longer subscribes to; otherwise a balanced group has no moves left. ``_last_unbalanced`` is tested first, because it often decides.
         """
         if self._last_unbalanced is None or not self._is_unbalanced(self._last_unbalanced):
             self._last_unbalanced = next(filter(self._is_unbalanced, self._movable_partitions), None)
@@ -195,7 +228,7 @@ class GeneralSticky:
         self._counts[to] += 1
 
     def _imbalance(self) -> int:
-        """The sum of the differences of counts over all pairs of members that take part in balancing."""
+        """Return the sum of the differences in partition count over all pairs of members that take part in balancing."""
         ascending = sorted(self._counts[rank] for rank in self._balancing)
         return sum(count * (2 * i - len(ascending) + 1) for i, count in enumerate(ascending))
 
@@ -208,11 +241,11 @@ class _Movements:
         self._moved: dict[tuple[str, int, int], PartitionHashSet] = {}
 
     def state(self) -> Hashable:
-        """The full state of the movements, comparable."""
+        """Return the full state of the movements for comparisons."""
         return frozenset((moved_between, moved.state()) for moved_between, moved in self._moved.items())
 
     def instead_of(self, partition: TopicPartition, owner: int, to: int) -> TopicPartition:
-        """The partition that should move to the member ``to`` instead of this one.
+        """Return the partition that should move to the member ``to`` in place of this one.
 
         If another partition of the topic has moved from ``to`` to the original owner of this one, that partition moves back. Else this one.
         """
@@ -221,7 +254,7 @@ class _Movements:
         return partition if moved_the_other_way is None else moved_the_other_way.first()
 
     def record(self, partition: TopicPartition, owner: int, to: int) -> None:
-        """Record a move. A partition that is back at its original owner counts as not moved."""
+        """Store a move. A partition that returns to its original owner counts as not moved."""
         origin = owner
         if partition in self._pair_of:
             origin, present = self._pair_of.pop(partition)

@@ -6,12 +6,63 @@ number of tasks for each of its members. Rules: docs/reference/coordinator.md, c
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from types import MappingProxyType
+from typing import Generic, NamedTuple, TypeVar
 
 from groupcoord_spark.assignors.java_maps import hash_of_text, in_hash_order
-from groupcoord_spark.assignors.java_queue import JavaQueue
+
+T = TypeVar("T")
+
+
+class JavaQueue(Generic[T]):
+    """Takes out the element of the lowest rank. Elements of equal rank come in the order of ``java.util.PriorityQueue``.
+
+    ``heapq`` arranges its heap otherwise: it gives up equal elements in another order. The rank of an element may change only while the
+    element is outside of the queue.
+    """
+
+    __slots__ = ("_heap", "_rank")
+
+    def __init__(self, rank: Callable[[T], float], elements: Iterable[T] = ()) -> None:
+        self._rank = rank
+        self._heap: list[T] = []
+        for element in elements:
+            self.add(element)
+
+    def __bool__(self) -> bool:
+        return bool(self._heap)
+
+    def add(self, element: T) -> None:
+        """Put an element in: it moves up from the end of the heap while its parent has a higher rank."""
+        heap, at = self._heap, len(self._heap)
+        heap.append(element)
+        rank = self._rank(element)
+        while at > 0 and rank < self._rank(heap[(at - 1) // 2]):
+            heap[at] = heap[(at - 1) // 2]
+            at = (at - 1) // 2
+        heap[at] = element
+
+    def poll(self) -> T:
+        """Remove and return the first element; the last element of the heap sifts down from its place. Raises IndexError if the queue is
+        empty."""
+        heap = self._heap
+        first, last = heap[0], heap.pop()
+        if heap:
+            self._sink(last)
+        return first
+
+    def _sink(self, element: T) -> None:
+        heap, at, rank = self._heap, 0, self._rank(element)
+        while (child := 2 * at + 1) < len(heap):
+            if child + 1 < len(heap) and self._rank(heap[child]) > self._rank(heap[child + 1]):
+                child += 1
+            if rank <= self._rank(heap[child]):
+                break
+            heap[at] = heap[child]
+            at = child
+        heap[at] = element
 
 
 class Task(NamedTuple):
@@ -29,11 +80,16 @@ class SubtopologyTasks(NamedTuple):
 
 
 class TaskMember(NamedTuple):
-    """A member of the group: its process, and the tasks of its target assignment so far."""
+    """A member of the group.
+
+    active, standby: the tasks of its target assignment so far; since 4.4 those of its current assignment.
+    offsets: task -> sum of the changelog offsets that the member has restored for the task, as it reported them (since 4.4).
+    """
 
     process_id: str
     active: Iterable[Task] = ()
     standby: Iterable[Task] = ()
+    offsets: Mapping[Task, int] = MappingProxyType({})
 
 
 class AssignedTasks(NamedTuple):
@@ -49,8 +105,9 @@ def sticky_tasks(
     standby_replicas: int,
     *,
     passes_over_holders: bool = False,
+    computes_processes: bool = False,
 ) -> dict[str, AssignedTasks]:
-    """The target assignment: member id -> tasks.
+    """Return the target assignment: member id -> tasks.
 
     Args:
         members: member id -> member, in the order of the group's map of members.
@@ -58,10 +115,12 @@ def sticky_tasks(
         standby_replicas: ``num.standby.replicas``: how many standbys each task with state has, as far as there are processes for them.
         passes_over_holders: the rule of 4.2.2, and since 4.4: a standby goes to the former member with the least load among those whose
             process does not have the task yet. Before, it goes to none of them if the first one's process has the task.
+        computes_processes: the order of processes since 4.4, whose map is filled by ``computeIfAbsent``. Before, by ``putIfAbsent``.
     """
     if not members:
         return {}
-    return _StickyTasks(members, subtopologies, standby_replicas, passes_over_holders).assign()
+    assignor = _StickyTasks(members, subtopologies, standby_replicas, passes_over_holders, computes_processes)
+    return assignor.assign()
 
 
 @dataclass(slots=True, eq=False)
@@ -86,7 +145,7 @@ class _Quota:
         self.of_member = self._share()
 
     def count(self, tasks_of_member: int) -> None:
-        """A member has got a task: take the number of tasks that it has now into account."""
+        """Update the load after a member has received a task. ``tasks_of_member`` is its new number of tasks."""
         if tasks_of_member == self.of_member:
             self._members -= 1
             self._tasks -= tasks_of_member
@@ -105,6 +164,7 @@ class _StickyTasks:
         subtopologies: Mapping[str, SubtopologyTasks],
         standby_replicas: int,
         passes_over_holders: bool,
+        computes_processes: bool,
     ) -> None:
         self._members = members
         self._passes_over_holders = passes_over_holders
@@ -115,37 +175,46 @@ class _StickyTasks:
         self._active_before: dict[Task, str] = {}
         self._standby_before: dict[Task, list[str]] = {}
         ordered = in_hash_order(members, hash_of_text)
-        self._processes = self._make_processes(ordered)
+        self._processes = self._make_processes(ordered, computes_processes)
         for member_id in ordered:
             self._active_before |= dict.fromkeys(members[member_id].active, member_id)
-            for task in members[member_id].standby:
+            for task in dict.fromkeys((*members[member_id].standby, *members[member_id].offsets)):
                 self._standby_before.setdefault(task, []).append(member_id)
+        for task, candidates in self._standby_before.items():
+            # Former holders first, each by the state that it has.
+            candidates.sort(key=lambda name: (task not in members[name].standby, -members[name].offsets.get(task, 0)))
         active = sum(subtopology.tasks for subtopology in self._subtopologies.values())
         stateful = sum(subtopology.tasks for subtopology in self._subtopologies.values() if subtopology.is_stateful)
         self._active_quota = _Quota(active, len(members))
         self._quota = _Quota(active + stateful * standby_replicas, len(members))
 
     def assign(self) -> dict[str, AssignedTasks]:
-        """The tasks of each member."""
+        """Return the tasks of each member."""
         self._assign_active(self._tasks(only_stateful=False))
         if self._replicas > 0:
             self._assign_standby(self._tasks(only_stateful=True))
         tasks = ((member_id, self._active[member_id], self._standby[member_id]) for member_id in self._members)
         return {member_id: AssignedTasks(frozenset(active), frozenset(standby)) for member_id, active, standby in tasks}
 
-    def _make_processes(self, ordered: Sequence[str]) -> dict[str, _Process]:
-        """Process id -> process, in the order of Kafka's map, which is made for as many processes as the group has members."""
+    def _make_processes(self, ordered: Sequence[str], computes: bool) -> dict[str, _Process]:
+        """Process id -> process, in the order of Kafka's map, which is made for as many processes as the group has members.
+
+        computes: the map is filled by ``computeIfAbsent``, which grows the table before a call and puts a new key in front of its slot.
+        """
         slots = 1
         while slots < len(ordered):
             slots *= 2
         of_process: dict[str, list[str]] = {}
         for member_id in ordered:
+            if computes and len(of_process) > slots * 3 // 4:
+                slots *= 2
             of_process.setdefault(self._members[member_id].process_id, []).append(member_id)
-        while len(of_process) > slots * 3 // 4:
+        while not computes and len(of_process) > slots * 3 // 4:
             slots *= 2
+        filled = list(reversed(of_process)) if computes else list(of_process)
         return {
             process_id: _Process(dict.fromkeys(in_hash_order(of_process[process_id], hash_of_text), 0))
-            for process_id in in_hash_order(of_process, hash_of_text, slots)
+            for process_id in in_hash_order(filled, hash_of_text, slots)
         }
 
     def _tasks(self, *, only_stateful: bool) -> list[Task]:
@@ -222,7 +291,7 @@ class _StickyTasks:
         return is_given
 
     def _least_loaded(self, members: Sequence[str], task: Task | None) -> str | None:
-        """The member with the least load. task: processes that have it are passed over; see ``sticky_tasks`` for the first one.
+        """Return the member with the least load. Processes that already have ``task`` are skipped; see ``sticky_tasks`` for the first one.
 
         As in Kafka, a member takes the place of an earlier one only if both its process and the member itself have less load.
         """

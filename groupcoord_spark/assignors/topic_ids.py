@@ -22,7 +22,7 @@ class TopicId(NamedTuple):
 
 
 def topic_id_of(topic: str, topics: Topics) -> TopicId:
-    """The id of one of the topics.
+    """Return the id of a topic.
 
     Raises:
         ValueError: the topic has no id, or its id is not 22 characters of base64url.
@@ -35,7 +35,7 @@ def topic_id_of(topic: str, topics: Topics) -> TopicId:
 
 @lru_cache(maxsize=1 << 12)
 def parse_topic_id(text: str) -> TopicId:
-    """A topic id from its text of 22 characters.
+    """Parse a topic id from its 22 characters.
 
     Raises:
         ValueError: the text is not base64url of 16 bytes.

@@ -13,7 +13,7 @@ from tests.examples import randoms
 
 
 def topic_id(number: int) -> str:
-    """A topic id whose bytes depend on the number as if at random."""
+    """Return a topic id whose bytes depend on the number as if at random."""
     return base64.urlsafe_b64encode((number * 0x9E3779B97F4A7C15F39CC0605CEDC835 % 2**128).to_bytes(16, "big"))[:22].decode()
 
 
@@ -28,7 +28,7 @@ def partitions_of(topic: str, *partitions: int) -> tuple[TopicPartition, ...]:
 
 
 def by_topic(assignment: Assignment) -> dict[str, dict[str, list[int]]]:
-    """An assignment as member -> topic -> partitions."""
+    """Return an assignment as member -> topic -> partitions."""
     by_member: dict[str, dict[str, list[int]]] = {}
     for member_id, partitions in assignment.items():
         partitions_by_topic = by_member[member_id] = {}
@@ -38,7 +38,7 @@ def by_topic(assignment: Assignment) -> dict[str, dict[str, list[int]]]:
 
 
 def random_topics(rng: Random, with_racks: bool) -> dict[str, Topic]:
-    """One to five topics of up to nine partitions; with_racks: some of them with replicas in racks a to c."""
+    """Return one to five topics of up to nine partitions; with_racks: some of them with replicas in racks a to c."""
     topics = {}
     for i in range(rng.randint(1, 5)):
         partitions = rng.randint(1, 9)
@@ -80,5 +80,5 @@ def groups(
 
 
 def subscribed_partitions(members: Sequence[Member], topics: dict[str, Topic]) -> set[TopicPartition]:
-    """All partitions of all topics that some member names."""
+    """Return all partitions of all topics that some member names."""
     return {TopicPartition(name, number) for member in members for name in member.topics for number in range(topics[name].partitions)}

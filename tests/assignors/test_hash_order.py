@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from groupcoord_spark.assignors.java_maps import hash_of_text, in_hash_order, slots_after_puts, slots_of_copy
 from groupcoord_spark.assignors.membership import Topic, TopicPartition, java_order
-from groupcoord_spark.assignors.partition_set import PartitionHashSet, hash_of_partition
+from groupcoord_spark.assignors.sticky_general import PartitionHashSet, hash_of_partition
 from groupcoord_spark.assignors.topic_ids import topic_id_of
 from tests.examples import examples
 

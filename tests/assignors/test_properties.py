@@ -55,7 +55,7 @@ def next_round(members: list[Member], assignment: Assignment, generation: int) -
 
 
 def with_valid_targets(members: list[Member]) -> list[Member]:
-    """The members without claims that another one made first: a broker's target has each partition once."""
+    """Return the members without claims that another one made first: a broker's target has each partition once."""
     taken: set[TopicPartition] = set()
     kept = []
     for member in members:

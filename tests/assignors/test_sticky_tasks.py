@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from groupcoord_spark.assignors.java_queue import JavaQueue
-from groupcoord_spark.assignors.sticky_tasks import AssignedTasks, SubtopologyTasks, Task, TaskMember, sticky_tasks
+from groupcoord_spark.assignors.sticky_tasks import AssignedTasks, JavaQueue, SubtopologyTasks, Task, TaskMember, sticky_tasks
 from tests.tools.conformance.task_assignors import recorded, target_of
 
 

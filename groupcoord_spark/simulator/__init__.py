@@ -1,8 +1,8 @@
 """A simulated group coordinator for classic, consumer, share and streams groups, with simulated time.
 
-The same requests at the same times get the answers that a broker of the chosen release gives, in the same order, and write the same
-records to ``__consumer_offsets``. ``Simulator`` takes one request after the other, and reports what each event does.
-There are no threads, no network and no system clock: the same input always gives the same output.
+The same requests at the same times get the answers that a broker of the chosen release gives, in the same order, and write the same records
+to ``__consumer_offsets``. ``Simulator`` takes one request at a time and reports what each event does. It uses no threads, no network and no
+system clock, so the same input always gives the same output.
 """
 
 from groupcoord_spark.simulator.broker.actions import (

@@ -1,15 +1,15 @@
 """The simulated broker: takes requests and actions in the order of their time, gives answers, records and a timeline."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, TypeVar
+
+from msgspec import Struct
 
 from groupcoord_spark.errors import UsageError
 from groupcoord_spark.simulator.broker import Broker, actions
-from groupcoord_spark.simulator.broker.permissions import is_denied
+from groupcoord_spark.simulator.broker.coordinator_checks import is_denied
 from groupcoord_spark.simulator.broker.release import Release, refuse_unknown_request, release_for
-from groupcoord_spark.simulator.broker.settings import MemberIds, Settings, numbered_member_ids
-from groupcoord_spark.simulator.broker.streams_settings import SETTINGS_SINCE_4_4
+from groupcoord_spark.simulator.broker.settings import SETTINGS_SINCE_4_4, MemberIds, Settings, numbered_member_ids
 from groupcoord_spark.simulator.groups import Group, Timer, TimerKind
 from groupcoord_spark.simulator.handlers.classic.heartbeat import heartbeat
 from groupcoord_spark.simulator.handlers.classic.join import join_group
@@ -61,8 +61,7 @@ _HANDLERS: dict[type, Callable[[Broker, Call, Any], None]] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class TimelineEntry:
+class TimelineEntry(Struct, frozen=True):
     """One event and its effects. The event is a request (``call``), an action or a timer: one of the three is not None.
 
     member_id: the member of the timer; "" or None if it has none.
@@ -98,7 +97,7 @@ class Simulator:
         new_member_id: MemberIds | None = None,
         on_entry: Callable[[TimelineEntry], None] | None = None,
     ) -> None:
-        """A broker at the time ``start_ms``.
+        """Create a broker at the time ``start_ms``.
 
         Args:
             release: the rules; None: Kafka 4.3.
@@ -186,15 +185,15 @@ class Simulator:
         clock.now_ms = at_ms
 
     def next_due_ms(self) -> int | None:
-        """The due time of the next timer; None if there are no timers. A session timer may find then that the session was extended."""
+        """Return the due time of the next timer, or None. A session timer that fires may find that the session has been extended."""
         return self.broker.clock.next_due_ms()
 
     def timers(self, group_id: str) -> list[Timer]:
-        """The timers of the group that have not fired, in the order of their due times."""
+        """Return the group's pending timers in the order of their due times."""
         return [timer for timer in self.broker.clock.timers() if timer.group_id == group_id]
 
     def describe(self, group_id: str, version: int = 5) -> DescribedGroup:
-        """The group as DescribeGroups shows it, without a request in the timeline."""
+        """Describe the group as DescribeGroups does, without a request in the timeline."""
         return describe_group(self.broker, requests.DescribeGroups((group_id,), version=version), group_id)
 
     def _start_cleanup_timer(self) -> None:

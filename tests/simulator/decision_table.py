@@ -24,7 +24,7 @@ def by_release(text: str) -> list[tuple[str, dict[str, str], str]]:
 
 
 def case_id(value: object) -> str | None:
-    """A readable name for a cell or a row of cells in pytest's output."""
+    """Return a readable name for a cell or a row of cells in pytest's output."""
     if isinstance(value, dict):
         return " ".join(str(cell) for cell in value.values())
     return value if isinstance(value, str) else None

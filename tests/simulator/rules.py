@@ -31,5 +31,5 @@ def plays(*rows: str) -> Callable[[Test], Test]:
 
 
 def rows_of_the_reference() -> list[str]:
-    """The ids of all rows, in their order."""
+    """Return the ids of all rows, in their order."""
     return re.findall(r"^\| (C-[\d.]+)(?= )", REFERENCE.read_text("utf-8"), flags=re.MULTILINE)

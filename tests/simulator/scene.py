@@ -21,7 +21,7 @@ GROUP = "g"
 
 
 def subscription(*topics: str) -> bytes:
-    """A subscription of version 0."""
+    """Return a subscription of version 0."""
     body = b"".join(struct.pack(">h", len(topic)) + topic.encode() for topic in topics)
     return struct.pack(">hi", 0, len(topics)) + body + struct.pack(">i", -1)
 
@@ -74,11 +74,11 @@ class Scene:
         self.simulator.advance_to(self.simulator.broker.now_ms + ms)
 
     def ask(self, request: Request) -> Any:
-        """The immediate answer to a request; None: the request waits."""
+        """Return the immediate answer to a request; None: the request waits."""
         return self.simulator.send(request).answer
 
     def error(self, request: Request) -> Error | None:
-        """The error of the immediate answer to a request; None: the request waits."""
+        """Return the error of the immediate answer to a request; None: the request waits."""
         return getattr(self.ask(request), "error", None)
 
     # Clients
@@ -175,11 +175,11 @@ class Scene:
 
 
 def error_of(call: Call) -> Error | None:
-    """The error of a call's answer; None: the call waits."""
+    """Return the error of a call's answer; None: the call waits."""
     return getattr(call.answer, "error", None)
 
 
 def answer_of(call: Call) -> Answer:
-    """The answer of a call, which has to exist."""
+    """Return the answer of a call, which has to exist."""
     assert call.answer is not None
     return call.answer

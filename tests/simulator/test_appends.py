@@ -50,7 +50,7 @@ def end_failures(scene: Scene) -> None:
 
 
 def consumers(*members: str) -> Scene:
-    """A consumer group with these members, whose appends take no time yet."""
+    """Return a consumer group with these members, whose appends take no time yet."""
     scene = Scene(topics=TOPICS, group_consumer_assignment_interval_ms=0)
     for member in members:
         assert scene.error(ConsumerGroupHeartbeat(GROUP, member, 0, **FIRST)) is Error.NONE

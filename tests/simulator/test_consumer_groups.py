@@ -57,7 +57,7 @@ class Crowd(Scene):
         self.owned: dict[str, dict[str, tuple[int, ...]]] = {}
 
     def beat(self, name: str, epoch: int | None = None, **fields: Any) -> ConsumerGroupHeartbeatAnswer:
-        """One heartbeat of a client, which joins first. The client takes over and gives up partitions at once."""
+        """Return one heartbeat of a client, which joins first. The client takes over and gives up partitions at once."""
         epoch = self.epochs.get(name, 0) if epoch is None else epoch
         request: dict[str, Any] = {"partitions": self.owned.get(name, {})}
         if epoch == 0:
@@ -72,7 +72,7 @@ class Crowd(Scene):
         return answer
 
     def group_epoch(self) -> int:
-        """The group epoch."""
+        """Return the group epoch."""
         return self.simulator.broker.group_of(GROUP, ConsumerGroup).epoch
 
     def settle(self, *names: str) -> None:
@@ -420,7 +420,7 @@ def test_a_real_broker_wrote_the_same_records() -> None:
 
 
 def _seen(record: WrittenRecord) -> tuple[Any, ...]:
-    """A record without ids, hashes and times of the clock."""
+    """Return a record without ids, hashes and times of the clock."""
     assert record.key is not None and record.key_type is not None
     key_type = int(record.key_type)
     value, member_id = record.value, record.key.get("member_id")

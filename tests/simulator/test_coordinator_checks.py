@@ -43,7 +43,7 @@ REQUESTS = {
 
 
 def error_in(answer):
-    """The one error of an answer about one group and one partition; a member's own error counts as none."""
+    """Return the one error of an answer about one group and one partition; a member's own error counts as none."""
     if answer is None:
         return Error.NONE
     if hasattr(answer, "groups"):

@@ -35,7 +35,7 @@ def stage(scene, topic="t", partition=0):
 
 
 def tombstones(scene, since):
-    """The records from a position of the log on: t/0 for an offset, 2T for the group."""
+    """Return the records from a position of the log on: t/0 for an offset, 2T for the group."""
     written = scene.records[since:]
     assert all(record.value is None for record in written)
     return ["2T" if record.key_type == KeyType.GROUP_METADATA else f"{record.key['topic']}/{record.key['partition']}" for record in written]

@@ -19,7 +19,7 @@ JAVA_AND_SCALA = pytest.mark.parametrize("version", ["4.3.1", "3.9.1", "2.8.2"])
 
 
 def move(scene, **settings):
-    """The same group on another broker of that release, a while later."""
+    """Return the same group on another broker of that release, a while later."""
     other = Scene(scene.simulator.release.semantics.broker_version, **settings)
     other.pass_time(1_000_000)
     number = other.simulator.broker.partition_number(GROUP)

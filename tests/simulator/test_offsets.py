@@ -136,7 +136,7 @@ def slow_scene(version, takes_ms=SLOWLY_MS, error=Error.NONE):
 
 
 def commit_later(scene, offset):
-    """A commit whose answer comes later."""
+    """Return a commit whose answer comes later."""
     return scene.simulator.send(OffsetCommit(GROUP, (OffsetToCommit("t", 0, offset),)))
 
 

@@ -148,7 +148,7 @@ def simulator_of(version, delay_ms, entries, new_member_id=None):
 
 
 def member_ids_counted_per_name():
-    """A maker of member ids whose number counts the ids of one client or instance alone, whatever ids other clients get."""
+    """Return a maker of member ids whose number counts the ids of one client or instance alone, whatever ids other clients get."""
     counts = Counter()
 
     def new_member_id(name):

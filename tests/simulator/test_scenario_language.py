@@ -44,7 +44,7 @@ until: 100s
 
 
 def refusal(change: tuple[str, str]) -> str:
-    """The sentence with which the changed scenario is refused."""
+    """Return the sentence with which the changed scenario is refused."""
     assert change[0] in SCENARIO
     with pytest.raises(UsageError) as refused:
         play(read_scenario(SCENARIO.replace(change[0], change[1], 1), "mine.yaml"), release_for())
@@ -271,7 +271,7 @@ def test_interceptors_hear_of_commits_that_succeed() -> None:
 
 
 def rows_of(steps: str, broker: str = "4.3", head: str = "") -> list[TimelineRow]:
-    """The rows of a scenario with these steps."""
+    """Return the rows of a scenario with these steps."""
     return list(play(read_scenario(f"group: g\n{head}\nsteps:\n{steps}", "mine.yaml"), release_for(None, broker)).rows)
 
 
@@ -394,7 +394,7 @@ def test_every_verb_has_a_meaning_and_plays() -> None:
 
 
 def _as_json(text: str) -> object:
-    """The scenario with its moments as texts, as a JSON file would have them."""
+    """Return the scenario with its moments as texts, as a JSON file would have them."""
     content = yaml.safe_load(text)
     if "start" in content:
         content["start"] = "2026-01-01T00:00:00Z"

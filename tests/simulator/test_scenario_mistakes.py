@@ -138,6 +138,21 @@ CHANGES = {
         "create_topic: {payments: 100000}",
         "line 8: step 2 (create_topic at 20s): the topics have 100,004 partitions, and those of a scenario may have 100,000 in all.",
     ),
+    "a number of 5,000 hexadecimal digits": (
+        "commit: a",
+        f"commit: a, offsets: {{orders-0: 0x{'f' * 5000}}}",
+        "line 8: the number 0xffffffffffffffffff... has 5,002 characters, and a number may have 100. Put it in quotes",
+    ),
+    "a number of 5,000 digits where a text is expected": (
+        "group: g",
+        f"group: {'9' * 5000}",
+        "line 2: the number 99999999999999999999... has 5,000 characters",
+    ),
+    "a partition of 5,000 digits": (
+        "commit: a",
+        f"commit: a, offsets: {{? orders-{'9' * 5000} : 1}}",
+        "greatest number of a partition is 2147483647.",
+    ),
     "an empty step": ("  - {at: 20s, commit: a}", "  -", "line 8: step 2 is empty, where names with values are expected."),
     "a step with one verb twice": ("commit: a", "commit: a, commit: a", "line 8: 'commit' is there already on line 8"),
     "a slow heartbeat": (
@@ -217,7 +232,7 @@ FILES = {
 
 
 def refusal(path: Path) -> str:
-    """The sentence by which the file is refused."""
+    """Return the sentence by which the file is refused."""
     with pytest.raises(GroupcoordError) as refused:
         play(find_scenario(str(path)), release_for())
     return str(refused.value)

@@ -1,8 +1,7 @@
 import pytest
 
 from groupcoord_spark.simulator import GroupState
-from groupcoord_spark.simulator.groups.classic_group import ClassicGroup, InternalError
-from groupcoord_spark.simulator.groups.states import CAN_REBALANCE, VALID_PREVIOUS_STATES
+from groupcoord_spark.simulator.groups.classic_group import CAN_REBALANCE, VALID_PREVIOUS_STATES, ClassicGroup, InternalError
 from tests.simulator.decision_table import case_id, table
 from tests.simulator.rules import plays
 

@@ -23,7 +23,7 @@ def static_scene(version, protocols=RANGE, **fields):
 
 
 def restart(scene, name, protocols=RANGE, **fields):
-    """A new process of the member joins without an id."""
+    """Return a new process of the member joins without an id."""
     return scene.join(name, group_instance_id=f"i-{name}", member_id="", protocols=protocols, **fields)
 
 

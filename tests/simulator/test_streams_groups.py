@@ -21,7 +21,7 @@ from groupcoord_spark.simulator import (
     release_for,
 )
 from groupcoord_spark.simulator.broker.actions import Deny
-from groupcoord_spark.simulator.broker.permissions import Denied
+from groupcoord_spark.simulator.broker.coordinator_checks import Denied
 from groupcoord_spark.simulator.messages.answers import DescribedStreamsGroup, StatusCode, StreamsGroupHeartbeatAnswer
 from groupcoord_spark.simulator.messages.errors import Error
 from groupcoord_spark.simulator.messages.requests import InternalTopic, StreamsGroupDescribe, StreamsGroupHeartbeat, Subtopology, Topology
@@ -49,7 +49,7 @@ class Scene:
     def beat(
         self, member_id: str, epoch: int, has: dict[str, dict[str, tuple[int, ...]]] | None = None, **fields: Any
     ) -> StreamsGroupHeartbeatAnswer:
-        """A heartbeat; has: kind -> subtopology -> partitions that the client lists, None: it lists nothing."""
+        """Return a heartbeat; has: kind -> subtopology -> partitions that the client lists, None: it lists nothing."""
         joins = {"rebalance_timeout_ms": 60_000, "topology": self.topology, "process_id": member_id[0]} if epoch == 0 else {}
         lists = {"active": {}, "standby": {}, "warmup": {}, **(has or {})} if epoch == 0 or has is not None else {}
         lists_of_kinds = {f"{kind}_tasks": tasks for kind, tasks in lists.items()}

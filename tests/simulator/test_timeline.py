@@ -25,7 +25,7 @@ SETTINGS = Settings(group_initial_rebalance_delay_ms=3_000)
 
 
 def simulate(events, *, settings=None, until_ms=None):
-    """The timeline of the events, each with its time."""
+    """Return the timeline of the events, each with its time."""
     entries: list[TimelineEntry] = []
     simulator = Simulator(settings=settings, on_entry=entries.append)
     for at_ms, what in events:

@@ -66,7 +66,7 @@ def test_another_release_gives_other_answers(recorded, replayed):
 
 
 def commit_with_retention(clock_ms, retention_ms):
-    """A trace of an OffsetCommit to Kafka 1.1 that asks for a retention of one minute, whose broker's clock read that time."""
+    """Return a trace of an OffsetCommit to Kafka 1.1 that asks for a retention of one minute, whose broker's clock read that time."""
     start_ms = 1_700_000_000_000
     topics = [{"name": "t", "partitions": [{"partitionIndex": 0, "committedOffset": 5, "committedMetadata": ""}]}]
     value = {"offset": 5, "metadata": "", "commitTimestamp": start_ms + clock_ms, "expireTimestamp": start_ms + clock_ms + retention_ms}

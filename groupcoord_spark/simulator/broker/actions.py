@@ -1,48 +1,41 @@
 """Events of a broker that are not requests."""
 
-from dataclasses import dataclass
+from msgspec import Struct
 
-from groupcoord_spark.simulator.broker.permissions import Denied
+from groupcoord_spark.simulator.broker.coordinator_checks import Denied
 from groupcoord_spark.simulator.messages import Error, WrittenRecord
 
 
-class BrokerAction:
-    """An event of a broker that is no request."""
-
-    __slots__ = ()
+class BrokerAction(Struct, frozen=True):
+    """A broker event other than a request."""
 
 
-@dataclass(frozen=True, slots=True)
-class BeginLoad(BrokerAction):
+class BeginLoad(BrokerAction, frozen=True):
     """The broker becomes leader of an offsets partition, and loads the partition until LoadPartition."""
 
     offsets_partition: int
 
 
-@dataclass(frozen=True, slots=True)
-class LoadPartition(BrokerAction):
+class LoadPartition(BrokerAction, frozen=True):
     """The broker has loaded an offsets partition, whose log has these records."""
 
     offsets_partition: int
     records: tuple[WrittenRecord, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class LosePartition(BrokerAction):
+class LosePartition(BrokerAction, frozen=True):
     """Another broker becomes leader of an offsets partition."""
 
     offsets_partition: int
 
 
-@dataclass(frozen=True, slots=True)
-class SetActive(BrokerAction):
+class SetActive(BrokerAction, frozen=True):
     """The coordinator becomes active, or stops: then all requests are answered COORDINATOR_NOT_AVAILABLE."""
 
     is_active: bool
 
 
-@dataclass(frozen=True, slots=True)
-class FailAppends(BrokerAction):
+class FailAppends(BrokerAction, frozen=True):
     """From now on every append to the log fails with this error; with NONE appends succeed again.
 
     takes_ms: how long the appends of commits and of assignments take until they succeed or fail. Other appends take no time.
@@ -52,38 +45,33 @@ class FailAppends(BrokerAction):
     takes_ms: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class CreateTopic(BrokerAction):
+class CreateTopic(BrokerAction, frozen=True):
     """A topic is created."""
 
     topic: str
     partitions: int
 
 
-@dataclass(frozen=True, slots=True)
-class AddPartitions(BrokerAction):
+class AddPartitions(BrokerAction, frozen=True):
     """A topic gets more partitions. partitions: their number afterwards."""
 
     topic: str
     partitions: int
 
 
-@dataclass(frozen=True, slots=True)
-class DeleteTopic(BrokerAction):
+class DeleteTopic(BrokerAction, frozen=True):
     """A topic is deleted."""
 
     topic: str
 
 
-@dataclass(frozen=True, slots=True)
-class Deny(BrokerAction):
+class Deny(BrokerAction, frozen=True):
     """From now on the authorizer refuses this to every client. Before, it refused something else, or nothing."""
 
     denied: Denied
 
 
-@dataclass(frozen=True, slots=True)
-class ConfigureGroup(BrokerAction):
+class ConfigureGroup(BrokerAction, frozen=True):
     """An administrator gives a group a setting of its own, which takes the place of the broker's.
 
     name: one of ``SETTINGS_OF_GROUPS`` of streams_settings.py.
@@ -94,6 +82,5 @@ class ConfigureGroup(BrokerAction):
     value: int | str
 
 
-@dataclass(frozen=True, slots=True)
-class CleanUp(BrokerAction):
+class CleanUp(BrokerAction, frozen=True):
     """The offsets retention check runs now, in addition to its regular interval."""

@@ -2,15 +2,21 @@
 
 from collections.abc import Callable
 from functools import partial
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from groupcoord_spark.coordinator.transactions import OffsetStore
 from groupcoord_spark.protocol import offsets_partition_for
+from groupcoord_spark.simulator.broker.coordinator_checks import Denied
 from groupcoord_spark.simulator.broker.log import Log
 from groupcoord_spark.simulator.broker.offsets_partition import OffsetsPartition
-from groupcoord_spark.simulator.broker.permissions import Denied
 from groupcoord_spark.simulator.broker.release import Release
-from groupcoord_spark.simulator.broker.settings import MemberIds, Settings
+from groupcoord_spark.simulator.broker.settings import (
+    INITIAL_DELAY_OF_GROUP,
+    RACK_AWARE_TAGS_OF_GROUP,
+    SETTINGS_SINCE_4_4,
+    MemberIds,
+    Settings,
+)
 from groupcoord_spark.simulator.groups import ClassicGroup, Clock, Group, GroupState, Timer
 from groupcoord_spark.simulator.groups.modern_group import cancel_timer
 from groupcoord_spark.simulator.messages import Call, Error
@@ -84,31 +90,44 @@ class Broker:
     # Groups
 
     def partition_number(self, group_id: str) -> int:
-        """The number of the offsets partition that the group belongs to."""
+        """Return the number of the group's offsets partition."""
         return offsets_partition_for(group_id, self.settings.offsets_topic_num_partitions)
 
     def partition_of(self, group_id: str) -> OffsetsPartition:
-        """The group's offsets partition. The broker has to lead it, which coordinator_checks.py makes sure of."""
+        """Return the group's offsets partition. The caller has checked that this broker leads it (coordinator_checks.py)."""
         return self.partitions[self.partition_number(group_id)]
 
     def group(self, group_id: str) -> Group | None:
-        """The group, or None if there is no group of that id."""
+        """Return the group, or None if the group does not exist."""
         partition = self.partitions.get(self.partition_number(group_id))
         return None if partition is None else partition.groups.get(group_id)
 
     def group_of(self, group_id: str, kind: type[G]) -> G | None:
-        """The group, or None if there is no group of that id and that kind."""
+        """Return the group if it exists and has this type, else None."""
         group = self.group(group_id)
         return group if isinstance(group, kind) else None
 
     def state_name(self, group: Group) -> str:
-        """The name of the group's state in this release."""
+        """Return the name of the group's state in this release."""
         return self.release.completing_rebalance_name if group.state_name == GroupState.COMPLETING_REBALANCE.value else group.state_name
 
     def assignment_interval_ms(self, group_type: str) -> int:
-        """The broker's shortest time between two target assignments of a group of this type."""
+        """Return the broker's minimum interval between two target assignments of a group of this type."""
         of_broker: int | None = getattr(self.settings, f"group_{group_type}_assignment_interval_ms")
         return self.release.assignment_interval_ms if of_broker is None else of_broker
+
+    def streams_setting(self, group_id: str, name: str) -> Any:
+        """Return a setting of SETTINGS_OF_GROUPS: the streams group's, else the broker's, else 0 or "" if the release lacks it."""
+        if name in SETTINGS_SINCE_4_4 and not self.release.has_streams_of_4_4:
+            return "" if name == RACK_AWARE_TAGS_OF_GROUP else 0
+        of_group = self.group_settings.get(group_id, {})
+        if name in of_group:
+            return of_group[name]
+        if name == INITIAL_DELAY_OF_GROUP and of_group and self.release.group_settings_hide_streams_delay:
+            return Settings().group_streams_initial_rebalance_delay_ms
+        if name == "streams.assignment.interval.ms":
+            return self.assignment_interval_ms("streams")
+        return getattr(self.settings, f"group_{name.replace('.', '_')}")
 
     def topics_have_changed(self) -> None:
         """Let every group that the broker assigns look at its topics with the next heartbeat."""
@@ -154,7 +173,7 @@ class Broker:
         self.answer(call, refused(call.request, error))
 
     def take_back_answer(self, call: Call) -> None:
-        """The answer of the current event to a request is not sent yet."""
+        """Withdraw the answer of the current event, so that it is sent later."""
         self.answered_calls.remove(call)
         call.answer = call.answered_at_ms = None
 
@@ -190,11 +209,11 @@ class Broker:
         return bool(appends)
 
     def shown(self, group_id: str) -> Group | None:
-        """The group as readers see it."""
+        """Return the group as requests that only read see it."""
         partition = self.partitions.get(self.partition_number(group_id))
         return None if partition is None else partition.shown_groups().get(group_id)
 
     def shown_of(self, group_id: str, kind: type[G]) -> G | None:
-        """The group of that kind as readers see it."""
+        """Return the group as requests that only read see it, if it has this type."""
         group = self.shown(group_id)
         return group if isinstance(group, kind) else None

@@ -15,12 +15,13 @@ BROKER_RETENTION = -1
 
 
 def offset_tombstone(group_id: str, topic: str, partition: int) -> RecordToWrite:
-    """The record that deletes one committed offset."""
+    """Return the tombstone of one committed offset."""
     return RecordToWrite(KeyType.OFFSET_COMMIT, {"group_id": group_id, "topic": topic, "partition": partition})
 
 
 def group_record(group: ClassicGroup, release: Release) -> RecordToWrite:
-    """The record of the group's current state: members in map order, with their metadata of the elected protocol and their assignments."""
+    """Return the record of the group's current state: members in map order, with their metadata for the elected protocol and their
+    assignments."""
     version = release.group_value_version
     value: dict[str, Any] = {
         "protocol_type": group.protocol_type or "",
@@ -46,14 +47,14 @@ def group_record(group: ClassicGroup, release: Release) -> RecordToWrite:
 
 
 def new_group_record(group: ClassicGroup, release: Release) -> RecordToWrite:
-    """The record of a group that was just created: no members, generation 0, no protocol type."""
+    """Return the record of a group that was just created: no members, generation 0, no protocol type."""
     return group_record(ClassicGroup(group.group_id, group.state_timestamp_ms, like_java=group.like_java), release)
 
 
 def offset_record(
     broker: Broker, group_id: str, offset: OffsetToCommit, requested_retention_ms: int, *, is_transactional: bool
 ) -> RecordToWrite:
-    """The record of one committed offset.
+    """Return the record of one committed offset.
 
     An expire timestamp is written if the request asks for a retention (X-B5), and by brokers before 2.1 always (X-A2):
     docs/reference/expiration-rules.md.

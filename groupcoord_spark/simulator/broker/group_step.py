@@ -21,19 +21,16 @@ from groupcoord_spark.simulator.messages.requests import LEFT_FOR_A_WHILE
 
 RETRY_MS: Final = 500
 """How long a Java coordinator waits before it repeats what a timer began, if the append has failed."""
-REFRESH_MS: Final = 300_000
-"""How long a group trusts what it knows of its topics."""
-
 _CHANGEABLE: Final = ("replayed", "metadata_hash", "metadata_deadline_ms", "refreshes_metadata", "assignment_timestamp_ms")
 
 M = TypeVar("M", bound=ModernGroup)
 
 
 class GroupStep(Generic[M]):
-    """The records of one request or timer, and the group to which they are applied; None: there is no group yet.
+    """Records of one request or timer, and the group they apply to (None if it does not exist yet).
 
-    Every kind of group has a subclass. kind: the class of its groups. changeable: the attributes of the group that records change, beside
-    those of every group.
+    Each group type has a subclass. ``kind`` is the class of its groups. ``changeable`` lists the attributes that records change in addition
+    to the attributes common to all groups.
     """
 
     kind: ClassVar[type[ModernGroup]]
@@ -46,12 +43,12 @@ class GroupStep(Generic[M]):
         self.records: list[RecordToWrite] = []
         self.group: M | None = broker.group_of(group_id, self.kind)  # type: ignore[assignment]
         self._saved_state: Mapping[str, Any] = self.copied(self.group)
-        """What the records may change in the group, as it was before the step; empty: there was no group."""
+        """State of the group before the step, as far as records may change it; empty if the group did not exist."""
         self.replaced_classic: ClassicGroup | None = None
         self._put_classic_back: Callable[[], None] | None = None
 
     def copied(self, group: M | None) -> Mapping[str, Any]:
-        """A copy of what records change in the group, for the case that the append fails; empty: there is no group."""
+        """Copy the state that records change, to restore it if the append fails; empty without a group."""
         return {} if group is None else {name: copy.deepcopy(getattr(group, name)) for name in (*_CHANGEABLE, *self.changeable)}
 
     def add(self, record: RecordToWrite) -> None:
@@ -64,7 +61,7 @@ class GroupStep(Generic[M]):
     # Requests
 
     def answer_heartbeat(self, call: Call) -> None:
-        """Write the records of a heartbeat and answer it. Raises RefusedError for one that the group does not take, or that fails."""
+        """Write the records of a heartbeat and answer it. Raises RefusedError if the group rejects the heartbeat or the append fails."""
         request: Any = call.request
         try:
             answer = self.leave(request) if request.member_epoch < 0 else self.heartbeat(request)
@@ -75,11 +72,11 @@ class GroupStep(Generic[M]):
         self.broker.answer(call, answer)
 
     def heartbeat(self, request: Any) -> Answer:
-        """One heartbeat of a member that joins or stays."""
+        """Handle a heartbeat of a member that joins or stays."""
         raise NotImplementedError
 
     def leave(self, request: Any) -> Answer:
-        """A member leaves, or leaves for a while."""
+        """Remove a member, either for good or until its static instance returns."""
         group: Any = self.group
         if group is None:
             raise RefusedError(Error.GROUP_ID_NOT_FOUND)
@@ -94,7 +91,8 @@ class GroupStep(Generic[M]):
         return answer
 
     def group_for(self, request: Any, replayed: Any) -> M:
-        """The group of a heartbeat. A first heartbeat creates it from ``replayed``, and may replace a classic group (``may_replace``)."""
+        """Return the group of a heartbeat. A first heartbeat creates it from ``replayed`` and may replace a classic group
+        (``may_replace``)."""
         if self.group is not None:
             return self.group
         existing = self.partition.groups.get(self.group_id)
@@ -110,7 +108,7 @@ class GroupStep(Generic[M]):
         return created
 
     def may_replace(self, classic: ClassicGroup) -> bool:
-        """Whether a first heartbeat replaces this classic group."""
+        """Return whether a first heartbeat replaces this classic group."""
         return classic.is_empty
 
     def take_over(self, group: M, classic: ClassicGroup) -> None:
@@ -120,7 +118,7 @@ class GroupStep(Generic[M]):
     # Members
 
     def session_timeout_ms(self, group: M, member_id: str) -> int:
-        """How long a member may be silent."""
+        """Return the session timeout of a member."""
         raise NotImplementedError
 
     def restart_session(self, group: M, member_id: str) -> None:
@@ -160,13 +158,20 @@ class GroupStep(Generic[M]):
         return cls.fence_member(broker, group_id, member_id)
 
     def replace_member(self, group: Any, old_id: str, new_id: str, current: Any) -> None:
-        """A static member comes back with a new member id: it keeps its metadata, its target and what it has (``current``)."""
+        """Replace a static member that returns with a new member id. It keeps its metadata, its target and its assignment (``current``)."""
         metadata, target = group.metadata_of(old_id), group.target_of(old_id)
         for record in group.removal_records(old_id):
             self.add(record)
         self.add(group.member_record(new_id, metadata))
         self.add(group.target_record(new_id, target))
         self.add(group.assignment_record(new_id, current))
+
+    def members_in_order(self, group: M, sender: str) -> list[str]:
+        """Return the member ids in the order that Kafka passes to an assignor: a sender that is new comes last."""
+        replayed = self._saved_state.get("replayed")
+        is_new = replayed is None or sender not in replayed.members
+        order = group.members_in_order()
+        return [member_id for member_id in order if member_id != sender] + [sender] if is_new else order
 
     def remove(self, group: M, member_ids: Iterable[str]) -> None:
         """Remove members: the tombstones of each, and a new group epoch; since 4.4 its target assignment too, if nobody stays."""
@@ -184,23 +189,28 @@ class GroupStep(Generic[M]):
             group.assignment_timestamp_ms = 0
 
     def forget_unused_regexes(self, group: M) -> None:
-        """The tombstones of expressions that no member uses any more, which only consumer groups have."""
+        """Write tombstones for regular expressions that no member uses any more. Only consumer groups have them."""
 
     def bump_epoch(self, group: M) -> None:
         """Make a new group epoch of the topics as they are now."""
         group.metadata_hash = metadata_hash(known_topics(self.broker, group.replayed.subscribed_topics))
         self.add(group.epoch_record(group.epoch + 1, group.metadata_hash))
 
-    def refresh_metadata_if_due(self, group: M, *, bumps: bool) -> None:
-        """Look at the topics of the group. A change of them, or of what is to be assigned (``bumps``), makes a new group epoch."""
+    def refresh_metadata_if_due(self, group: M, *, bumps: bool) -> bool:
+        """Check the topics of the group. A change of the topics, or of the members (``bumps``), starts a new group epoch.
+
+        Returns:
+            Whether there was a reason to look at the topics.
+        """
         if not bumps and not group.refreshes_metadata and self.broker.now_ms < group.metadata_deadline_ms:
-            return
+            return False
         if bumps or metadata_hash(known_topics(self.broker, group.replayed.subscribed_topics)) != group.metadata_hash:
             self.bump_epoch(group)
-        group.refreshes_metadata, group.metadata_deadline_ms = False, self.broker.now_ms + REFRESH_MS
+        group.trust_metadata(self.broker.now_ms)
+        return True
 
     def waits_for_interval(self, group: M, interval_ms: int) -> bool:
-        """Whether the target assignment is newer than the interval between two of them (KIP-1263)."""
+        """Return whether the last target assignment is more recent than the minimum interval (KIP-1263)."""
         last_ms = group.assignment_timestamp_ms
         return bool(last_ms) and self.broker.now_ms < last_ms + interval_ms
 
@@ -234,7 +244,7 @@ class GroupStep(Generic[M]):
         return Error.NONE
 
     def group_until_now(self) -> Any:
-        """The group before the step, which may have been a classic group; None: there was none."""
+        """Return the group before the step, possibly a classic group, or None."""
         return copy.copy(self.replaced_classic) if self.group is None or not self._saved_state else replace(self.group, **self._saved_state)
 
     def undo(self) -> None:
@@ -243,7 +253,7 @@ class GroupStep(Generic[M]):
             setattr(self.group, name, value)
 
     def finish(self, written: list[WrittenRecord]) -> None:
-        """The records are written: the group is there, and who waits for a classic group that it replaces has to join again."""
+        """Complete the step after its records are written: add the group, and ask members of a replaced classic group to rejoin."""
         classic = self.replaced_classic
         if classic is not None:
             for member in classic.members:
@@ -251,6 +261,7 @@ class GroupStep(Generic[M]):
             self._put_classic_back = self.broker.remove_group(classic)
         if self.group is not None:
             self.partition.groups[self.group_id] = self.group
+            self.group.grow(len(self.group.members))
 
     def undo_finished(self) -> None:
         """Take back the step after ``finish``: the append has failed later."""
@@ -270,11 +281,16 @@ class GroupStep(Generic[M]):
 
     @classmethod
     def load(cls, broker: Broker, group_id: str, replayed: Any, records: Iterable[WrittenRecord]) -> None:
-        """Make the group of its records. All sessions start now, and the time for what is to be given up."""
+        """Load a group from its records. All session and revocation timers start now. The map of members has grown with each of them, also
+        with those that have left."""
         group: Any = cls.kind(group_id, replayed)
+        member_ids: set[str] = set()
         for record in records:
             if record.key is not None and record.key.get("group_id") == group_id:
                 group.note(record.key_type, record.value)
+                if record.key_type == group.key_types.member:
+                    (member_ids.discard if record.value is None else member_ids.add)(record.key["member_id"])
+                    group.grow(len(member_ids))
         broker.partition_of(group_id).groups[group_id] = group
         step = cls(broker, group_id)
         for member_id in group.members:
@@ -286,7 +302,7 @@ class GroupStep(Generic[M]):
 
 
 def topic_ids(broker: Broker) -> dict[str, str]:
-    """Name -> topic id, for the topics that exist."""
+    """Return the topic ids by name, for topics that exist."""
     return {name: topic.topic_id for name, topic in (broker.settings.topics or {}).items() if topic.topic_id != NO_TOPIC_ID}
 
 
@@ -302,6 +318,6 @@ def with_names(broker: Broker, partitions: Iterable[tuple[str, int]]) -> dict[st
 
 
 def known_topics(broker: Broker, names: Iterable[str]) -> dict[str, int]:
-    """Name -> number of partitions, for those of the topics that exist."""
+    """Return the partition counts by name, for the given topics that exist."""
     topics: Mapping[str, Any] = broker.settings.topics or {}
     return {name: topics[name].partitions for name in names if name in topics}

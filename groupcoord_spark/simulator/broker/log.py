@@ -6,8 +6,14 @@ from typing import Any
 
 from groupcoord_spark.coordinator.transactions import OffsetKey, StoredOffset
 from groupcoord_spark.protocol.record_types import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
-from groupcoord_spark.simulator.broker.appends import ERRORS_OF_REPLICATION, LOGGED_ERRORS, NO_VIEW, AppendInFlight, Waiter
-from groupcoord_spark.simulator.broker.offsets_partition import OffsetsPartition
+from groupcoord_spark.simulator.broker.offsets_partition import (
+    ERRORS_OF_REPLICATION,
+    LOGGED_ERRORS,
+    NO_VIEW,
+    AppendInFlight,
+    OffsetsPartition,
+    Waiter,
+)
 from groupcoord_spark.simulator.broker.release import Release
 from groupcoord_spark.simulator.groups import Clock, TimerKind
 from groupcoord_spark.simulator.messages import Error, RecordToWrite, WrittenRecord
@@ -35,7 +41,7 @@ class Log:
         self._batch = 0
 
     def is_slow(self, partition: OffsetsPartition) -> bool:
-        """Whether the result of the next append to the partition is known later."""
+        """Return whether the result of the next append to the partition arrives later."""
         return bool(self.takes_ms) or partition.failing_batch is not None
 
     def append(
@@ -81,8 +87,8 @@ class Log:
     ) -> Error:
         """Write the tombstones of a deletion. Returns the error that keeps the coordinator from deleting; NONE: it deletes.
 
-        A Scala coordinator deletes whatever becomes of the tombstones, and does not wait for other replicas. The other arguments are those
-        of ``append``.
+        A Scala coordinator deletes the offsets even if the append of the tombstones fails, and does not wait for other replicas. The other
+        arguments are the same as for ``append``.
         """
         if self._release.applies_before_append:
             error, _ = self.append(group_id, records, undo=undo, shown=shown, deleted=deleted)
@@ -141,7 +147,7 @@ class Log:
             waiter.timer = self._clock.start(TimerKind.APPEND, self._commit_timeout_ms, append.group_id, "", time_out)
 
     def fail_appends_in_flight(self, partition: OffsetsPartition) -> None:
-        """The broker loses the partition: whoever waits for an append hears that the leader is another one."""
+        """Fail the appends in flight because the broker has lost the partition; waiting requests get NOT_LEADER."""
         appends, partition.appends_in_flight, partition.failing_batch = partition.appends_in_flight, [], None
         self.in_flight -= len(appends)
         for append in appends:
@@ -153,7 +159,7 @@ class Log:
     def as_written(
         self, partition: OffsetsPartition, records: Iterable[RecordToWrite], producer_id: int, producer_epoch: int
     ) -> list[WrittenRecord]:
-        """Records as they stand in the log if they are written now."""
+        """Return the records as they appear in the log if they are written now."""
         record_of = self._record_maker(partition, producer_id, producer_epoch)
         return [
             record_of(

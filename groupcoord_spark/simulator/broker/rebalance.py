@@ -71,7 +71,8 @@ def answer_waiting_syncs(broker: Broker, group: ClassicGroup, error: Error = Err
 def joined(
     group: ClassicGroup, member: ClassicGroupMember, leader: str | None, *, is_leader: bool, skips_assignment: bool = False
 ) -> JoinGroupAnswer:
-    """The answer to a member of the current generation. The leader gets all members, with their metadata for the elected protocol."""
+    """Return the JoinGroup answer for a member of the current generation. The leader also receives all members with their metadata for
+    the elected protocol."""
     members: Iterable[ClassicGroupMember] = group.members if is_leader else ()
     return JoinGroupAnswer(
         Error.NONE,

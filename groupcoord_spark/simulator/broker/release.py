@@ -14,6 +14,7 @@ from groupcoord_spark.coordinator.semantics import Semantics, semantics_for
 from groupcoord_spark.errors import UsageError
 from groupcoord_spark.simulator.groups import classic_checks as checks
 from groupcoord_spark.simulator.groups.classic_checks import GroupChecks, HeartbeatRules
+from groupcoord_spark.simulator.groups.consumer_group import ReconciliationRules
 from groupcoord_spark.simulator.messages import Error, requests
 from groupcoord_spark.simulator.messages.request_versions import Versions, first_release_of, known_versions
 
@@ -71,6 +72,7 @@ class Release:
     """
 
     semantics: Semantics
+    reconciliation: ReconciliationRules
     like_java_maps: bool = False
 
     # Before the group is looked up
@@ -131,12 +133,15 @@ class Release:
     pending_leave_rebalances: bool = False
 
     # Consumer groups (KIP-848)
+    stale_targets_rebalance: bool = False
+    """A downgrade by a joining member begins with a rebalance if the group epoch is newer than the targets. Before: if the member has
+    other topics."""
     known_member_may_join_again: bool = False
     """A member of a consumer group that is not static may send epoch 0 at any time. Before, only after its first answer was lost."""
     assignment_interval_ms: int = 0
     """Default of the shortest time between two target assignments of consumer, share and streams groups (KIP-1263)."""
     group_settings_hide_streams_delay: bool = True
-    """A streams group with settings of its own has the default initial delay, unless it sets one, and not that of the broker."""
+    """A streams group with its own settings uses the default initial delay, not the broker's, unless it sets one."""
     stores_assignment_timestamp: bool = False
     last_leave_writes_target_epoch: bool = False
     """The last member that goes leaves a target assignment of the new group epoch, with timestamp 0 (KAFKA-20442)."""
@@ -204,7 +209,7 @@ class Release:
     """Request -> its versions, for the requests that this release knows."""
 
     def version_of(self, request: requests.Request) -> int:
-        """The version of a request: the newest that this release knows if the request names none."""
+        """Return the version of a request, or the newest version of this release if the request names none."""
         return request.version if request.version is not None else self.request_versions[type(request)].newest
 
 
@@ -317,6 +322,7 @@ _CHANGES: tuple[tuple[tuple[int, ...], dict[str, Any]], ...] = (
         (4, 3),
         {
             "assignment_interval_ms": 1_000,
+            "stale_targets_rebalance": True,
             "group_settings_hide_streams_delay": False,
             "stores_assignment_timestamp": True,
             "commits_by_older_epoch": True,
@@ -341,7 +347,7 @@ _OLDEST = (0, 10, 1)
 
 
 def release_for(semantics: str | None = None, broker_version: str | None = None) -> Release:
-    """The rules of one release.
+    """Return the rules of one release.
 
     Args:
         semantics: ``java`` (4.3) or ``scala`` (3.9).
@@ -363,6 +369,12 @@ def release_for(semantics: str | None = None, broker_version: str | None = None)
     for since, change in _CHANGES:
         if version >= since:
             rules |= change
+    rules["reconciliation"] = ReconciliationRules(
+        takes_back_own_partitions=version >= (4, 2) or (4, 0, 2) <= version < (4, 1) or version >= (4, 1, 2),
+        revocation_raises_epoch=version < (4, 2),
+        narrows_at_once=version >= (4, 2),
+        narrowing_sets_previous_epoch=version >= (4, 3),
+    )
     rules["sticky_passes_over_holders"] = version == (4, 2, 2) or version >= (4, 4)
     return Release(semantics=loader_rules, request_versions=known_versions(version), **rules)
 

@@ -1,4 +1,4 @@
-"""The broker settings that groups depend on, and the topics that exist."""
+"""The broker settings that groups depend on, the overrides of single streams groups, and the topics that exist."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import uuid
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, replace
 from itertools import count
-from typing import Any
+from typing import Any, Final
 
 from groupcoord_spark.assignors.group import stand_in_topic_id
 from groupcoord_spark.coordinator.releases import Release, release_named, version_text
@@ -60,19 +60,20 @@ class Settings:
     offsets_topic_is_missing: bool = False
     """``__consumer_offsets`` does not exist at the start: the first FindCoordinator has it created."""
     log_message_format_version: str | None = None
-    """The format of the log of brokers 0.11 to 2.8; None: that of the release."""
+    """Log message format of brokers 0.11 to 2.8; None for the release's own format."""
     topics: Mapping[str, ClusterTopic] | None = None
     """Name -> topic, for the topics that exist. None: every topic and partition exists, and no topic has an id."""
 
     def has_partition(self, topic: str, partition: int) -> bool:
-        """Whether the partition exists, so that the broker passes commits for it to the coordinator."""
+        """Return whether the partition exists. The broker passes only commits for existing partitions to the coordinator."""
         if self.topics is None:
             return True
         existing = self.topics.get(topic)
         return existing is not None and 0 <= partition < existing.partitions
 
     def has_old_message_format(self, release: Release) -> bool:
-        """Whether the offsets topic is in a format without transactions (before 0.11). Brokers since 3.0 ignore the setting."""
+        """Return whether the offsets topic uses a message format without transactions (before 0.11). Brokers ignore the setting since
+        3.0."""
         version = self.log_message_format_version
         return version is not None and release < (3, 0) and release_named(version) < (0, 11)
 
@@ -87,7 +88,7 @@ class Settings:
         return self.group_consumer_migration_policy in ("bidirectional", "downgrade")
 
     def with_topic(self, topic: str, partitions: int) -> Settings:
-        """The settings with this number of partitions of a topic, which exists already or is new.
+        """Return the settings with this partition count for a topic, whether or not it already exists.
 
         Raises:
             UsageError: every topic exists already, or the topic exists and has as many partitions.
@@ -101,16 +102,35 @@ class Settings:
         return replace(self, topics={**self.topics, topic: changed})
 
     def without_topic(self, topic: str) -> Settings:
-        """The settings without a topic, unless every topic exists."""
+        """Return the settings without a topic, unless every topic exists."""
         if self.topics is None:
             return self
         return replace(self, topics={name: existing for name, existing in self.topics.items() if name != topic})
 
     def topic_id(self, topic: str) -> str:
-        """The topic's id; the zero id if the topic is unknown."""
+        """Return the topic's id, or the zero id for an unknown topic."""
         existing = self.topics.get(topic) if self.topics is not None else None
         return existing.topic_id if existing is not None else NO_TOPIC_ID
 
+
+SETTINGS_OF_GROUPS: Final = (
+    "streams.session.timeout.ms",
+    "streams.heartbeat.interval.ms",
+    "streams.num.standby.replicas",
+    "streams.initial.rebalance.delay.ms",
+    "streams.assignment.interval.ms",
+    "streams.task.offset.interval.ms",
+    "streams.acceptable.recovery.lag",
+    "streams.num.warmup.replicas",
+    "streams.rack.aware.assignment.tags",
+)
+"""Settings of a group (``kafka-configs --group``). Each takes the place of the broker's, whose name has ``group.`` before it.
+
+The last four came with 4.4. 4.4.0 makes no warm-up tasks yet, whatever their number.
+"""
+RACK_AWARE_TAGS_OF_GROUP: Final = "streams.rack.aware.assignment.tags"
+SETTINGS_SINCE_4_4: Final = SETTINGS_OF_GROUPS[-4:]
+INITIAL_DELAY_OF_GROUP: Final = "streams.initial.rebalance.delay.ms"
 
 MESSAGE_FORMAT = "log.message.format.version"
 MIGRATION_POLICY = "group.consumer.migration.policy"
@@ -174,7 +194,7 @@ MemberIds = Callable[[str], str]
 
 
 def numbered_member_ids() -> MemberIds:
-    """A maker of member ids in the broker's form, ``name-UUID``, with a counter instead of a random UUID.
+    """Return a generator of member ids in the broker's form ``name-UUID``, with a counter instead of a random UUID.
 
     The same requests get the same member ids. The counter is common to all groups, and member ids decide the order of the broker's map of
     members: a request of one group can change which member of another group becomes the next leader. In Kafka that is random.

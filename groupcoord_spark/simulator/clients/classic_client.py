@@ -99,7 +99,7 @@ class ClassicConsumer(Consumer):
             self._join_again_or_fail(error)
 
     def _lead(self, answer: JoinGroupAnswer) -> tuple[tuple[str, bytes], ...]:
-        """The assignments that a leader sends. The leader also watches the topics of the group from now on."""
+        """Return the assignments that the leader sends. From now on the leader also watches the group's topics."""
         members = [_assignor_member(member, self._protocol or "") for member in answer.members]
         group_topics = {topic for member in members for topic in member.topics}
         self._learn_topics(group_topics)

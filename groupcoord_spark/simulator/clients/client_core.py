@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from enum import Enum, auto
 from typing import Any, Final, Protocol
+
+from msgspec.structs import replace
 
 from groupcoord_spark.assignors import NO_GENERATION, TopicPartition
 from groupcoord_spark.simulator.clients.client_settings import ClientSettings
@@ -34,7 +35,7 @@ class Environment(Protocol):
         """Send a request. ``then`` is called with the answer, or with None if the connection closes without an answer."""
 
     def name_member(self, client: ClientCore, member_id: str) -> None:
-        """The client has made its own member id."""
+        """Set the member id that the client has generated."""
 
     def schedule(self, delay_ms: int, client: ClientCore, do: Callable[[], None]) -> None:
         """Call ``do`` after ``delay_ms`` milliseconds if the client is alive then."""
@@ -65,12 +66,12 @@ class ClientCore:
     """One process with one consumer. After ``die`` the environment makes none of its scheduled calls."""
 
     _first_request: type = JoinGroup
-    """The request with which the client joins its group."""
+    """The request type that joins the client to its group."""
 
     def __init__(
         self, name: str, group_id: str, settings: ClientSettings, broker_versions: Mapping[type, Versions], environment: Environment
     ) -> None:
-        """A consumer that has not started. ``broker_versions``: the versions of requests that the broker knows."""
+        """Create a consumer that has not started. ``broker_versions`` gives the request versions that the broker supports."""
         self.name = name
         self.settings = settings
         self.is_alive = True
@@ -87,7 +88,7 @@ class ClientCore:
         self._topics: dict[str, int] = {}
         """Topic -> number of partitions, as the client knows them: it asks again after metadata.max.age.ms."""
         self._metadata_epoch = 0
-        """Goes up with each refresh of the topics, so that one that was scheduled before is not made."""
+        """Incremented on each metadata refresh, so that a refresh scheduled earlier is skipped."""
         self._assigned_counts: Mapping[str, int | None] | None = None
         """The topics of the group with their numbers of partitions when this client made the assignment; None: it did not make it."""
         self._subscribed_topics = settings.topics
@@ -109,9 +110,9 @@ class ClientCore:
         self._is_blocked = False
         self._callbacks: list[Callable[[], None]] = []
         self._last_traffic_ms: int | None = None
-        """When the client last sent or received something; None: there is no connection to the coordinator."""
+        """Time of the client's last request or response; None if it has no connection to the coordinator."""
         self._auto_commit_epoch = 0
-        """Goes up with each auto commit, so that one that was scheduled before is not made."""
+        """Incremented on each auto commit, so that a commit scheduled earlier is skipped."""
 
     @property
     def protocol(self) -> str | None:
@@ -196,7 +197,7 @@ class ClientCore:
             self._schedule(idle_ms, close_if_idle)
 
     def _version(self, kind: type) -> int:
-        """The newest version of a request that both the client and the broker know."""
+        """Return the newest request version that both the client and the broker support."""
         return min(self._own_versions[kind].newest, self._broker_versions[kind].newest)
 
     def _schedule(self, delay_ms: int, do: Callable[[], None]) -> None:

@@ -50,7 +50,7 @@ class OffsetsClient(ClientCore):
         self._fetch_offsets(self._owned_partitions, is_committed_call=True)
 
     def _schedule_auto_commit(self, delay_ms: int) -> None:
-        """The first poll after that time commits the positions: an interval later, or soon if the last commit may be repeated."""
+        """Schedule an auto commit for the first poll after ``delay_ms``: the commit interval, or less if the last commit may be retried."""
         self._auto_commit_epoch += 1
         epoch = self._auto_commit_epoch
 
@@ -195,7 +195,7 @@ class OffsetsClient(ClientCore):
         self._poll()
 
     def _run_callbacks(self) -> None:
-        """Call the callbacks of commitAsync in the order in which the commits were completed. Done at a poll and at the next commit."""
+        """Run the commitAsync callbacks in completion order, on a poll or on the next commit."""
         callbacks, self._callbacks = self._callbacks, []
         for callback in callbacks:
             callback()

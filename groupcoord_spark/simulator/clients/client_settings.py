@@ -24,7 +24,7 @@ _FIRST_COOPERATIVE: Final = (2, 4)  # KIP-429
 
 @dataclass(frozen=True, slots=True)
 class ClientSettings:
-    """The settings of a consumer, with Kafka's names. The defaults here are those of the newest client: ``defaults_of`` has the others.
+    """Consumer settings under Kafka's names, with the newest client's defaults; ``defaults_of`` returns the defaults of older releases.
 
     client_version: the release of the client library.
     topics_pattern: a regular expression; the consumer subscribes to every topic whose whole name it matches.
@@ -67,7 +67,7 @@ class ClientSettings:
         return 3 if self.release >= (3, 4) else 1 if self.release >= _FIRST_COOPERATIVE else 0
 
     def unknown_to_client(self) -> str | None:
-        """A sentence about a setting that the release of the client does not know; None if there is none."""
+        """Return a sentence about a setting that the client release does not have, or None."""
         if self.group_instance_id is not None and self.release < _FIRST_STATIC:
             return f"client {self.client_version} does not know group.instance.id: static members came with 2.3."
         if self.group_protocol == CONSUMER_PROTOCOL and self.release < _FIRST_NEW_PROTOCOL:
@@ -78,7 +78,7 @@ class ClientSettings:
 
 
 def defaults_of(client_version: str) -> Mapping[str, Any]:
-    """Field of ClientSettings -> default, for the defaults of this release that are not those of the newest.
+    """Return the defaults of a client release that differ from the newest client's, by field of ClientSettings.
 
     Raises UsageError: the version is not a release.
     """

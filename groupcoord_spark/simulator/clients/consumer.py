@@ -88,7 +88,7 @@ class Consumer(OffsetsClient):
         raise NotImplementedError
 
     def _leave(self, *, leaves: bool) -> None:
-        """The last request to the group before the consumer closes, if there is one. leaves: as ``close`` takes it."""
+        """Send the last request to the group before the consumer closes, if one is due. ``leaves`` has the same meaning as in ``close``."""
         raise NotImplementedError
 
     def _leave_until_next_poll(self) -> None:
@@ -96,14 +96,14 @@ class Consumer(OffsetsClient):
         raise NotImplementedError
 
     def _come_back(self) -> None:
-        """The application polls again: forget what the consumer lost while it was out of the group."""
+        """Resume polling: drop the state that the consumer lost while it was out of the group."""
         raise NotImplementedError
 
     def _join_if_needed(self) -> None:
         """Join again at a poll, where the client has to begin a rebalance."""
 
     def _watch_topics(self) -> None:
-        """The client knows the topics of the cluster anew."""
+        """Refresh the topics that the client knows."""
 
     # Polls and the end of a membership
 
@@ -157,6 +157,7 @@ class Consumer(OffsetsClient):
         self._watch_topics()
 
     def notice_topic(self, name: str) -> None:
-        """A topic was created or deleted: a client that asks for it, or reads from it, gets an error and refreshes its topics soon."""
+        """React to a topic that was created or deleted: a client that subscribes to it or reads from it gets an error and refreshes its
+        metadata soon."""
         if name in self._subscribed_topics or name in (self._assigned_counts or ()):
             self._schedule(self.settings.retry_backoff_ms, self._refresh_topics)

@@ -48,7 +48,7 @@ class NewProtocolConsumer(Consumer):
             return
         self.phase = Phase.JOINING
         if not self.member_id:
-            # A real client makes a random UUID. A name that tells whose id it is makes a timeline readable.
+            # A real client generates a random UUID. A readable member id makes a timeline easier to follow.
             self.member_id = f"{self.name}-{self._environment.now_ms % _ID_SPAN_MS}"
             self._environment.name_member(self, self.member_id)
         self.generation = 0
@@ -56,7 +56,7 @@ class NewProtocolConsumer(Consumer):
         self._send_new_heartbeat(self._heartbeat_epoch)
 
     def _send_new_heartbeat(self, sequence: int, *, owned: bool = False) -> None:
-        """Send a heartbeat: all fields to join, later only what has changed. ``owned``: report the partitions."""
+        """Send a heartbeat: all fields when joining, later only fields that changed. ``owned`` includes the owned partitions."""
         if sequence != self._heartbeat_epoch or self.phase is Phase.CLOSED:
             return
         joins, settings = self.generation == 0, self.settings
@@ -128,7 +128,7 @@ class NewProtocolConsumer(Consumer):
         self._join()
 
     def _request_rejoin(self) -> None:
-        """The broker watches topics and subscriptions: the client has nothing to start."""
+        """Do nothing: the broker watches topics and subscriptions, so the client never asks to rejoin."""
 
     def _leave_until_next_poll(self) -> None:
         self._send_leave(LEAVE_EPOCH if self.settings.group_instance_id is None else LEFT_FOR_A_WHILE)

@@ -1,16 +1,15 @@
-"""The checks of a request against its group, in the order in which each release makes them.
+"""Checks of a request against its group, in the order of each release.
 
-A check is a condition on (group, request) and the error that answers the request if the condition is true. The first true condition
-decides; the error NONE accepts the request without the checks that follow. A request for which no condition is true is accepted.
-The constants are named after the first release with these checks; release.py says which release uses which.
+A check is a condition on (group, request) and the error that answers the request if the condition holds. The first condition that holds
+decides; the error NONE accepts the request and skips the remaining checks. A request that meets no condition is accepted. Each constant is
+named after the first release that makes these checks; release.py maps releases to checks.
 Rules: docs/reference/coordinator.md, chapters 4.1 (JoinGroup), 6 (SyncGroup), 7 (Heartbeat), 8 (LeaveGroup) and 9.1 (OffsetCommit).
 """
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from groupcoord_spark.simulator.groups.classic_group import ClassicGroup
-from groupcoord_spark.simulator.groups.states import GroupState
+from groupcoord_spark.simulator.groups.classic_group import ClassicGroup, GroupState
 from groupcoord_spark.simulator.messages import Error
 
 
@@ -25,7 +24,7 @@ GroupChecks = tuple[GroupCheck, ...]
 
 
 def first_error(checks: GroupChecks, group: ClassicGroup, request: Any) -> Error:
-    """The error of the first check whose condition is true; NONE if no condition is true."""
+    """Return the error of the first check whose condition holds, or NONE."""
     for condition, error in checks:
         if condition(group, request):
             return error
@@ -65,7 +64,7 @@ OTHER_PROTOCOL = GroupCheck(
     lambda group, request: request.protocol_type not in (None, group.protocol_type) or request.protocol not in (None, group.protocol),
     Error.INCONSISTENT_GROUP_PROTOCOL,
 )
-"""The request names a protocol type or a protocol other than that of the group (KIP-559)."""
+"""The request names a protocol type or protocol that differs from the group's (KIP-559)."""
 
 # JoinGroup
 
@@ -90,7 +89,7 @@ PROTOCOLS_DIFFER_FROM_MEMBERS = GroupCheck(
 NO_PROTOCOLS = GroupCheck(lambda group, request: not request.protocols, Error.UNKNOWN_SERVER_ERROR)
 """The request lists no protocol. A broker without PROTOCOLS_DO_NOT_FIT fails in the vote with IllegalArgumentException."""
 ACCEPTED_AS_PENDING = GroupCheck(lambda group, request: request.member_id in group.pending_members, Error.NONE)
-"""The member id is one that MEMBER_ID_REQUIRED gave to a new member."""
+"""The member id was issued to a new member by MEMBER_ID_REQUIRED."""
 NAMES_UNKNOWN_MEMBER = GroupCheck(
     lambda group, request: bool(request.member_id) and request.member_id not in group.members, Error.UNKNOWN_MEMBER_ID
 )

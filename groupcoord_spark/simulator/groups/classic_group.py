@@ -1,20 +1,86 @@
-"""A classic group: its state, its members and what follows from them (Kafka: ``GroupMetadata``, ``ClassicGroup``)."""
+"""A classic group: its state, its members and the rules that follow from them.
+
+Kafka: ``GroupMetadata`` and ``MemberMetadata``, ``ClassicGroup`` and ``ClassicGroupMember``.
+"""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from enum import Enum
 from typing import ClassVar
 
 from groupcoord_spark.coordinator.expiration import GroupFacts
 from groupcoord_spark.errors import GroupcoordError
 from groupcoord_spark.protocol import SubscriptionMalformed, SubscriptionUnknown, subscribed_topics
 from groupcoord_spark.protocol.record_types import KeyType
-from groupcoord_spark.simulator.groups.classic_member import ClassicGroupMember, Protocols
 from groupcoord_spark.simulator.groups.clock import Clock, Timer
 from groupcoord_spark.simulator.groups.group import CommitRules, Group
 from groupcoord_spark.simulator.groups.map_order import BrokerMap, in_vote_order
-from groupcoord_spark.simulator.groups.states import VALID_PREVIOUS_STATES, GroupState
 from groupcoord_spark.simulator.messages import Call, Error, RecordToWrite
 from groupcoord_spark.simulator.messages.requests import OffsetCommit, TxnOffsetCommit
+
+
+class GroupState(Enum):
+    """The state of a classic group, by the name that DescribeGroups shows. CompletingRebalance was called AwaitingSync up to 1.0."""
+
+    EMPTY = "Empty"
+    PREPARING_REBALANCE = "PreparingRebalance"
+    COMPLETING_REBALANCE = "CompletingRebalance"
+    STABLE = "Stable"
+    DEAD = "Dead"
+
+
+VALID_PREVIOUS_STATES: dict[GroupState, frozenset[GroupState]] = {
+    GroupState.EMPTY: frozenset({GroupState.PREPARING_REBALANCE}),
+    GroupState.PREPARING_REBALANCE: frozenset({GroupState.STABLE, GroupState.COMPLETING_REBALANCE, GroupState.EMPTY}),
+    GroupState.COMPLETING_REBALANCE: frozenset({GroupState.PREPARING_REBALANCE}),
+    GroupState.STABLE: frozenset({GroupState.COMPLETING_REBALANCE}),
+    GroupState.DEAD: frozenset(GroupState),
+}
+
+CAN_REBALANCE = VALID_PREVIOUS_STATES[GroupState.PREPARING_REBALANCE]
+"""States that can start a join phase."""
+
+
+Protocols = tuple[tuple[str, bytes], ...]
+"""(name, metadata) of each protocol that a member lists, in the order of its preference."""
+
+
+@dataclass(slots=True, eq=False)
+class ClassicGroupMember:
+    """One member: the fields of its JoinGroup, its assignment, its waiting requests and the end of its session.
+
+    awaiting_join, awaiting_sync: the request that waits for the end of the join or sync phase; None: no request waits.
+    deadline_ms: when the session ends if no request of the member restarts it.
+    """
+
+    member_id: str
+    group_instance_id: str | None
+    client_id: str
+    client_host: str
+    rebalance_timeout_ms: int
+    session_timeout_ms: int
+    protocol_type: str
+    protocols: Protocols
+    assignment: bytes = b""
+    awaiting_join: Call | None = None
+    awaiting_sync: Call | None = None
+    is_new: bool = False  # no JoinGroup of the member was answered yet
+    deadline_ms: int = 0
+    session_timer: Timer | None = field(default=None, repr=False)
+
+    @property
+    def is_static(self) -> bool:
+        """Whether the member has a group instance id and may restart without a rebalance (KIP-345)."""
+        return self.group_instance_id is not None
+
+    def metadata_for(self, protocol: str | None) -> bytes:
+        """Return the member's metadata for one protocol, or empty bytes if the member does not support it."""
+        return next((metadata for name, metadata in self.protocols if name == protocol), b"")
+
+    def vote(self, candidates: frozenset[str]) -> str | None:
+        """Return the first candidate in the member's protocol list, or None."""
+        return next((name for name, _ in self.protocols if name in candidates), None)
+
 
 CONSUMER = "consumer"
 """The only protocol type whose member metadata the coordinator decodes."""
@@ -31,7 +97,7 @@ class ClassicGroup(Group):
     group_id: str
     state_timestamp_ms: int | None
     like_java: bool
-    """Whether the maps of the group iterate as those of Java, else as those of Scala."""
+    """Whether the group's maps iterate in Java's order instead of Scala's."""
     members: BrokerMap[ClassicGroupMember] = field(init=False)
     created_by: Call | None = None
     """The commit that has created the group."""
@@ -46,7 +112,7 @@ class ClassicGroup(Group):
     pending_members: dict[str, Timer] = field(default_factory=dict)
     """Member id of a MEMBER_ID_REQUIRED answer -> timer after which the id is forgotten (KIP-394)."""
     pending_sync: set[str] = field(default_factory=set)
-    """Member ids from which the sync timer expects a SyncGroup. The old id of a replaced static member stays in the set."""
+    """Member ids that the sync timer waits for. The old id of a replaced static member stays in the set."""
     new_member_in_delay: bool = False
     """A new member joined during the current initial delay, which is extended for it."""
     in_initial_delay: bool = False
@@ -90,7 +156,7 @@ class ClassicGroup(Group):
         return self.state is GroupState.DEAD
 
     def validate_commit(self, request: OffsetCommit | TxnOffsetCommit, rules: CommitRules) -> Error:
-        """The error of the first check of the release that fails."""
+        """Return the error of the first check that fails in this release."""
         return rules.first_error(self, request)
 
     def validate_offset_delete(self) -> Error:
@@ -98,7 +164,7 @@ class ClassicGroup(Group):
         return Error.NONE if self.is_empty or self.protocol_type == CONSUMER else Error.NON_EMPTY_GROUP
 
     def expiration_facts(self, *, expires_while_rebalancing: bool) -> GroupFacts:
-        """What the expiration rules need to know of the group.
+        """Return the facts about the group that the expiration rules need.
 
         During a rebalance the topics are not known, so that no offset expires (X-B4). A group that was loaded from the log is never in a
         rebalance. Brokers 2.4 to 2.7 did not make this exception (X-B3): ``expires_while_rebalancing``.
@@ -123,7 +189,7 @@ class ClassicGroup(Group):
         return [RecordToWrite(KeyType.GROUP_METADATA, {"group_id": self.group_id})]
 
     def end(self, now_ms: int) -> Callable[[Clock], None]:
-        """The group becomes Dead, and its timers are cancelled. Returns what brings it back as it was."""
+        """Mark the group as Dead and cancel its timers. Return a function that restores it."""
         state, previous_state, timestamp_ms = self.state, self.previous_state, self.state_timestamp_ms
         self.transition_to(GroupState.DEAD, now_ms)
         timers = [self.join_timer, self.sync_timer, *self.pending_members.values(), *(member.session_timer for member in self.members)]
@@ -141,7 +207,7 @@ class ClassicGroup(Group):
     # Members
 
     def add(self, member: ClassicGroupMember) -> None:
-        """Add a member. The first member sets the protocol type; a member that is added while there is no leader becomes the leader."""
+        """Add a member. The first member sets the protocol type; a member added while the group has no leader becomes the leader."""
         if not self.members:
             self.protocol_type = member.protocol_type
         self.members.put(member.member_id, member)
@@ -206,7 +272,7 @@ class ClassicGroup(Group):
         for name in dict.fromkeys(name for name, _ in protocols):
             self.supporters[name] = self.supporters.get(name, 0) + change
 
-    # What follows from the members
+    # Derived from the members
 
     @property
     def rebalance_timeout_ms(self) -> int:
@@ -215,15 +281,15 @@ class ClassicGroup(Group):
 
     @property
     def all_have_joined(self) -> bool:
-        """Whether a JoinGroup of every member waits and there are no pending member ids."""
+        """Return whether a JoinGroup of every member is waiting and no member id is pending."""
         return self.waiting_joins == len(self.members) and not self.pending_members
 
     def supports_any(self, protocols: Iterable[str]) -> bool:
-        """Whether all members list one of these protocols. True without members."""
+        """Return whether all members support one of these protocols; True for a group without members."""
         return any(self.supporters.get(name, 0) == len(self.members) for name in protocols)
 
     def elected_protocol(self) -> str:
-        """The protocol with the most votes: each member votes for the first protocol of its list that all members list.
+        """Return the protocol with the most votes. Each member votes for the first protocol in its list that all members support.
 
         Raises:
             InternalError: the members have no protocol in common. JoinGroup does not let that happen.
@@ -240,7 +306,7 @@ class ClassicGroup(Group):
         return max(in_vote_order(votes, self.like_java), key=lambda name: votes[name])
 
     def start_generation(self, now_ms: int) -> None:
-        """Begin the next generation: CompletingRebalance with the elected protocol, or Empty if there are no members."""
+        """Start the next generation: CompletingRebalance with the elected protocol, or Empty if the group has no members."""
         self.generation += 1
         self.protocol = self.elected_protocol() if self.members else None
         self.subscribed_topics = self._topics_of_members()
@@ -248,7 +314,8 @@ class ClassicGroup(Group):
         self.transition_to(GroupState.COMPLETING_REBALANCE if self.members else GroupState.EMPTY, now_ms)
 
     def is_subscribed_to(self, topic: str) -> bool:
-        """Whether a member may be reading the topic. True for every topic if the subscriptions of a "consumer" group are not known."""
+        """Return whether a member may be subscribed to the topic. True for every topic if a "consumer" group's subscriptions are
+        unknown."""
         if self.state is GroupState.EMPTY:
             return False
         if self.subscribed_topics is None:

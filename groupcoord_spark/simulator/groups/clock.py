@@ -63,11 +63,11 @@ class Clock:
         self._enqueue(timer)
 
     def timers(self) -> list[Timer]:
-        """The timers that have not fired, in the order of their due times."""
+        """Return the pending timers in the order of their due times."""
         return [timer for _, _, timer in sorted(self._queue, key=lambda entry: entry[:2]) if not timer.is_cancelled]
 
     def next_due_ms(self) -> int | None:
-        """The due time of the next timer; None if there are no timers."""
+        """Return the due time of the next timer, or None."""
         queue = self._queue
         while queue and queue[0][2].is_cancelled:
             heapq.heappop(queue)

@@ -63,27 +63,27 @@ class Group(ABC):
 
     @abstractmethod
     def validate_commit(self, request: OffsetCommit | TxnOffsetCommit, rules: CommitRules) -> Error:
-        """The error of a commit of offsets (Kafka: ``validateOffsetCommit``); NONE: the group takes it."""
+        """Return the error of an offset commit (Kafka: ``validateOffsetCommit``), or NONE."""
 
     def validate_fetch(self, requested: GroupToFetch) -> Error:
-        """The error of a fetch of offsets (Kafka: ``validateOffsetFetch``); NONE: the group answers it."""
+        """Return the error of an offset fetch (Kafka: ``validateOffsetFetch``), or NONE."""
         return Error.NONE
 
     def validate_offset_delete(self) -> Error:
-        """The error of a request that deletes offsets; NONE: it may delete those of topics to which nobody subscribes."""
+        """Return the error of an OffsetDelete request. NONE allows the deletion of offsets of topics without subscribers."""
         return Error.NONE
 
     @abstractmethod
     def is_subscribed_to(self, topic: str) -> bool:
-        """Whether a member may be reading the topic (Kafka: ``isSubscribedToTopic``)."""
+        """Return whether a member may be subscribed to the topic (Kafka: ``isSubscribedToTopic``)."""
 
     @abstractmethod
     def expiration_facts(self, *, expires_while_rebalancing: bool) -> GroupFacts:
-        """The fields of the group on which the expiration rules depend (Kafka: ``offsetExpirationCondition``)."""
+        """Return the fields of the group that decide expiration (Kafka: ``offsetExpirationCondition``)."""
 
     @abstractmethod
     def tombstones(self) -> list[RecordToWrite]:
-        """The tombstones of a group that is removed, or that takes another protocol (Kafka: ``createGroupTombstoneRecords``)."""
+        """Return the tombstones of a group that is removed or converted to another protocol (Kafka: ``createGroupTombstoneRecords``)."""
 
     @abstractmethod
     def end(self, now_ms: int) -> Callable[[Clock], None]:

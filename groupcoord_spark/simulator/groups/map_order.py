@@ -1,8 +1,8 @@
 """The iteration order of the broker's hash maps, which decides who becomes the next leader and which protocol wins a tied vote.
 
-Kafka keeps members in a ``java.util.HashMap`` (4.x) or in Scala's ``mutable.HashMap`` (before). Both iterate their slots upwards and never
-shrink, so the order follows from the keys and the largest size that the map has had. Two things are not modelled: Java slots with nine
-keys and more (trees), and the maps of Scala 2.11 and 2.12 (builds of 0.8 to 2.x), for which the order of Scala 2.13 is used.
+Kafka keeps members in a ``java.util.HashMap`` (4.x) or in Scala's ``mutable.HashMap`` (before). Both iterate over their slots upwards and
+never shrink, so the order follows from the keys and the largest size that the map has had. Two cases are not modelled: Java slots with nine
+or more keys (trees), and the maps of Scala 2.11 and 2.12 (builds of 0.8 to 2.x), which iterate here in the order of Scala 2.13.
 Rules: docs/reference/coordinator.md, chapter 1.1.
 """
 
@@ -39,20 +39,20 @@ class BrokerMap(Generic[V]):
         return self._items[key]
 
     def __iter__(self) -> Iterator[V]:
-        """The values, in map order."""
+        """Iterate over the values in map order."""
         if self._ordered is None:
             self._ordered = [self._items[key] for key in self.keys()]
         return iter(self._ordered)
 
     def keys(self) -> list[str]:
-        """The keys, in map order."""
+        """Return the keys in map order."""
         mask = self._size - 1
         if self._like_java:  # within a slot: order of insertion, which doubling keeps
             return sorted(self._items, key=lambda key: spread_hash(key) & mask)
         return sorted(self._items, key=lambda key: (spread_hash(key) & mask, _signed(spread_hash(key))))
 
     def get(self, key: str) -> V | None:
-        """The value of the key, or None."""
+        """Return the value of the key, or None."""
         return self._items.get(key)
 
     def put(self, key: str, value: V) -> None:
@@ -92,10 +92,10 @@ def _in_trie_order(keys: list[str], shift: int) -> Iterator[str]:
 
 
 def in_vote_order(names: Iterable[str], like_java: bool) -> list[str]:
-    """Distinct names in the order in which the broker compares their votes: of two with equal votes the first wins.
+    """Return distinct names in the order that the broker uses to break ties between votes; the first wins.
 
-    Java counts in a HashMap that is filled in the order of the votes. Scala counts in an ``immutable.HashMap``: a trie of 32-way nodes,
-    in which the single keys of a node come before its subtrees.
+    Java counts in a HashMap that is filled in the order of the votes. Scala counts in an ``immutable.HashMap``: a trie of 32-way nodes
+    whose single keys come before its subtrees.
     """
     if like_java:
         return in_hash_order(names, hash_of_text)

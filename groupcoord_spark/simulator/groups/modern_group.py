@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Final
 
+from groupcoord_spark.assignors.java_maps import hash_of_text
 from groupcoord_spark.coordinator.expiration import GroupFacts
 from groupcoord_spark.protocol.record_types import KEY_TYPES_OF, KeyType, ModernKeyTypes
 from groupcoord_spark.simulator.groups.clock import Clock, Timer
@@ -21,7 +22,10 @@ from groupcoord_spark.simulator.messages.requests import GroupToFetch, OffsetCom
 
 FIRST_VERSION_WITH_EPOCHS: Final = 9
 """First version of OffsetCommit whose generation may be a member epoch."""
+REFRESH_MS: Final = 2**31 - 1
+"""How long a group trusts what it knows of its topics, unless a topic changes: 24.8 days."""
 _VALUE_VERSION: Final = 0
+_GOLDEN_RATIO: Final = -7046029254386353131
 
 
 @dataclass(slots=True, eq=False)
@@ -38,6 +42,8 @@ class ModernGroup(Group):
     session_timers: dict[str, Timer] = field(default_factory=dict)
     rebalance_timers: dict[str, Timer] = field(default_factory=dict)
     """Of members that have to give something up."""
+    slots: int = 2
+    """Of Kafka's map of members, which never shrinks."""
 
     new_member: ClassVar[Mapping[str, Any]]
     """The metadata that a member begins with."""
@@ -69,51 +75,60 @@ class ModernGroup(Group):
     def is_empty(self) -> bool:
         return not self.members
 
+    def members_in_order(self) -> list[str]:
+        """Return the member ids in the order of Kafka's member map (TimelineHashMap)."""
+        return sorted(self.members, key=lambda member_id: _timeline_slot(member_id, self.slots))
+
+    def grow(self, members: int) -> None:
+        """Double the slots of the member map until it has room for this many members."""
+        while members * 3 > self.slots * 4:
+            self.slots *= 2
+
     def metadata_of(self, member_id: str) -> Mapping[str, Any]:
-        """The metadata of a member; of an unknown one: what a new member begins with."""
+        """Return the metadata of a member, or the initial metadata for an unknown member."""
         member = self.members.get(member_id)
         return self.new_member if member is None or member.metadata is None else member.metadata
 
     def static_member_id(self, instance_id: str) -> str | None:
-        """The id of the member with an instance id, or None."""
+        """Return the member id of a static instance id, or None."""
         return next((id_ for id_ in self.members if self.metadata_of(id_).get("instance_id") == instance_id), None)
 
     def static_error(self, member_id: str, instance_id: str | None) -> Error:
-        """The error for an instance id that no member has, or another member than the one that names it."""
+        """Return the error for an instance id that is unknown or belongs to a different member than the request names."""
         static_id = None if instance_id is None else self.static_member_id(instance_id)
         if instance_id is None or static_id == member_id:
             return Error.NONE
         return Error.UNKNOWN_MEMBER_ID if static_id is None else Error.FENCED_INSTANCE_ID
 
     def is_revoking(self, member_id: str) -> bool:
-        """Whether a member still has to give something up."""
+        """Return whether a member still has to revoke partitions or tasks."""
         return (self.members[member_id].state or "").startswith("UNREVOKED")
 
     # Requests
 
     @abstractmethod
     def changes_of(self, request: Any) -> dict[str, Any]:
-        """The fields of a member's metadata as its heartbeat names them; None: as before."""
+        """Return the metadata fields that a heartbeat sets; None keeps the previous value."""
 
     def changed_metadata(self, member_id: str, request: Any) -> dict[str, Any]:
-        """The member's metadata with what its heartbeat changes."""
+        """Return the member's metadata updated by its heartbeat."""
         changed = {name: value for name, value in self.changes_of(request).items() if value is not None}
         return {**self.metadata_of(member_id), **changed, "client_id": request.client_id, "client_host": request.client_host}
 
     def member_epoch(self, member_id: str) -> int:
-        """The epoch of a member."""
+        """Return the epoch of a member."""
         return int(self.members[member_id].member_epoch)
 
     def speaks_classic_protocol(self, member_id: str) -> bool:
-        """Whether a member joined by JoinGroup."""
+        """Return whether a member joined through JoinGroup."""
         return False
 
     def epochs_of(self, member_id: str, offsets: Iterable[OffsetToCommit], topic_ids: Mapping[str, str]) -> list[int | None]:
-        """The epoch since which the member has each partition; None: the member does not have it."""
+        """Return the epoch of each partition's assignment to the member, or None for a partition that it does not own."""
         return [None for _ in offsets]
 
     def validate_commit(self, request: OffsetCommit | TxnOffsetCommit, rules: CommitRules) -> Error:
-        """The error of a commit (docs/reference/coordinator.md, chapter 9.1).
+        """Return the error of a commit (docs/reference/coordinator.md, chapter 9.1).
 
         A member with an older epoch may commit for what it has had since that epoch, what it is giving up included.
         """
@@ -136,7 +151,7 @@ class ModernGroup(Group):
         return Error.STALE_MEMBER_EPOCH if rules.tells_stale_epoch else Error.ILLEGAL_GENERATION
 
     def validate_fetch(self, requested: GroupToFetch) -> Error:
-        """The error of a fetch of offsets: a request without a member id is an administrator's."""
+        """Return the error of an offset fetch. A request without a member id comes from an administrator."""
         if requested.member_id is None and requested.member_epoch < 0:
             return Error.NONE
         if requested.member_id is None or requested.member_id not in self.members:
@@ -163,6 +178,10 @@ class ModernGroup(Group):
 
     def note_changed_topics(self) -> None:
         self.refreshes_metadata = True
+
+    def trust_metadata(self, now_ms: int) -> None:
+        """Look at the topics again after a change of a topic, or when the deadline has passed."""
+        self.refreshes_metadata, self.metadata_deadline_ms = False, now_ms + REFRESH_MS
 
     # Timers
 
@@ -198,24 +217,24 @@ class ModernGroup(Group):
     # Records
 
     def record(self, key_type: KeyType, value: Mapping[str, Any] | None, **key: Any) -> RecordToWrite:
-        """A record of the group; without a value its tombstone. key: the fields of the key beside the group id."""
+        """Return a record of the group, or its tombstone without a value. ``key`` holds the key fields other than the group id."""
         version, content = (None, None) if value is None else (_VALUE_VERSION, dict(value))
         return RecordToWrite(key_type, {"group_id": self.group_id, **key}, version, content)
 
     def member_record(self, member_id: str, metadata: Mapping[str, Any] | None) -> RecordToWrite:
-        """The record of a member's metadata; None: its tombstone."""
+        """Return the record of a member's metadata, or its tombstone for None."""
         return self.record(self.key_types.member, metadata, member_id=member_id)
 
     def epoch_record(self, epoch: int, metadata_hash: int) -> RecordToWrite:
-        """The record of a new group epoch."""
+        """Return the record of a new group epoch."""
         return self.record(self.key_types.group, {"epoch": epoch, "metadata_hash": metadata_hash})
 
     def target_epoch_record(self, epoch: int, timestamp_ms: int) -> RecordToWrite:
-        """The record of the epoch of the target assignment."""
+        """Return the record of the target assignment's epoch."""
         return self.record(self.key_types.target_epoch, {"assignment_epoch": epoch, "assignment_timestamp_ms": timestamp_ms})
 
     def removal_records(self, member_id: str) -> list[RecordToWrite]:
-        """The tombstones of a member that leaves."""
+        """Return the tombstones of a member that leaves."""
         key_types = self.key_types
         return [self.record(key_type, None, member_id=member_id) for key_type in (key_types.current, key_types.target, key_types.member)]
 
@@ -237,6 +256,13 @@ def cancel_timer(timers: dict[str, Timer], name: str) -> None:
 
 
 def metadata_hash(topics: Mapping[str, int]) -> int:
-    """A number that changes with the topics of a group. Kafka's own hash is another one; nothing in the log depends on its value."""
+    """Return a hash that changes with the group's topics. It differs from Kafka's own hash, but no other record depends on the value."""
     text = ",".join(f"{topic}:{partitions}" for topic, partitions in sorted(topics.items()))
     return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big", signed=True) if topics else 0
+
+
+def _timeline_slot(text: str, slots: int) -> int:
+    """Return the slot of a text in Kafka's ``TimelineHashMap``: the upper bits of its hash times the golden ratio."""
+    java_hash = hash_of_text(text)
+    signed = java_hash - (1 << 32) if java_hash >= 1 << 31 else java_hash
+    return ((signed * _GOLDEN_RATIO) & ((1 << 64) - 1)) >> (65 - slots.bit_length())

@@ -41,23 +41,23 @@ class ShareGroup(ModernGroup):
         return {"rack_id": request.rack_id, "subscribed_topic_names": None if request.topics is None else sorted(set(request.topics))}
 
     def validate_commit(self, request: OffsetCommit | TxnOffsetCommit, rules: CommitRules) -> Error:
-        """A share group has no committed offsets: to a commit it is not there."""
+        """Reject the commit as for a group that does not exist: share groups have no committed offsets."""
         return Error.GROUP_ID_NOT_FOUND
 
     def validate_fetch(self, requested: GroupToFetch) -> Error:
-        """A fetch is answered as that of a group without offsets."""
+        """Accept the fetch: the answer is the one for a group without offsets."""
         return Error.NONE
 
     def validate_offset_delete(self) -> Error:
-        """A share group has no committed offsets: to the deletion of offsets it is not there."""
+        """Reject the deletion as for a group that does not exist: share groups have no committed offsets."""
         return Error.GROUP_ID_NOT_FOUND
 
     def target_of(self, member_id: str) -> dict[str, list[int]]:
-        """The target assignment of a member: topic id -> partitions."""
+        """Return the target assignment of a member: partitions by topic id."""
         return partitions_by_topic((self.replayed.targets.get(member_id) or {"topic_partitions": []})["topic_partitions"])
 
     def assigned_to(self, member_id: str) -> dict[str, list[int]]:
-        """What a member has: topic id -> partitions."""
+        """Return the partitions assigned to a member, by topic id."""
         return partitions_by_topic(self.members[member_id].current.get("assigned_partitions", ()))
 
     # Records
@@ -70,11 +70,11 @@ class ShareGroup(ModernGroup):
                 setattr(self, name, {topic: set(numbers) for topic, numbers in listed.items()})
 
     def target_record(self, member_id: str, partitions: Partitions) -> RecordToWrite:
-        """The record of a member's target assignment."""
+        """Return the record of a member's target assignment."""
         return self.record(self.key_types.target, {"topic_partitions": _listed(partitions)}, member_id=member_id)
 
     def assignment_record(self, member_id: str, epoch: int, previous_epoch: int, partitions: Partitions) -> RecordToWrite:
-        """The record of what a member has. A member of a share group is always STABLE."""
+        """Return the record of a member's assignment. A member of a share group is always STABLE."""
         value = {
             "member_epoch": epoch,
             "previous_member_epoch": previous_epoch,
@@ -86,7 +86,7 @@ class ShareGroup(ModernGroup):
     def state_record(
         self, initializing: Partitions, initialized: Partitions, deleting: Iterable[str], names: Mapping[str, str]
     ) -> RecordToWrite:
-        """The record of the partitions whose share state is being made, is there, or (topic ids) is being deleted."""
+        """Return the record of partitions whose share state is initializing, initialized or (topic ids) being deleted."""
         value = {
             "initializing_topics": _listed(initializing, names),
             "initialized_topics": _listed(initialized, names),
@@ -100,7 +100,7 @@ class ShareGroup(ModernGroup):
 
 
 def partitions_by_topic(listed: Iterable[Mapping[str, Any]]) -> dict[str, list[int]]:
-    """The partitions of a record: topic id -> partitions."""
+    """Return the partitions of a record by topic id."""
     return {topic["topic_id"]: list(topic["partitions"]) for topic in listed}
 
 

@@ -26,32 +26,30 @@ from groupcoord_spark.simulator.messages.requests import (
 )
 
 NO_TASKS: Final[streams_tasks.Owned] = {kind: frozenset() for kind in streams_tasks.KINDS}
-_FIRST_SLOTS: Final = 2
 _KEY_TYPES_OF_MEMBERS: Final = (KeyType.STREAMS_GROUP_MEMBER_METADATA, KeyType.STREAMS_GROUP_CURRENT_MEMBER_ASSIGNMENT)
-_GOLDEN_RATIO: Final = -7046029254386353131
 
 
 @dataclass(slots=True, eq=False)
 class StreamsGroup(ModernGroup):
     """A streams group, with what its topology makes of the topics and which process has each task.
 
-    What is not in the log is lost with a load: configured, shutdown_by and endpoint_epoch. It is lost, too, after the heartbeat that
-    creates the group: Kafka makes the group anew from the records of that heartbeat.
+    A load loses state that is not in the log: ``configured``, ``shutdown_by`` and ``endpoint_epoch``. The heartbeat that creates the group
+    loses it as well, because Kafka builds the group again from that heartbeat's records.
     """
 
     refreshes_metadata: bool = True
     last_configs: dict[str, str] = field(default_factory=dict)
-    """The settings with which the last group epoch was made."""
+    """Settings that the last group epoch was created with."""
     configured: ConfiguredTopology | None = None
     shutdown_by: str | None = None
     """The member that has asked all members to stop."""
     endpoint_epoch: int = 0
+    task_offsets: dict[str, Mapping[Task, int]] = field(default_factory=dict)
+    """Member id -> sums of the changelog offsets of tasks, as the member reported them last. Lost like ``endpoint_epoch``."""
     active_processes: dict[Task, str] = field(default_factory=dict)
     """Active task -> the process that has it, or still has to give it up."""
     other_processes: dict[tuple[str, Task], set[str]] = field(default_factory=dict)
     """(kind, task) -> the processes that have the task. As in Kafka a process is in the set once, whichever of its members has the task."""
-    slots: int = _FIRST_SLOTS
-    """Of Kafka's map of members, which never shrinks."""
 
     group_type: ClassVar[str] = "streams"
 
@@ -67,29 +65,32 @@ class StreamsGroup(ModernGroup):
         "client_tags": [],
     }
 
-    def members_in_order(self) -> list[str]:
-        """The member ids in the order of Kafka's map of members (TimelineHashMap)."""
-        return sorted(self.members, key=lambda member_id: _timeline_slot(member_id, self.slots))
-
     def current_of(self, member_id: str) -> streams_tasks.CurrentTasks:
-        """What a member has."""
+        """Return the tasks that a member has."""
         member = self.members.get(member_id)
         if member is None or not member.current:
             return streams_tasks.CurrentTasks()
         return streams_tasks.current_tasks(member.current, member.member_epoch or 0, member.previous_member_epoch or 0, member.state or "")
 
     def target_of(self, member_id: str) -> streams_tasks.Owned:
-        """The target assignment of a member."""
+        """Return the target assignment of a member."""
         target = self.replayed.targets.get(member_id)
         return NO_TASKS if target is None else {kind: streams_tasks.tasks_of(target[f"{kind}_tasks"]) for kind in streams_tasks.KINDS}
 
-    def is_held(self, kind: str, task: Task, process_id: str) -> bool:
-        """Whether a task may not be given to a member of a process yet: another member runs it, or the process has it in any form."""
+    def is_held(self, kind: str, task: Task, process_id: str, own: streams_tasks.Held) -> bool:
+        """Return whether a task cannot be given to a member of this process yet: another member runs it, or the process holds it in some
+        role.
+
+        own: tasks of the member itself, which do not count in another role.
+        """
         runs = self.active_processes.get(task)
-        return (
-            runs == process_id
-            or (kind == streams_tasks.ACTIVE and runs is not None)
-            or any(process_id in self.other_processes.get((any_kind, task), ()) for any_kind in streams_tasks.KINDS)
+        if kind == streams_tasks.ACTIVE:
+            is_run = runs is not None
+        else:
+            is_run = runs == process_id and (kind == streams_tasks.WARMUP or task not in own[streams_tasks.ACTIVE])
+        return is_run or any(
+            process_id in self.other_processes.get((role, task), ()) and (role == kind or task not in own[role])
+            for role in (streams_tasks.STANDBY, streams_tasks.WARMUP)
         )
 
     def apply(self, record_offset: int, record: RecordToWrite) -> None:
@@ -102,13 +103,10 @@ class StreamsGroup(ModernGroup):
             self.note_tasks(record.key["member_id"])
         self.note(record.key_type, record.value)
         self.grow(len(self.members))
+        if record.key_type == self.key_types.member and record.value is None:
+            self.task_offsets.pop(record.key["member_id"], None)
         if not self.members:
             self.shutdown_by = None
-
-    def grow(self, members: int) -> None:
-        """Double the slots of the map of members as often as so many members ask for it."""
-        while members * 3 > self.slots * 4:
-            self.slots *= 2
 
     def _forget_tasks(self, member_id: str) -> None:
         process_id = self.metadata_of(member_id)["process_id"]
@@ -155,7 +153,7 @@ class StreamsGroup(ModernGroup):
         }
 
     def left_for_a_while(self, member_id: str) -> streams_tasks.CurrentTasks:
-        """What a static member keeps that leaves for a while."""
+        """Return the assignment that a static member keeps while it is away."""
         current = self.current_of(member_id)
         kept = {kind: dict.fromkeys(tasks, 0) for kind, tasks in current.assigned.items()}
         return current._replace(epoch=LEFT_FOR_A_WHILE, assigned=kept, pending_revocation=streams_tasks.NOTHING)
@@ -164,26 +162,27 @@ class StreamsGroup(ModernGroup):
         return self.current_of(member_id).epoch
 
     def epochs_of(self, member_id: str, offsets: Iterable[OffsetToCommit], topic_ids: Mapping[str, str]) -> list[int | None]:
-        """The epoch since which the member has the active task of each partition; None: the member does not have it."""
+        """Return the epoch of the assignment of each partition's active task to the member, or None if it does not have it."""
         current = self.current_of(member_id)
         subtopologies = source_subtopologies(self.replayed.topology or {"subtopologies": ()})
         since = {**current.pending_revocation[streams_tasks.ACTIVE], **current.assigned[streams_tasks.ACTIVE]}
         return [since.get(Task(subtopologies.get(offset.topic, ""), offset.partition)) for offset in offsets]
 
     def validate_commit(self, request: OffsetCommit | TxnOffsetCommit, rules: CommitRules) -> Error:
-        """The error of a commit. Streams groups have taken older epochs since their first release."""
+        """Return the error of a commit. Streams groups have accepted older epochs since their first release."""
         return ModernGroup.validate_commit(self, request, rules._replace(takes_older_epochs=True))
 
     # Records
 
     def topology_record(self, value: Mapping[str, Any] | None) -> RecordToWrite:
-        """The record of the topology; None: its tombstone."""
+        """Return the record of the topology, or its tombstone for None."""
         return self.record(KeyType.STREAMS_GROUP_TOPOLOGY, value)
 
     def configured_epoch_record(
         self, epoch: int, metadata_hash: int, validated_topology_epoch: int, configs: Mapping[str, str]
     ) -> RecordToWrite:
-        """The record of a new group epoch. validated_topology_epoch: that of a topology whose topics are all there, else -1."""
+        """Return the record of a new group epoch. ``validated_topology_epoch`` is the epoch of a topology whose topics all exist, else
+        -1."""
         value = {
             "epoch": epoch,
             "metadata_hash": metadata_hash,
@@ -193,11 +192,11 @@ class StreamsGroup(ModernGroup):
         return self.record(self.key_types.group, value)
 
     def epoch_record(self, epoch: int, metadata_hash: int) -> RecordToWrite:
-        """The record of a new group epoch, with the topology and the settings of the last one."""
+        """Return the record of a new group epoch that keeps the last topology and settings."""
         return self.configured_epoch_record(epoch, metadata_hash, self.replayed.validated_topology_epoch, self.last_configs)
 
     def target_record(self, member_id: str, target: streams_tasks.Owned) -> RecordToWrite:
-        """The record of a member's target assignment."""
+        """Return the record of a member's target assignment."""
         return self.record(
             self.key_types.target,
             {f"{kind}_tasks": streams_tasks.tasks_value(target[kind]) for kind in streams_tasks.KINDS},
@@ -205,15 +204,8 @@ class StreamsGroup(ModernGroup):
         )
 
     def assignment_record(self, member_id: str, current: streams_tasks.CurrentTasks) -> RecordToWrite:
-        """The record of what a member has."""
+        """Return the record of a member's current assignment."""
         return self.record(self.key_types.current, streams_tasks.current_value(current), member_id=member_id)
 
     def tombstones(self) -> list[RecordToWrite]:
         return [self.record(self.key_types.target_epoch, None), self.record(self.key_types.group, None), self.topology_record(None)]
-
-
-def _timeline_slot(text: str, slots: int) -> int:
-    """The slot of a text in a table of Kafka's ``TimelineHashMap``: the upper bits of its hash times the golden ratio."""
-    java_hash = hash_of_text(text)
-    signed = java_hash - (1 << 32) if java_hash >= 1 << 31 else java_hash
-    return ((signed * _GOLDEN_RATIO) & ((1 << 64) - 1)) >> (65 - slots.bit_length())

@@ -5,19 +5,21 @@ Rules: docs/reference/coordinator.md, chapter 13.7.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any, Final, NamedTuple
 
 from groupcoord_spark.assignors.sticky_tasks import Task
 from groupcoord_spark.simulator.messages.partition_lists import by_topic
 
 KINDS: Final = ("active", "standby", "warmup")
-ACTIVE: Final = "active"
+ACTIVE, STANDBY, WARMUP = KINDS
 STABLE, UNREVOKED, UNRELEASED = "STABLE", "UNREVOKED_TASKS", "UNRELEASED_TASKS"
 STATE_NUMBERS: Final = {STABLE: 1, UNREVOKED: 2, UNRELEASED: 3}
 
 Held = Mapping[str, Mapping[Task, int]]
-"""Kind -> task -> the epoch at which the member got it. Only the epochs of active tasks count: the log has no others."""
+"""Kind -> task -> epoch of its assignment to the member. Only the epochs of active tasks count, because the log has no others."""
+Roles = dict[str, dict[Task, int]]
+"""The same while a step changes it."""
 Owned = Mapping[str, frozenset[Task]]
 """Kind -> tasks."""
 
@@ -26,7 +28,7 @@ _NO_EPOCH: Final = 0
 
 
 class CurrentTasks(NamedTuple):
-    """What a member has."""
+    """Return the tasks that a member has."""
 
     epoch: int = 0
     previous_epoch: int = 0
@@ -36,13 +38,20 @@ class CurrentTasks(NamedTuple):
 
 
 def reconciled(
-    current: CurrentTasks, target: Owned, target_epoch: int, reported: Owned | None, is_unreleased: Callable[[str, Task], bool]
+    current: CurrentTasks,
+    target: Owned,
+    target_epoch: int,
+    reported: Owned | None,
+    is_unreleased: Callable[[str, Task], bool],
+    *,
+    changes_roles: bool,
 ) -> CurrentTasks | None:
-    """One step of a member towards its target. None: the member must come back without tasks, its state is from a newer release.
+    """Move a member one step towards its target. Return None if its state is from a newer release, so that it must rejoin without tasks.
 
     Args:
         reported: the tasks that the client says it has; None: it says nothing, and may have any.
         is_unreleased: whether a task cannot be given to the member yet: another member runs it, or the member's process has it otherwise.
+        changes_roles: the rules since 4.4: a task that the member keeps in another role changes its role in place.
     """
     if current.state == STABLE and current.epoch == target_epoch:
         return current
@@ -57,14 +66,41 @@ def reconciled(
         epoch = target_epoch
     keep = {kind: {task: since for task, since in current.assigned[kind].items() if task in target[kind]} for kind in KINDS}
     revoked = {kind: {task: since for task, since in current.assigned[kind].items() if task not in target[kind]} for kind in KINDS}
-    if any(revoked.values()) and _has_any(reported, revoked):
-        return CurrentTasks(epoch, current.epoch, UNREVOKED, keep, revoked)
     wanted = [(kind, task) for kind in KINDS for task in target[kind] if task not in keep[kind]]
     free = [(kind, task) for kind, task in wanted if not is_unreleased(kind, task)]
+    state = STABLE if len(free) == len(wanted) else UNRELEASED
+    if changes_roles:
+        _change_roles(current.assigned, target, keep, revoked, free)
+    is_revoking = any(revoked.values()) and _has_any(reported, revoked)
+    if changes_roles:
+        _keep_until_active(current.assigned, target, keep, () if is_revoking else free)
+    if is_revoking:
+        return CurrentTasks(epoch, current.epoch, UNREVOKED, keep, revoked)
     for kind, task in free:
         keep[kind][task] = target_epoch if kind == ACTIVE else _NO_EPOCH
-    state = STABLE if len(free) == len(wanted) else UNRELEASED
     return CurrentTasks(target_epoch, current.epoch, state, keep, NOTHING)
+
+
+def _change_roles(assigned: Held, target: Owned, keep: Roles, revoked: Roles, free: list[tuple[str, Task]]) -> None:
+    """Give a member its own tasks in their new roles at once, except as active tasks (Kafka 4.4: ``convertReplicaRole`` and others).
+
+    An active task that becomes a standby is still to be given up as active task. A standby or warm-up task that gets another role is not.
+    """
+    for old, new in ((ACTIVE, STANDBY), (STANDBY, WARMUP), (WARMUP, STANDBY)):
+        for task in assigned[old]:
+            if (new, task) in free:
+                free.remove((new, task))
+                keep[new][task] = _NO_EPOCH
+                if old != ACTIVE:
+                    revoked[old].pop(task, None)
+    for kind in (STANDBY, WARMUP):
+        revoked[kind] = {task: since for task, since in revoked[kind].items() if task not in target[ACTIVE]}
+
+
+def _keep_until_active(assigned: Held, target: Owned, keep: Roles, granted: Collection[tuple[str, Task]]) -> None:
+    """Keep a standby or warm-up task that becomes active until the member gets the active task."""
+    for kind in (STANDBY, WARMUP):
+        keep[kind] |= {task: _NO_EPOCH for task in assigned[kind] if task in target[ACTIVE] and (ACTIVE, task) not in granted}
 
 
 def _has_any(reported: Owned | None, held: Held) -> bool:
@@ -72,7 +108,7 @@ def _has_any(reported: Owned | None, held: Held) -> bool:
 
 
 def tasks_of(listed: Iterable[Mapping[str, Any]]) -> frozenset[Task]:
-    """The tasks of a record's list."""
+    """Return the tasks listed in a record."""
     return frozenset(Task(subtopology["subtopology_id"], number) for subtopology in listed for number in subtopology["partitions"])
 
 
@@ -87,7 +123,7 @@ def tasks_value(tasks: Iterable[Task]) -> list[dict[str, Any]]:
 
 
 def current_tasks(value: Mapping[str, Any], epoch: int, previous_epoch: int, state: str) -> CurrentTasks:
-    """What a member has, from the record of its current assignment. Active tasks without an epoch have that of the member."""
+    """Return a member's tasks from the record of its current assignment. Active tasks without an epoch get the member's epoch."""
     lists = {kind: (f"{kind}_tasks", f"{kind}_tasks_pending_revocation") for kind in KINDS}
     assigned = {kind: _with_epochs(kind, value[of], epoch) for kind, (of, _) in lists.items()}
     pending = {kind: _with_epochs(kind, value[of], epoch) for kind, (_, of) in lists.items()}
@@ -104,7 +140,7 @@ def _with_epochs(kind: str, listed: Iterable[Mapping[str, Any]], member_epoch: i
 
 
 def current_value(current: CurrentTasks) -> dict[str, Any]:
-    """The value of the record of a member's current assignment."""
+    """Return the record value of a member's current assignment."""
     value: dict[str, Any] = {
         "member_epoch": current.epoch,
         "previous_member_epoch": current.previous_epoch,

@@ -22,7 +22,7 @@ Counts = Mapping[str, int]
 class ConfiguredTopology(NamedTuple):
     """What a topology makes of the topics.
 
-    subtopologies: None: source topics are missing, or numbers of partitions do not fit. internal_topics: those of the topology.
+    subtopologies: None if source topics are missing, or partition counts do not fit. internal_topics: the topology's.
     missing: the internal topics that the broker has to make, with their numbers of partitions.
     problem: why no task can be assigned; None: the topology is ready.
     """
@@ -48,7 +48,7 @@ class _ProblemError(Exception):
 
 
 def topology_value(topology: Topology) -> dict[str, Any]:
-    """The value of the record of a topology. Raises RefusedError for one of which Kafka can make no map."""
+    """Return the record value of a topology. Raises RefusedError if Kafka cannot build its map of the topology."""
     ids = [subtopology.subtopology_id for subtopology in topology.subtopologies]
     if topology.epoch < 0 or len(ids) != len(set(ids)):
         raise RefusedError(Error.UNKNOWN_SERVER_ERROR)
@@ -86,12 +86,12 @@ def _topic_value(topic: InternalTopic) -> dict[str, Any]:
 
 
 def is_same_topology(value: Value, other_value: Value) -> bool:
-    """Whether two records are of the same topology: the order of subtopologies does not count, all else does."""
+    """Return whether two records contain the same topology. Only the order of subtopologies may differ."""
     return value["epoch"] == other_value["epoch"] and _by_id(value) == _by_id(other_value)
 
 
 def required_topics(value: Value) -> frozenset[str]:
-    """The topics of a topology that must exist before tasks are assigned: all but the sinks, which are sources elsewhere."""
+    """Return the topics that must exist before tasks are assigned: all but the sinks, which are sources of other subtopologies."""
     topics: set[str] = set()
     for subtopology in value["subtopologies"]:
         topics.update(_sources(subtopology), _names(subtopology["state_changelog_topics"]))
@@ -108,7 +108,7 @@ def _by_id(value: Value) -> dict[str, Value]:
 
 
 def _in_order(value: Value) -> list[Value]:
-    """The subtopologies in the order of the map in which Kafka keeps them."""
+    """Return the subtopologies in the order of Kafka's map."""
     by_id = _by_id(value)
     return [by_id[name] for name in in_hash_order(by_id, hash_of_text)]
 
@@ -125,7 +125,7 @@ def _sources(subtopology: Value) -> list[str]:
 
 
 def configured_topology(value: Value, existing: Counts) -> ConfiguredTopology:
-    """What a topology makes of the topics that exist.
+    """Configure a topology for the topics that exist.
 
     Raises:
         RefusedError: STREAMS_INVALID_TOPOLOGY: no topics could ever make tasks of the topology. UNKNOWN_SERVER_ERROR: it points to topics
@@ -154,7 +154,7 @@ def configured_topology(value: Value, existing: Counts) -> ConfiguredTopology:
 
 
 def _internal_topics(value: Value, decided: Counts) -> dict[str, int]:
-    """The internal topics with their numbers of partitions: the number that the topology names, else the decided one."""
+    """Return the partition counts of the internal topics: the count in the topology if it has one, else the decided count."""
     return {
         topic["name"]: topic["partitions"] or decided[topic["name"]]
         for subtopology in _in_order(value)
@@ -178,7 +178,8 @@ def _at(topics: Sequence[str], places: Iterable[int]) -> list[str]:
 
 
 def _decided_counts(value: Value, existing: Counts, groups: Iterable[frozenset[str]]) -> dict[str, int]:
-    """The number of partitions of each internal topic: repartition topics by their sources, then copartition, then changelogs."""
+    """Decide the partition count of each internal topic: repartition topics from their sources, then copartition groups, then
+    changelogs."""
     decided = _repartition_counts(value, existing)
     repartition = [topic for subtopology in value["subtopologies"] for topic in subtopology["repartition_source_topics"]]
     fixed = {topic["name"] for topic in repartition if topic["partitions"]}
@@ -198,7 +199,7 @@ def _most_partitions(subtopology: Value, counts: Counts) -> int:
 
 
 def _repartition_counts(value: Value, existing: Counts) -> dict[str, int]:
-    """A repartition topic has as many partitions as the largest known source of a subtopology that writes it, round by round."""
+    """Return the partition counts of repartition topics: in rounds, the largest known source of a subtopology that writes the topic."""
     subtopologies = _in_order(value)
     repartition = [topic for subtopology in subtopologies for topic in subtopology["repartition_source_topics"]]
     counts = {topic["name"]: topic["partitions"] for topic in repartition if topic["partitions"]}
@@ -223,10 +224,10 @@ def _repartition_counts(value: Value, existing: Counts) -> dict[str, int]:
 
 
 def _copartitioned(group: frozenset[str], fixed: set[str], flexible: set[str], counts: Counts) -> dict[str, int]:
-    """The numbers of partitions of the repartition topics of a copartition group.
+    """Return the partition counts of the repartition topics in a copartition group.
 
-    Topics that exist by themselves decide. Without any, the fixed repartition topics do (those of the whole topology, as in Kafka), else
-    the largest.
+    Existing external topics decide. Otherwise the fixed repartition topics decide (of the whole topology, as in Kafka), else the largest
+    count.
     """
     if not group:
         return {}
@@ -247,7 +248,7 @@ INTERNAL_TOPICS_OF_KAFKA: Final = frozenset({"__consumer_offsets", "__transactio
 
 
 def all_topics(topology: Topology) -> set[str]:
-    """All topics that a topology names, sinks included."""
+    """Return all topics of a topology, including sinks."""
     topics: set[str] = set()
     for subtopology in topology.subtopologies:
         topics.update(subtopology.source_topics, subtopology.repartition_sink_topics)

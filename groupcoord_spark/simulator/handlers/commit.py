@@ -72,7 +72,7 @@ def _check_commit(broker: Broker, call: Call, request: OffsetCommit | TxnOffsetC
 
 
 def _tells_group_errors(broker: Broker, request: OffsetCommit | TxnOffsetCommit) -> bool:
-    """Whether the version of the request has the errors GROUP_ID_NOT_FOUND and STALE_MEMBER_EPOCH."""
+    """Return whether this request version has the errors GROUP_ID_NOT_FOUND and STALE_MEMBER_EPOCH."""
     release = broker.release
     since = release.group_not_found_since if isinstance(request, OffsetCommit) else release.txn_commit_tells_since
     return since is not None and release.version_of(request) >= since
@@ -129,7 +129,7 @@ def _store(
 
 
 def _forget_group(broker: Broker, call: Call, partition: OffsetsPartition, group_id: str) -> None:
-    """A Java coordinator takes back the creation of the group too, if the first commit of a group cannot be written."""
+    """Remove a group whose first commit cannot be written: a Java coordinator also reverts the creation of the group."""
     group = partition.groups.get(group_id)
     if broker.release.applies_before_append and isinstance(group, ClassicGroup) and group.created_by is call:
         broker.remove_group(group)
@@ -210,7 +210,7 @@ def _put(partition: OffsetsPartition, group_id: str, record: WrittenRecord) -> N
 
 
 def _commit_answer(broker: Broker, errors: Mapping[tuple[str, int], Error], error: Error) -> OffsetCommitAnswer:
-    """The answer after the append: its error takes the place of every NONE."""
+    """Return the answer after the append; its error replaces every NONE."""
     if error is Error.NONE:
         return OffsetCommitAnswer(errors)
     mapped = broker.release.commit_append_errors.get(error, error)
@@ -218,7 +218,7 @@ def _commit_answer(broker: Broker, errors: Mapping[tuple[str, int], Error], erro
 
 
 def stored_offset(record: WrittenRecord) -> StoredOffset | None:
-    """The stored offset that an offset record makes; None for a tombstone."""
+    """Return the stored offset of an offset record, or None for a tombstone."""
     value = record.value
     if value is None or record.value_version is None:
         return None
@@ -234,5 +234,5 @@ def stored_offset(record: WrittenRecord) -> StoredOffset | None:
 
 
 def _utf16_length(text: str) -> int:
-    """The length of a text in UTF-16 code units, as Java counts it: a character above U+FFFF counts twice."""
+    """Return the length of a text in UTF-16 code units, as Java counts it: a character above U+FFFF counts twice."""
     return len(text) if text.isascii() else len(text.encode("utf-16-le", "surrogatepass")) // 2

@@ -11,8 +11,8 @@ from groupcoord_spark.coordinator.expiration import GROUP_REMOVED, Cleanup
 from groupcoord_spark.coordinator.transactions import OffsetKey, StoredOffset, TopicPartition
 from groupcoord_spark.protocol.record_types import NO_PRODUCER_ID
 from groupcoord_spark.simulator.broker import Broker, OffsetsPartition, coordinator_error
-from groupcoord_spark.simulator.broker.appends import NO_VIEW
 from groupcoord_spark.simulator.broker.coordinator_records import offset_tombstone
+from groupcoord_spark.simulator.broker.offsets_partition import NO_VIEW
 from groupcoord_spark.simulator.broker.settings import NO_TOPIC_ID
 from groupcoord_spark.simulator.groups import ClassicGroup, Group, ShareGroup
 from groupcoord_spark.simulator.handlers.share.share_heartbeat import delete_share_state
@@ -46,7 +46,7 @@ def _delete_group(broker: Broker, request: DeleteGroups, group_id: str) -> Error
 
 
 def _written_in_flight(broker: Broker, partition: OffsetsPartition, group_id: str) -> list[TopicPartition]:
-    """The partitions of commits in flight, which a Java coordinator deletes like others: it has applied them already."""
+    """Return the partitions of commits in flight. A Java coordinator has already applied these commits and deletes them like others."""
     return [key[1:] for key in partition.in_flight if key[0] == group_id] if broker.release.applies_before_append else []
 
 
@@ -89,7 +89,7 @@ class DeletedOffsets:
             store.pending.pop(key, None)
 
     def put_back(self) -> None:
-        """The append of the tombstones has failed: the offsets are there again."""
+        """Restore the offsets after the append of the tombstones has failed."""
         store = self._partition.offsets
         for (group_id, topic, number), stored in self.committed.items():
             store.put(group_id, topic, number, stored)
@@ -102,7 +102,7 @@ class DeletedOffsets:
 
 
 def offset_delete(broker: Broker, call: Call, request: OffsetDelete) -> None:
-    """Delete offsets of topics to which no member subscribes."""
+    """Delete offsets of topics without subscribed members."""
     refuse_if(coordinator_error(broker, request, request.group_id))
     group_id = request.group_id or ""
     group = broker.group(group_id)
@@ -187,7 +187,8 @@ def clean_up(broker: Broker) -> bool:
 
 
 def _would_have_no_offsets(broker: Broker, partition: OffsetsPartition, group: Group, deleted: Collection[TopicPartition]) -> bool:
-    """Whether the group is deleted with these offsets, because a Scala broker deletes an Empty group with its last offset (X-G1)."""
+    """Return whether deleting these offsets also deletes the group: a Scala broker deletes an Empty group together with its last offset
+    (X-G1)."""
     if not broker.release.offset_delete_may_remove_group or not group.is_empty:
         return False
     committed = partition.offsets.committed.get(group.group_id, {})

@@ -61,7 +61,7 @@ def describe_groups(broker: Broker, call: Call, request: DescribeGroups) -> None
 
 
 def describe_group(broker: Broker, request: DescribeGroups, group_id: str) -> answers.DescribedGroup:
-    """The current state and members of a group, as that version of DescribeGroups shows them."""
+    """Return the current state and members of a group in this version of DescribeGroups."""
     error = coordinator_error(broker, request, group_id)
     if error is not Error.NONE:
         return answers.DescribedGroup(group_id, error)
@@ -193,7 +193,7 @@ def _streams_group(broker: Broker, group: StreamsGroup) -> answers.DescribedStre
 
 
 def _subtopologies(group: StreamsGroup) -> tuple[answers.DescribedSubtopology, ...]:
-    """The subtopologies by id. Internal topics have the number of partitions that was decided for them once the topology is ready."""
+    """Return the subtopologies by id. Once the topology is ready, internal topics have their decided partition counts."""
     topology, configured = group.replayed.topology or {"subtopologies": []}, group.configured
     decided = configured.internal_topics if configured is not None and configured.is_ready else {}
     return tuple(

@@ -39,7 +39,7 @@ def hold_answer(broker: Broker, call: Call) -> None:
 
 
 def _group_ids(broker: Broker, call: Call) -> Iterable[str]:
-    """The groups whose appends the answer waits for; none: the answer does not wait."""
+    """Return the groups whose appends the answer waits for; none if the answer does not wait."""
     request, answer = call.request, call.answer
     if isinstance(answer, answers.DeleteGroupsAnswer) and isinstance(request, DeleteGroups):
         return request.group_ids
@@ -57,7 +57,7 @@ def _group_ids(broker: Broker, call: Call) -> Iterable[str]:
 
 
 def _failed_answer(call: Call, answer: answers.Answer | None, error: Error, failed: frozenset[str]) -> answers.Answer | None:
-    """The answer to a request, an append for which has failed. failed: the groups that it concerns."""
+    """Return the answer to a request after one of its appends has failed. ``failed`` lists the affected groups."""
     request = call.request
     if isinstance(answer, answers.DeleteGroupsAnswer):
         return answers.DeleteGroupsAnswer({**answer.errors, **dict.fromkeys(failed, error)})

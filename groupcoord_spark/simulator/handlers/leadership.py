@@ -22,7 +22,7 @@ _STEPS: Final[Mapping[str, type[GroupStep[Any]]]] = {step.kind.group_type: step 
 
 
 def begin_loading(broker: Broker, number: int) -> None:
-    """The broker becomes leader of an offsets partition and starts to load it. Requests for its groups fail until the load is complete."""
+    """Become leader of an offsets partition and start to load it. Requests for its groups fail until the load is complete."""
     broker.lead_partition(number).is_loading = True
 
 
@@ -60,7 +60,7 @@ def load_partition(broker: Broker, number: int, records: Iterable[WrittenRecord]
 
 
 def unload_partition(broker: Broker, number: int) -> None:
-    """The broker loses an offsets partition: its groups become Dead, and waiting requests are answered NOT_COORDINATOR."""
+    """Lose an offsets partition: its groups become Dead and waiting requests get NOT_COORDINATOR."""
     partition = broker.partitions.get(number)
     if partition is None:
         return

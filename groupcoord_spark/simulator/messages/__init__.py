@@ -1,4 +1,4 @@
-"""What goes over the wire and into the log: requests and answers with their errors, records, and the expressions that requests carry."""
+"""Requests, answers, errors and records, and the regular expressions in requests."""
 
 from groupcoord_spark.simulator.messages.calls import Call
 from groupcoord_spark.simulator.messages.errors import Error, RefusedError, refuse_if

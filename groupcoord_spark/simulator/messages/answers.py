@@ -1,9 +1,10 @@
 """The coordinator's answers, with Kafka's field names in snake_case. They have the fields of the newest version of each answer."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Any, NamedTuple
+
+from msgspec import Struct, field
 
 from groupcoord_spark.assignors import NO_GENERATION
 from groupcoord_spark.protocol.record_types import NO_LEADER_EPOCH
@@ -11,36 +12,31 @@ from groupcoord_spark.simulator.messages.errors import Error
 from groupcoord_spark.simulator.messages.requests import Tasks
 
 
-class Answer:
+class Answer(Struct, frozen=True):
     """The answer to a request."""
 
-    __slots__ = ()
 
-
-@dataclass(frozen=True, slots=True)
-class ErrorAnswer(Answer):
+class ErrorAnswer(Answer, frozen=True):
     """The answer to Heartbeat, AddOffsetsToTxn, EndTxn and WriteTxnMarkers, and to a request in a version that the broker does not know."""
 
     error: Error
 
 
-@dataclass(frozen=True, slots=True)
-class Descriptions(Answer):
+class Descriptions(Answer, frozen=True):
     """The answer to DescribeGroups, ConsumerGroupDescribe, ShareGroupDescribe and StreamsGroupDescribe, group by group."""
 
     groups: tuple[Any, ...]
 
 
 class JoinedMember(NamedTuple):
-    """A member as the leader sees it: its metadata is that of the elected protocol."""
+    """A member as sent to the leader, with its metadata for the elected protocol."""
 
     member_id: str
     group_instance_id: str | None
     metadata: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class JoinGroupAnswer(Answer):
+class JoinGroupAnswer(Answer, frozen=True):
     """The answer to JoinGroup.
 
     skip_assignment: the member is the leader, and computes no assignment (KIP-814).
@@ -57,8 +53,7 @@ class JoinGroupAnswer(Answer):
     members: tuple[JoinedMember, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class SyncGroupAnswer(Answer):
+class SyncGroupAnswer(Answer, frozen=True):
     """The answer to SyncGroup."""
 
     error: Error
@@ -67,8 +62,7 @@ class SyncGroupAnswer(Answer):
     assignment: bytes = b""
 
 
-@dataclass(frozen=True, slots=True)
-class ConsumerGroupHeartbeatAnswer(Answer):
+class ConsumerGroupHeartbeatAnswer(Answer, frozen=True):
     """The answer to ConsumerGroupHeartbeat. assignment: topic -> partitions; None: as in the answer before."""
 
     error: Error
@@ -78,10 +72,8 @@ class ConsumerGroupHeartbeatAnswer(Answer):
     assignment: Mapping[str, tuple[int, ...]] | None = None
 
 
-class ShareGroupHeartbeatAnswer(ConsumerGroupHeartbeatAnswer):
+class ShareGroupHeartbeatAnswer(ConsumerGroupHeartbeatAnswer, frozen=True):
     """The answer to ShareGroupHeartbeat, which has the same fields."""
-
-    __slots__ = ()
 
 
 class DescribedConsumer(NamedTuple):
@@ -97,8 +89,7 @@ class DescribedConsumer(NamedTuple):
     target: Mapping[str, tuple[int, ...]]
 
 
-@dataclass(frozen=True, slots=True)
-class DescribedConsumerGroup:
+class DescribedConsumerGroup(Struct, frozen=True):
     """A consumer group as ConsumerGroupDescribe shows it."""
 
     group_id: str
@@ -121,10 +112,8 @@ class DescribedShareMember(NamedTuple):
     assignment: Mapping[str, tuple[int, ...]]
 
 
-class DescribedShareGroup(DescribedConsumerGroup):
+class DescribedShareGroup(DescribedConsumerGroup, frozen=True):
     """A share group as ShareGroupDescribe shows it, with the same fields. members: each a ``DescribedShareMember``."""
-
-    __slots__ = ()
 
 
 class LeftMember(NamedTuple):
@@ -135,23 +124,21 @@ class LeftMember(NamedTuple):
     error: Error
 
 
-@dataclass(frozen=True, slots=True)
-class LeaveGroupAnswer(Answer):
+class LeaveGroupAnswer(Answer, frozen=True):
     """The answer to LeaveGroup. Up to version 2 ``error`` is the error of the only member."""
 
     error: Error
     members: tuple[LeftMember, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class OffsetCommitAnswer(Answer):
+class OffsetCommitAnswer(Answer, frozen=True):
     """The answer to OffsetCommit and TxnOffsetCommit: (topic, partition) -> error."""
 
     errors: Mapping[tuple[str, int], Error]
 
 
 class FetchedOffset(NamedTuple):
-    """One partition in the answer to OffsetFetch; -1, -1 and "" if there is no committed offset or if there is an error."""
+    """One partition in the answer to OffsetFetch; -1, -1 and "" without a committed offset or on an error."""
 
     committed_offset: int = -1
     leader_epoch: int = NO_LEADER_EPOCH
@@ -167,8 +154,7 @@ class FetchedGroup(NamedTuple):
     topics: Mapping[str, Mapping[int, FetchedOffset]]
 
 
-@dataclass(frozen=True, slots=True)
-class OffsetFetchAnswer(Answer):
+class OffsetFetchAnswer(Answer, frozen=True):
     """The answer to OffsetFetch, group by group."""
 
     groups: tuple[FetchedGroup, ...]
@@ -182,8 +168,7 @@ class FoundCoordinator(NamedTuple):
     offsets_partition: int
 
 
-@dataclass(frozen=True, slots=True)
-class FindCoordinatorAnswer(Answer):
+class FindCoordinatorAnswer(Answer, frozen=True):
     """The answer to FindCoordinator, key by key."""
 
     coordinators: tuple[FoundCoordinator, ...]
@@ -200,8 +185,7 @@ class DescribedMember(NamedTuple):
     assignment: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class DescribedGroup:
+class DescribedGroup(Struct, frozen=True):
     """A group as DescribeGroups shows it; ``protocol`` and the members' metadata only while it is Stable."""
 
     group_id: str
@@ -221,23 +205,20 @@ class ListedGroup(NamedTuple):
     group_type: str = "classic"
 
 
-@dataclass(frozen=True, slots=True)
-class ListGroupsAnswer(Answer):
+class ListGroupsAnswer(Answer, frozen=True):
     """The answer to ListGroups."""
 
     error: Error
     groups: tuple[ListedGroup, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class DeleteGroupsAnswer(Answer):
+class DeleteGroupsAnswer(Answer, frozen=True):
     """The answer to DeleteGroups: group id -> error."""
 
     errors: Mapping[str, Error]
 
 
-@dataclass(frozen=True, slots=True)
-class OffsetDeleteAnswer(Answer):
+class OffsetDeleteAnswer(Answer, frozen=True):
     """The answer to OffsetDelete: an error for the whole request, or (topic, partition) -> error."""
 
     error: Error
@@ -248,7 +229,7 @@ class OffsetDeleteAnswer(Answer):
 
 
 class StatusCode(IntEnum):
-    """What a member of a streams group is told beside its tasks."""
+    """Status of a streams group member, sent in addition to its tasks."""
 
     STALE_TOPOLOGY = 0
     MISSING_SOURCE_TOPICS = 1
@@ -275,8 +256,7 @@ class EndpointPartitions(NamedTuple):
     standby: Tasks
 
 
-@dataclass(frozen=True, slots=True)
-class StreamsGroupHeartbeatAnswer(Answer):
+class StreamsGroupHeartbeatAnswer(Answer, frozen=True):
     """The answer to StreamsGroupHeartbeat. Tasks, endpoints: None: as in the answer before."""
 
     error: Error
@@ -326,8 +306,7 @@ class DescribedSubtopology(NamedTuple):
     state_changelog_topics: Mapping[str, int]
 
 
-@dataclass(frozen=True, slots=True)
-class DescribedStreamsGroup:
+class DescribedStreamsGroup(Struct, frozen=True):
     """A streams group as StreamsGroupDescribe shows it."""
 
     group_id: str

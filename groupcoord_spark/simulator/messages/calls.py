@@ -1,7 +1,8 @@
 """A request together with its answer, which may come at once, later or never."""
 
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from groupcoord_spark.simulator.messages import answers, requests
 from groupcoord_spark.simulator.messages.answers import Answer
@@ -9,8 +10,7 @@ from groupcoord_spark.simulator.messages.errors import Error
 from groupcoord_spark.simulator.messages.requests import Request
 
 
-@dataclass(slots=True, eq=False)
-class Call:
+class Call(Struct, eq=False):
     """A request with its number, and its answer with the time of both.
 
     answer and answered_at_ms: None while the request waits; some requests are never answered.
@@ -43,7 +43,7 @@ DESCRIPTIONS: dict[type[Request], type[Any]] = {
 
 
 def refused(request: Request, error: Error) -> Answer:
-    """The answer to a request that is refused as a whole (Kafka: ``AbstractRequest.getErrorResponse``)."""
+    """Return the answer to a request that is rejected as a whole (Kafka: ``AbstractRequest.getErrorResponse``)."""
     match request:
         case requests.JoinGroup(member_id=member_id):
             return answers.JoinGroupAnswer(error, member_id)

@@ -49,7 +49,7 @@ class Error(IntEnum):
 
 
 class RefusedError(Exception):
-    """Raised when a request is refused as a whole: the answer is that of ``calls.refused``, and nothing of the request is written."""
+    """Raised when a request is rejected as a whole: ``calls.refused`` makes the answer, and no record is written."""
 
     def __init__(self, error: Error) -> None:
         super().__init__(error.name)

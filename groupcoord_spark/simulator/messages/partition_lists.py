@@ -16,23 +16,23 @@ def by_topic(partitions: Iterable[tuple[str, int]]) -> dict[str, tuple[int, ...]
 
 
 def difference(partitions: Iterable[TopicPartition], left_out: Iterable[TopicPartition]) -> tuple[TopicPartition, ...]:
-    """The partitions that are not left out, in their order."""
+    """Return the partitions that are not left out, in order."""
     excluded = frozenset(left_out)
     return tuple(partition for partition in partitions if partition not in excluded)
 
 
 def topic_partitions(listed: Mapping[str, Iterable[int]]) -> Iterable[TopicPartition]:
-    """Every partition of a list by topic."""
+    """Iterate over the partitions of a list by topic."""
     return (TopicPartition(topic, partition) for topic, numbers in listed.items() for partition in numbers)
 
 
 def partitions_text(partitions: Iterable[TopicPartition]) -> str:
-    """The partitions as ``orders:0,1;payments:3``, the form of the describe command; "" without partitions."""
+    """Format partitions as ``orders:0,1;payments:3``, the format of the describe command; "" without partitions."""
     return listed_text(by_topic(partitions))
 
 
 def listed_text(listed: Mapping[str, Iterable[int]] | None) -> str:
-    """The same of a list by topic."""
+    """Format partitions that are listed by topic."""
     return ";".join(f"{topic}:{','.join(map(str, numbers))}" for topic, numbers in (listed or {}).items())
 
 

@@ -1,4 +1,4 @@
-r"""Regular expressions of RE2J, in which the broker matches the topics of consumer groups (KIP-848), as RE2 reads them.
+r"""Regular expressions of RE2J. The broker uses it to match the topics of consumer groups (KIP-848), as RE2 reads them.
 
 Neither has backreferences, look-around, possessive quantifiers or atomic groups, so that the time of a match grows with the length of the
 text alone; the broker refuses such expressions with INVALID_REGULAR_EXPRESSION. Where RE2 differs from RE2J:
@@ -31,7 +31,7 @@ class InvalidExpressionError(ValueError):
 
 @lru_cache(maxsize=256)
 def parsed(expression: str) -> Any:
-    """The compiled expression. Raises InvalidExpressionError, which says what is wrong with the expression."""
+    """Compile the expression. Raises InvalidExpressionError with the reason."""
     if r"\C" in _QUOTED_OR_ESCAPED.sub("", expression):
         raise InvalidExpressionError(r"invalid escape sequence: \C")
     try:
@@ -47,5 +47,5 @@ def parsed(expression: str) -> Any:
 
 
 def matches(expression: str, text: str) -> bool:
-    """Whether the expression matches the whole text. Raises InvalidExpressionError."""
+    """Return whether the expression matches the whole text. Raises InvalidExpressionError."""
     return parsed(expression).fullmatch(text) is not None

@@ -62,12 +62,12 @@ _OLDEST: Final[Mapping[type, tuple[tuple[Release, int], ...]]] = {
 
 
 def first_release_of(request: type) -> Release:
-    """The first release that knows the request."""
+    """Return the first release that supports the request."""
     return _NEWEST[request][0][0]
 
 
 def newest_version(request: type) -> int:
-    """The newest version of the request that any release knows."""
+    """Return the newest version of the request in any release."""
     return _NEWEST[request][-1][1]
 
 
@@ -81,5 +81,5 @@ def known_versions(release: Release) -> dict[type, Versions]:
 
 
 def _at(release: Release, steps: tuple[tuple[Release, int], ...], otherwise: int) -> int:
-    """The version of the last step that the release has reached; ``otherwise`` if it has reached none."""
+    """Return the version of the last step that the release has reached, or ``otherwise`` before the first step."""
     return next((version for since, version in reversed(steps) if release >= since), otherwise)

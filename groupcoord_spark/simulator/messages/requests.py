@@ -6,22 +6,22 @@ A request that is sent outside of any membership has the generation ``NO_GENERAT
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import NamedTuple
 
+from msgspec import Struct
+
 from groupcoord_spark.assignors import NO_GENERATION
+from groupcoord_spark.assignors.sticky_tasks import Task
 from groupcoord_spark.protocol.record_types import NO_LEADER_EPOCH, NO_TIMESTAMP
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Request:
+class Request(Struct, frozen=True, kw_only=True):
     """A request. ``version`` None: the newest version that the simulated release knows."""
 
     version: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class JoinGroup(Request):
+class JoinGroup(Request, frozen=True):
     """Join the group. ``member_id`` is "" for a new member; ``rebalance_timeout_ms`` None (version 0) means the session timeout."""
 
     group_id: str | None
@@ -35,9 +35,8 @@ class JoinGroup(Request):
     client_host: str = "/127.0.0.1"
 
 
-@dataclass(frozen=True, slots=True)
-class SyncGroup(Request):
-    """Get the member's assignment. The leader sends those of all members; ``protocol_type`` and ``protocol`` exist since version 5."""
+class SyncGroup(Request, frozen=True):
+    """Get the member's assignment. The leader sends all members' assignments; ``protocol_type`` and ``protocol`` exist since version 5."""
 
     group_id: str | None
     generation: int
@@ -48,8 +47,7 @@ class SyncGroup(Request):
     assignments: tuple[tuple[str, bytes], ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Heartbeat(Request):
+class Heartbeat(Request, frozen=True):
     """Keep the member's session, and ask whether the group rebalances."""
 
     group_id: str | None
@@ -59,13 +57,12 @@ class Heartbeat(Request):
 
 
 LEAVE_EPOCH = -1
-"""Member epoch with which a member of the new protocol leaves."""
+"""Member epoch in the last heartbeat of a member that leaves."""
 LEFT_FOR_A_WHILE = -2
 """Member epoch of a static member that has closed and may come back."""
 
 
-@dataclass(frozen=True, slots=True)
-class ConsumerGroupHeartbeat(Request):
+class ConsumerGroupHeartbeat(Request, frozen=True):
     """Join a consumer group, stay in it, report one's partitions, or leave (KIP-848). None: as in the request before.
 
     member_epoch: 0 to join, -1 to leave, -2 to leave for a while as a static member.
@@ -87,15 +84,13 @@ class ConsumerGroupHeartbeat(Request):
     client_host: str = "/127.0.0.1"
 
 
-@dataclass(frozen=True, slots=True)
-class ConsumerGroupDescribe(Request):
+class ConsumerGroupDescribe(Request, frozen=True):
     """Get the state, the epochs and the members of consumer groups."""
 
     group_ids: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class ShareGroupHeartbeat(Request):
+class ShareGroupHeartbeat(Request, frozen=True):
     """Join a share group, stay in it, or leave (KIP-932). None: as in the request before.
 
     member_epoch: 0 to join, -1 to leave. A member of a share group has no instance id and never reports its partitions.
@@ -110,8 +105,7 @@ class ShareGroupHeartbeat(Request):
     client_host: str = "/127.0.0.1"
 
 
-@dataclass(frozen=True, slots=True)
-class ShareGroupDescribe(Request):
+class ShareGroupDescribe(Request, frozen=True):
     """Get the state, the epochs and the members of share groups."""
 
     group_ids: tuple[str, ...]
@@ -124,8 +118,7 @@ class Leaving(NamedTuple):
     group_instance_id: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class LeaveGroup(Request):
+class LeaveGroup(Request, frozen=True):
     """Leave the group: one member up to version 2, a list since version 3."""
 
     group_id: str | None
@@ -143,8 +136,7 @@ class OffsetToCommit(NamedTuple):
     commit_timestamp_ms: int = NO_TIMESTAMP
 
 
-@dataclass(frozen=True, slots=True)
-class OffsetCommit(Request):
+class OffsetCommit(Request, frozen=True):
     """Commit offsets. ``retention_ms`` -1: the retention of the broker (versions 2 to 4 may ask for another)."""
 
     group_id: str | None
@@ -155,8 +147,7 @@ class OffsetCommit(Request):
     retention_ms: int = -1
 
 
-@dataclass(frozen=True, slots=True)
-class TxnOffsetCommit(Request):
+class TxnOffsetCommit(Request, frozen=True):
     """Commit offsets as part of a producer's transaction."""
 
     group_id: str | None
@@ -180,16 +171,14 @@ class GroupToFetch(NamedTuple):
     member_epoch: int = NO_GENERATION
 
 
-@dataclass(frozen=True, slots=True)
-class OffsetFetch(Request):
+class OffsetFetch(Request, frozen=True):
     """Get committed offsets. With ``require_stable`` the answer for a partition with a pending offset is UNSTABLE_OFFSET_COMMIT."""
 
     groups: tuple[GroupToFetch, ...]
     require_stable: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class AddOffsetsToTxn(Request):
+class AddOffsetsToTxn(Request, frozen=True):
     """Make a group part of a producer's transaction. The transaction coordinator answers it; the simulator always accepts it."""
 
     group_id: str
@@ -197,8 +186,7 @@ class AddOffsetsToTxn(Request):
     producer_epoch: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class EndTxn(Request):
+class EndTxn(Request, frozen=True):
     """End a producer's transaction: every offsets partition that takes part in it gets a marker."""
 
     producer_id: int
@@ -206,8 +194,7 @@ class EndTxn(Request):
     producer_epoch: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class WriteTxnMarkers(Request):
+class WriteTxnMarkers(Request, frozen=True):
     """Write the marker of a producer to the offsets partition of a group. The transaction coordinator sends it after EndTxn."""
 
     group_id: str
@@ -216,37 +203,32 @@ class WriteTxnMarkers(Request):
     producer_epoch: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class FindCoordinator(Request):
+class FindCoordinator(Request, frozen=True):
     """Get the coordinators of groups."""
 
     keys: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class DescribeGroups(Request):
+class DescribeGroups(Request, frozen=True):
     """Get the state and the members of groups."""
 
     group_ids: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class ListGroups(Request):
+class ListGroups(Request, frozen=True):
     """Get the names of all groups, or of the groups in some states (version 4) or of some types (version 5)."""
 
     states: tuple[str, ...] = ()
     types: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class DeleteGroups(Request):
+class DeleteGroups(Request, frozen=True):
     """Delete groups with all their offsets."""
 
     group_ids: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class OffsetDelete(Request):
+class OffsetDelete(Request, frozen=True):
     """Delete some offsets of one group."""
 
     group_id: str | None
@@ -275,8 +257,7 @@ class CopartitionGroup(NamedTuple):
     repartition_source_topics: tuple[int, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Subtopology:
+class Subtopology(Struct, frozen=True):
     """A part of a topology that has tasks of its own.
 
     repartition_sink_topics: topics that it writes for other subtopologies, which have them among their repartition source topics.
@@ -291,21 +272,20 @@ class Subtopology:
     copartition_groups: tuple[CopartitionGroup, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Topology:
-    """What an application reads, keeps and writes. epoch: a member with an older one than the group's is told that it is stale."""
+class Topology(Struct, frozen=True):
+    """Topics that an application reads, keeps and writes. A member whose ``epoch`` is older than the group's is reported as stale."""
 
     epoch: int
     subtopologies: tuple[Subtopology, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class StreamsGroupHeartbeat(Request):
+class StreamsGroupHeartbeat(Request, frozen=True):
     """Join a streams group, stay in it, report one's tasks, or leave. None: as in the request before.
 
     member_epoch: 0 to join, -1 to leave. active_tasks, standby_tasks, warmup_tasks: what the client has now; all three or none.
-    user_endpoint: host and port at which the client answers queries. endpoint_information_epoch: of the last answer that listed them.
-    shutdown_application: all members of the group are told to stop.
+    user_endpoint: host and port for queries to the client. endpoint_information_epoch: of the last answer that listed them.
+    task_offsets: (subtopology, partition) -> sum of the changelog offsets of the task in the client's store.
+    shutdown_application: all members of the group must stop.
     """
 
     group_id: str | None
@@ -322,6 +302,7 @@ class StreamsGroupHeartbeat(Request):
     process_id: str | None = None
     user_endpoint: tuple[str, int] | None = None
     client_tags: Mapping[str, str] | None = None
+    task_offsets: Mapping[Task, int] | None = None
     shutdown_application: bool = False
     client_id: str = ""
     client_host: str = "/127.0.0.1"
@@ -332,8 +313,7 @@ class StreamsGroupHeartbeat(Request):
         return {"active": self.active_tasks, "standby": self.standby_tasks, "warmup": self.warmup_tasks}
 
 
-@dataclass(frozen=True, slots=True)
-class StreamsGroupDescribe(Request):
+class StreamsGroupDescribe(Request, frozen=True):
     """Get the state, the epochs, the topology and the members of streams groups."""
 
     group_ids: tuple[str, ...]

@@ -1,14 +1,14 @@
 """Records of ``__consumer_offsets``, decoded. ``protocol`` turns them into bytes."""
 
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from groupcoord_spark.protocol import encode_key, encode_value
 from groupcoord_spark.protocol.record_types import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 
 
-@dataclass(frozen=True, slots=True)
-class RecordToWrite:
+class RecordToWrite(Struct, frozen=True):
     """A decoded key and a decoded value. Without a value the record is a tombstone."""
 
     key_type: int
@@ -17,8 +17,7 @@ class RecordToWrite:
     value: dict[str, Any] | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class WrittenRecord:
+class WrittenRecord(Struct, frozen=True):
     """A record in the log.
 
     batch: the same number for all records of one append.

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import fields, is_dataclass
 from enum import Enum
 from typing import Any, Final
+
+from msgspec import Struct
 
 from groupcoord_spark.protocol import decode_key, decode_value, key_json, value_json
 from groupcoord_spark.simulator.messages import Error, WrittenRecord, requests
@@ -15,7 +16,7 @@ from groupcoord_spark.simulator.scenario.playing import TimelineRow
 
 
 def row_json(row: TimelineRow) -> dict[str, Any]:
-    """A row of a timeline. docs/reference/scenario-language.md lists its fields.
+    """Convert a timeline row. docs/reference/scenario-language.md lists its fields.
 
     Times are milliseconds since the start of the scenario. Bytes are base64, an error is its name and its code.
     """
@@ -47,7 +48,7 @@ _FIELDS_OF_ANSWERS: Final[Mapping[type, Mapping[str, int]]] = {
 
 
 def response_json(request: requests.Request, answer: Answer) -> dict[str, Any]:
-    """An answer with the fields that it has in the version of its request."""
+    """Convert an answer, with the fields of its request's version."""
     since = _FIELDS_OF_ANSWERS.get(type(request), {})
     lacking = frozenset() if request.version is None else {name for name, first in since.items() if request.version < first}
     response: dict[str, Any] = _without(plain(answer), lacking)
@@ -61,7 +62,7 @@ def _without(value: Any, names: Collection[str]) -> Any:
 
 
 def record_json(record: WrittenRecord) -> dict[str, Any]:
-    """A record that the coordinator wrote, its key and value in Kafka's JSON."""
+    """Convert a record that the coordinator wrote, with key and value in Kafka's JSON."""
     value = None
     if record.key_type is not None and record.value_bytes is not None:
         decoded = decode_value(record.key_type, record.value_bytes)
@@ -78,13 +79,13 @@ def record_json(record: WrittenRecord) -> dict[str, Any]:
 
 
 def plain(value: Any) -> Any:
-    """The value as JSON can have it: dataclasses and named tuples are objects, and keys of two parts are ``topic-partition``."""
+    """Convert a value to JSON types: structs and named tuples become objects, and keys of two parts become ``topic-partition``."""
     if isinstance(value, Error):
         return {"name": value.name, "code": value.value}
     if isinstance(value, Enum):
         return value.name
-    if is_dataclass(value):
-        return {field.name: plain(getattr(value, field.name)) for field in fields(value)}
+    if isinstance(value, Struct):
+        return {name: plain(getattr(value, name)) for name in value.__struct_fields__}
     if isinstance(value, tuple) and hasattr(value, "_asdict"):
         return {name: plain(part) for name, part in value._asdict().items()}
     if isinstance(value, Mapping):

@@ -1,4 +1,4 @@
-"""One scenario against several releases: the rows of the timelines in which the releases differ."""
+"""Play one scenario on several releases and list the timeline rows that differ."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from groupcoord_spark.simulator.scenario.reading import Scenario
 from groupcoord_spark.simulator.scenario.timeline_text import record_text
 
 _TIME_OF_REQUESTS_MS: Final = 100
-"""A release that asks for one request more, as for a member id, is some milliseconds later from then on. That is no difference."""
+"""A release that sends one more request, for example for a member id, runs some milliseconds late from then on. This does not count as a
+difference."""
 
 
 class Behaviour(NamedTuple):
@@ -37,7 +38,8 @@ class ComparedRow(NamedTuple):
     by_release: Mapping[str, Behaviour]
 
     def alike(self, releases: Sequence[str]) -> list[tuple[list[str], Behaviour | None]]:
-        """The releases that do the same there, with what the first of them does; None: the row does not happen in these releases."""
+        """Group the releases that behave the same in this row, with the behaviour of the first one; None if the row does not occur in
+        them."""
         groups: list[tuple[list[str], Behaviour | None]] = []
         for release in releases:
             behaviour = self.by_release.get(release)
@@ -51,7 +53,7 @@ class ComparedRow(NamedTuple):
 
 
 def compare(scenario: Scenario, releases: Sequence[str]) -> list[ComparedRow]:
-    """All rows of the timelines of these releases, in the order of time. Routine heartbeats and retention checks are left out.
+    """Return all rows of the timelines of these releases in time order, without routine heartbeats and retention checks.
 
     Raises UsageError as ``play`` does, and for a release that does not exist.
     """

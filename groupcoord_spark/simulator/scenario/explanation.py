@@ -1,4 +1,4 @@
-"""The settings under which a scenario plays, those of its file and the defaults of its releases."""
+"""The settings of a scenario: its own and the defaults of its releases."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class ExplainedSetting(NamedTuple):
 
 
 def explained_settings(scenario: Scenario, release: Release) -> list[ExplainedSetting]:
-    """The settings of the broker and of the members that decide what happens; those without a value are left out."""
+    """Return the broker and member settings that affect the outcome, without those that have no value."""
     return [*_of_broker(scenario, release), *_of_members(scenario)]
 
 

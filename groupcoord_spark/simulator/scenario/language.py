@@ -10,7 +10,7 @@ from dataclasses import dataclass, fields
 from typing import Any, Final
 
 from groupcoord_spark.assignors import CLIENT_ASSIGNORS, SERVER_ASSIGNORS
-from groupcoord_spark.simulator.broker.permissions import GROUP_OPERATIONS
+from groupcoord_spark.simulator.broker.coordinator_checks import GROUP_OPERATIONS
 from groupcoord_spark.simulator.broker.settings import MESSAGE_FORMAT, MIGRATION_POLICIES, MIGRATION_POLICY
 from groupcoord_spark.simulator.clients.client_settings import CLASSIC_PROTOCOL, CONSUMER_PROTOCOL, ClientSettings
 from groupcoord_spark.simulator.messages import Error
@@ -66,7 +66,7 @@ def _setting(name: str, kind: ValueKind, meaning: str) -> Key:
 
 
 def shown_setting(kind: ValueKind, value: Any) -> str:
-    """The value of a setting as people write it."""
+    """Format the value of a setting as users write it."""
     if kind is SETTING_MS:
         return f"{value / 1000:g} s"
     if isinstance(value, bool):
@@ -75,7 +75,7 @@ def shown_setting(kind: ValueKind, value: Any) -> str:
 
 
 def _of_members(kind: str, members: str, size: str = "") -> tuple[Key, ...]:
-    """The settings that the broker has for consumer, share and streams groups alike."""
+    """Return the broker settings that consumer, share and streams groups have in common."""
     return (
         Key(f"group.{kind}.session.timeout.ms", INT_FROM_1, f"The session timeout of {members}."),
         Key(f"group.{kind}.heartbeat.interval.ms", INT_FROM_1, f"The time between two heartbeats of {members}."),
@@ -296,14 +296,14 @@ FILE_KEYS: Final = (
     Key("client", MAPPING, "Settings of all members, by Kafka's names.", {}),
     Key("members", MAPPING, "Name -> settings of that member. A member's own setting overrides `client`.", {}),
     Key("broker", MAPPING, "The release and the settings of the broker.", {}),
-    Key("start", MOMENT, "The moment at which the scenario starts.", START_MS, "2026-01-01T00:00:00Z"),
+    Key("start", MOMENT, "Start time of the scenario.", START_MS, "2026-01-01T00:00:00Z"),
     Key("steps", LIST_OF_STEPS, "What happens, in the order of time.", is_required=True),
     Key("until", DURATION, "How long the scenario goes on.", without="60 s after the last step"),
 )
 
 
 def json_schema() -> dict[str, Any]:
-    """The JSON schema (draft 2020-12) of scenario files, for editors."""
+    """Return the JSON schema (draft 2020-12) of scenario files, for editors."""
     member = object_schema(MEMBER_SETTINGS)
     broker = object_schema(BROKER_KEYS, settings=object_schema(BROKER_SETTINGS))
     steps = {"type": "array", "minItems": 1, "items": {"oneOf": [_step_schema(verb) for verb in VERBS.values()]}}

@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from groupcoord_spark.errors import UsageError
 from groupcoord_spark.simulator.broker import actions
-from groupcoord_spark.simulator.broker.permissions import Denied
+from groupcoord_spark.simulator.broker.coordinator_checks import Denied
 from groupcoord_spark.simulator.broker.release import Release
 from groupcoord_spark.simulator.clients.classic_client import ClassicConsumer
 from groupcoord_spark.simulator.clients.client_core import ClientCore
@@ -42,7 +42,7 @@ EVENTS_PER_PARTITION: Final = 0.02
 EVENTS_PER_TIMER: Final = 0.05
 """Work of an event for each running timer of its group: a row of the timeline lists them."""
 NETWORK_MS: Final = 5
-"""Time from the broker's answer to its receipt by the client. A timeline row of a request has the time at which the broker gets it."""
+"""Time from the broker's answer to its receipt by the client. A timeline row of a request has the time of its receipt by the broker."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +58,7 @@ class RunningTimer:
 class TimelineRow:
     """One row of a timeline.
 
-    id: the same in the timelines of all releases for the same event: who does what for the how many-th time.
+    id: the same in the timelines of all releases for the same event: the actor, the event and its count.
     at_ms: milliseconds since the start of the scenario.
     kind: request (with its answer if the broker answered at once), answer (to an earlier request), timer, action, or application (a call
         of a member's application, or of a client to its application).
@@ -115,7 +115,7 @@ class _ScheduledAction:
 
 
 class _ScenarioRun:
-    """One play of a scenario. It is the environment of the clients: their next actions are in one queue, beside the broker's timers."""
+    """One run of a scenario, and the environment of its clients: a queue holds their next actions next to the broker's timers."""
 
     def __init__(self, scenario: Scenario, release: Release) -> None:
         self.rows: list[TimelineRow] = []
@@ -396,7 +396,7 @@ class _ScenarioRun:
                 )
 
     def _event_text(self, entry: TimelineEntry) -> tuple[str, str, str, str | None]:
-        """The kind of an event, who is at work, what happens, and the answer to a request."""
+        """Return the kind of an event, its actor, its text and the answer to a request."""
         if entry.call is not None:
             answer = answer_text(entry.call, self._names) if entry.call in entry.answered else "(waits)"
             answer += " (lost on the way)" if self._answer_is_lost else ""

@@ -1,4 +1,4 @@
-"""Reads a scenario from YAML. Every key is one that ``language`` declares; anything else is refused with the nearest known word."""
+"""Read a scenario from YAML. Keys must be declared in ``language``; anything else is rejected with the nearest known word."""
 
 from __future__ import annotations
 
@@ -77,19 +77,19 @@ class Scenario:
     source: str
 
     def mistake(self, step: ScenarioStep, sentence: str) -> UsageError:
-        """The error for a mistake of a step that only shows while the scenario plays."""
+        """Return the error for a mistake in a step that shows only while the scenario runs."""
         return _refusal(self.source, step.line, f"step {step.number} ({step.verb} at {step.at_ms / 1000:g}s): {sentence}")
 
 
 def shipped_scenarios() -> dict[str, str]:
-    """The scenarios that come with this release: name -> text."""
+    """Return the scenarios shipped with this release: name -> text."""
     folder = files("groupcoord_spark.simulator") / "scenarios"
     scenario_files = sorted((file for file in folder.iterdir() if file.name.endswith(".yaml")), key=lambda file: file.name)
     return {file.name.removesuffix(".yaml"): file.read_text("utf-8") for file in scenario_files}
 
 
 def scenario_text(name: str) -> str:
-    """The text of a scenario file, or of the shipped scenario of that name.
+    """Return the text of a scenario file, or of the shipped scenario with that name.
 
     Raises InputError: there is no such file and no shipped scenario of that name, or the file cannot be read.
     """
@@ -120,7 +120,7 @@ def _file_text(path: Path, name: str) -> str:
 
 
 def find_scenario(name: str) -> Scenario:
-    """The scenario in a file, or the shipped scenario of that name.
+    """Read the scenario from a file, or the shipped scenario with that name.
 
     Raises:
         InputError: as ``scenario_text``.
@@ -130,7 +130,7 @@ def find_scenario(name: str) -> Scenario:
 
 
 def read_scenario(text: str, source: str) -> Scenario:
-    """The scenario in a YAML text. Raises UsageError, which names ``source``, the line and the mistake."""
+    """Parse a scenario from YAML. Raises UsageError with ``source``, the line and the mistake."""
     try:
         return _read(read_yaml(text), source)
     except MistakeError as e:
@@ -202,7 +202,7 @@ def _broker_version(version: str | None, broker: Mapping[str, Any]) -> str | Non
 
 
 def too_many_partitions(topics: Mapping[str, int]) -> str | None:
-    """The sentence about topics with more partitions than a scenario may have; None: they are not too many."""
+    """Return the error sentence if topics have more partitions than a scenario allows, else None."""
     partitions = sum(topics.values())
     if partitions <= MOST_PARTITIONS:
         return None
@@ -210,7 +210,7 @@ def too_many_partitions(topics: Mapping[str, int]) -> str | None:
 
 
 def _check_topics(topics: Mapping[str, int], members: Mapping[str, ClientSettings], steps: Iterable[ScenarioStep], content: Any) -> None:
-    """Refuse a topic that does not exist, if its name is nearly that of one that does: it is a slip of the pen."""
+    """Reject an unknown topic whose name is close to an existing topic's name, since it is probably a typo."""
     steps = tuple(steps)
     existing = {*topics, *(topic for step in steps if step.verb == "create_topic" for topic in step.value)}
     if not topics:
@@ -227,14 +227,14 @@ def _check_topics(topics: Mapping[str, int], members: Mapping[str, ClientSetting
 
 
 def _near_topic(topic: str, existing: Iterable[str]) -> str:
-    """The advice for a topic that is nearly an existing one; "" for one that exists or is not near."""
+    """Return the hint for a topic that is close to an existing topic; "" if it exists or no topic is close."""
     existing = frozenset(existing)
     advice = "" if topic in existing else nearest_word(topic, existing)
     return advice if advice.startswith("Did") else ""
 
 
 def _topics_of(step: ScenarioStep) -> Iterator[str]:
-    """The topics that a step names."""
+    """Return the topics that a step names."""
     fields = {**step.options, **(step.options.get("with") or {})}
     for name in ("topics", "partitions"):
         yield from fields.get(name) or ()
@@ -247,7 +247,7 @@ def _topics_of(step: ScenarioStep) -> Iterator[str]:
 
 
 def _topics(partitions: Mapping[str, int]) -> Mapping[str, ClusterTopic] | None:
-    """The topics of the cluster with ids; None: every topic exists."""
+    """Return the topics of the cluster with ids, or None if every topic exists."""
     return {name: ClusterTopic(number, stand_in_topic_id(name)) for name, number in partitions.items()} if partitions else None
 
 
@@ -277,7 +277,7 @@ def _check_pattern(name: str, member: ClientSettings) -> None:
     if member.topics:
         raise UsageError(f"member {name!r} has both `topics` and `topics.pattern`: a consumer subscribes in one way.")
     if member.group_protocol == CONSUMER_PROTOCOL:
-        return  # the broker reads the expression, and refuses it if it is none
+        return  # the broker parses the expression and rejects an invalid one
     try:
         parsed(member.topics_pattern or "")
     except InvalidExpressionError as e:
@@ -330,13 +330,13 @@ def _step(written: Mapping[str, Any], number: int, line: int | None, members: tu
 
 
 def _values_with_defaults(keys: Iterable[Key], written: Any, where: str) -> dict[str, Any]:
-    """The value of every key, its default where the file does not have it."""
+    """Return the value of every key, with defaults for keys that the file does not have."""
     keys = tuple(keys)
     return {**{key.name: key.default for key in keys}, **_values_of(keys, written, where)}
 
 
 def _advice(name: str, vocabulary: Iterable[str]) -> str:
-    """The nearest word that has a meaning in this place, the place where the word has one, or all words that have one in this place."""
+    """Return the nearest valid word here, the place where the word is valid, or all words that are valid here."""
     advice = nearest_word(name, vocabulary)
     return _HOME_OF_KEYS.get(name, advice) if advice.startswith("Known") else advice
 

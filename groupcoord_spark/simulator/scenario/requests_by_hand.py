@@ -1,13 +1,13 @@
 """The requests that the step ``send`` of a scenario can send: their fields, and the request that is made from them.
 
-A field that the step does not name is the one that the member in ``as`` would send; without ``as`` it is that of a client outside of the
-group.
+A field that the step does not name has the value that the member in ``as`` would send, or, without ``as``, that a client outside of the
+group would send.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from operator import attrgetter
 from typing import Any, Final, NamedTuple
 
@@ -19,7 +19,7 @@ from groupcoord_spark.simulator.groups.streams_tasks import KINDS
 from groupcoord_spark.simulator.handlers.classic.leave import FIRST_VERSION_WITH_LIST
 from groupcoord_spark.simulator.messages import requests
 from groupcoord_spark.simulator.messages.requests import Topology
-from groupcoord_spark.simulator.scenario.streams_values import ENDPOINT, TAGS, TASKS, TOPOLOGY
+from groupcoord_spark.simulator.scenario.streams_values import ENDPOINT, TAGS, TASK_OFFSETS, TASKS, TOPOLOGY
 from groupcoord_spark.simulator.scenario.values import (
     ASSIGNMENTS,
     DURATION,
@@ -52,14 +52,14 @@ class Sender(NamedTuple):
 Values = Mapping[str, Any]
 """Field -> value: the fields that the step names, and the defaults of the fields that the form declares before."""
 Default = Callable[[Sender, Values], Any]
-"""What is sent if the step does not name a field, from the sender and the other fields."""
+"""Computes the value of a field that the step does not name, from the sender and the other fields."""
 
 
 @dataclass(frozen=True, slots=True)
 class RequestField:
     """A field of a request.
 
-    without: what is sent if the step does not name the field, in words. default: the same as a function; None: the default of the request.
+    without: value sent if the step does not name the field, in words. default: the same as a function; None: the default of the request.
     since, until: the versions of the request that have the field. lacking: the value for the coordinator in a version without the field.
     """
 
@@ -73,7 +73,7 @@ class RequestField:
     lacking: Any = None
 
     def is_in(self, version: int) -> bool:
-        """Whether this version of the request has the field."""
+        """Return whether this version of the request has the field."""
         return self.since <= version and (self.until is None or version <= self.until)
 
     @property
@@ -97,7 +97,7 @@ class RequestForm:
     in_zookeeper: bool
 
     def request(self, sender: Sender, written: Values, newest_version: int) -> requests.Request:
-        """The request in the version that the step names, else in the newest. Fields that the version lacks are left out.
+        """Build the request in the version that the step names, else in the newest. Fields that the version lacks are left out.
 
         Raises UsageError: the step names a version and a field that this version lacks, or a version that is about ZooKeeper.
         """
@@ -115,17 +115,17 @@ class RequestForm:
                 values[field.name] = field.default(sender, values)
         values |= self.made(sender, values)
         values |= {field.name: field.lacking for field in self.fields if not field.is_in(version)}
-        return self.kind(**{field.name: values[field.name] for field in fields(self.kind) if field.name in values})
+        return self.kind(**{name: values[name] for name in self.kind.__struct_fields__ if name in values})
 
 
 def _of_member(attribute: str, otherwise: Any) -> Default:
-    """What the sending member has in this attribute; ``otherwise`` where no member sends."""
+    """Return the sending member's value of this attribute, or ``otherwise`` if no member sends the request."""
     of = attrgetter(attribute)
     return lambda sender, values: otherwise if sender.member is None else of(sender.member)
 
 
 def _to_join(default: Default) -> Default:
-    """The default in a heartbeat that joins; None, as before, in later heartbeats."""
+    """Apply the default only to a heartbeat that joins; later heartbeats send None (unchanged)."""
     return lambda sender, values: default(sender, values) if values["member_epoch"] == 0 else None
 
 
@@ -267,6 +267,7 @@ _FORMS: Final = (
         RequestField("rack_id", TEXT, "as before"),
         RequestField("client_tags", TAGS, "as before"),
         RequestField("user_endpoint", ENDPOINT, "as before"),
+        RequestField("task_offsets", TASK_OFFSETS, "as before"),
         RequestField("endpoint_information_epoch", INT32, "0"),
         RequestField("shutdown_application", FLAG, "false"),
         OWN_CLIENT_ID,

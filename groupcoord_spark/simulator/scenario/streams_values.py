@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any, Final
 
+from groupcoord_spark.assignors.sticky_tasks import Task
 from groupcoord_spark.errors import UsageError
-from groupcoord_spark.simulator.broker.streams_settings import RACK_AWARE_TAGS_OF_GROUP, SETTINGS_OF_GROUPS
+from groupcoord_spark.simulator.broker.settings import RACK_AWARE_TAGS_OF_GROUP, SETTINGS_OF_GROUPS
 from groupcoord_spark.simulator.messages.requests import CopartitionGroup, InternalTopic, Subtopology, Tasks, Topology
 from groupcoord_spark.simulator.scenario.values import (
     PARTITIONS,
@@ -50,7 +52,7 @@ def _copartition_groups(value: Any) -> list[tuple[str, ...]]:
 
 
 def _copartition_group(group: tuple[str, ...], sources: tuple[str, ...], repartition_sources: list[str], where: str) -> CopartitionGroup:
-    """A group by the names of its topics, which the request has as places in the lists of topics."""
+    """Return a copartition group from topic names; the request holds indexes into the topic lists."""
     for topic in group:
         if topic not in sources and topic not in repartition_sources:
             advice = nearest_word(topic, [*sources, *repartition_sources])
@@ -77,13 +79,24 @@ def _tasks(value: Any) -> Tasks:
     return tasks
 
 
+def _task_offsets(value: Any) -> dict[Task, int]:
+    offsets = {}
+    for name, offset in _OFFSETS_BY_TASK.read(value).items():
+        subtopology, _, number = name.rpartition("_")
+        if not subtopology or not number.isdecimal():
+            raise UsageError(f"write for example {{'0_1': 1000}}, a subtopology and a partition, not {{{name!r}: {offset}}}.")
+        offsets[Task(subtopology, int(number))] = offset
+    return offsets
+
+
 def _endpoint(value: Any) -> tuple[str, int]:
     host, _, port = TEXT.read(value).rpartition(":")
-    if not host or not port.isdecimal() or int(port) > _MOST_PORTS:
+    if not host or not re.fullmatch("[0-9]{1,5}", port) or int(port) > _MOST_PORTS:
         raise ValueError
     return host, int(port)
 
 
+_OFFSETS_BY_TASK: Final = by_name(WHOLE, "task", "offsets by task such as {'0_1': 1000}")
 _INTERNAL_COUNTS: Final = by_name(WHOLE, "topic", "")
 _INTERNAL_TOPICS: Final = ValueKind(
     "names, or names with numbers of partitions such as {by-key: 4}",
@@ -107,6 +120,7 @@ TOPOLOGY: Final = ValueKind(
     "a topology such as {subtopologies: {'0': {source_topics: [orders]}}}", object_schema(_TOPOLOGY_KEYS), _topology
 )
 TASKS: Final = ValueKind("tasks by subtopology such as {'0': [0, 1]}", PARTITIONS.schema, _tasks)
+TASK_OFFSETS: Final = ValueKind("offsets by task such as {'0_1': 1000}", _OFFSETS_BY_TASK.schema, _task_offsets)
 ENDPOINT: Final = ValueKind("a host and a port such as app-1:8080", {"type": "string", "pattern": r"^.+:\d+$"}, _endpoint)
 TAGS: Final = by_name(TEXT, "tag", "tags such as {zone: a}")
 GROUP_SETTINGS: Final = ValueKind(

@@ -63,7 +63,7 @@ def request_text(request: requests.Request, names: Names) -> str:
 
 
 def answer_text(call: Call, names: Names) -> str:
-    """The error of an answer, with its most important fields; "" if the call has no answer."""
+    """Format the error of an answer with its most important fields; "" if the call has no answer."""
     match call.answer:
         case answers.JoinGroupAnswer(error=Error.NONE, generation=generation, protocol=protocol, leader=leader, members=members):
             leader_text = f"leads {len(members)}" if members else f"{names.get(leader, leader)} leads" if leader else "no leader"
@@ -121,7 +121,7 @@ _PARTS_OF_GROUPS: Final = {
 
 
 def _modern_record_text(record: WrittenRecord) -> str:
-    """A record of a consumer, share or streams group: what it is about, and its epoch if it has one."""
+    """Format a record of a consumer, share or streams group with its epoch if it has one."""
     key, value = record.key or {}, record.value
     about = key.get("regular_expression", key.get("member_id"))
     text = " ".join(filter(None, (_PARTS_OF_GROUPS[KeyType(record.key_type or 0)], about)))
@@ -142,7 +142,7 @@ def _share_state_text(value: Mapping[str, Any], phase: str) -> str:
 
 
 def record_text(record: WrittenRecord) -> str:
-    """The content of a record: ``offset orders-0=42``, ``group generation 3, range, 2 members``, a tombstone, or ``marker COMMIT``."""
+    """Format a record: ``offset orders-0=42``, ``group generation 3, range, 2 members``, a tombstone, or ``marker COMMIT``."""
     if record.control is not None or record.key is None:
         return f"marker {record.control}"
     if record.key_type in _PARTS_OF_GROUPS:
@@ -175,7 +175,7 @@ def _assignment_text(assignment: bytes) -> str:
 
 
 def _streams_heartbeat_text(request: requests.StreamsGroupHeartbeat) -> str:
-    """The most important fields of a heartbeat: ``a joins``, ``a epoch 3, has 0_0 0_1, standby 1_0``."""
+    """Format the most important fields of a heartbeat: ``a joins``, ``a epoch 3, has 0_0 0_1, standby 1_0``."""
     epoch = request.member_epoch
     parts = [f"{request.member_id} {'joins' if epoch == 0 else 'leaves' if epoch < 0 else f'epoch {epoch}'}"]
     if epoch > 0 and request.active_tasks is not None:
@@ -186,7 +186,7 @@ def _streams_heartbeat_text(request: requests.StreamsGroupHeartbeat) -> str:
 
 
 def _streams_answer_text(answer: answers.StreamsGroupHeartbeatAnswer) -> str:
-    """The most important fields of an answer: ``NONE epoch 3, 0_0 0_1, ASSIGNMENT_DELAYED``."""
+    """Format the most important fields of an answer: ``NONE epoch 3, 0_0 0_1, ASSIGNMENT_DELAYED``."""
     parts = [f"NONE epoch {answer.member_epoch}"]
     parts += [_tasks_text(answer.active_tasks) or "nothing"] if answer.active_tasks is not None else []
     parts += [f"standby {_tasks_text(answer.standby_tasks)}"] if answer.standby_tasks else []
@@ -194,7 +194,7 @@ def _streams_answer_text(answer: answers.StreamsGroupHeartbeatAnswer) -> str:
 
 
 def _description_text(group: Any) -> str:
-    """A group in the answer that describes it."""
+    """Format a described group."""
     if isinstance(group, answers.DescribedGroup):
         return f"{group.error.name} {group.state}, {counted(len(group.members), 'member')}"
     if group.error is not Error.NONE:

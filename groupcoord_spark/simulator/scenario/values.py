@@ -12,7 +12,7 @@ from typing import Any, Final, Protocol
 from groupcoord_spark.assignors import TopicPartition
 from groupcoord_spark.errors import UsageError
 from groupcoord_spark.moments import read_duration
-from groupcoord_spark.simulator.scenario.yaml_text import MistakeError, at_line, line_of
+from groupcoord_spark.simulator.scenario.yaml_text import MOST_DIGITS, MistakeError, at_line, line_of
 
 NAMES_AND_VALUES: Final = "names with values"
 
@@ -34,8 +34,8 @@ class ValueKind:
 class Key:
     """A key of a mapping in a scenario file.
 
-    meaning: a sentence for the reference. default: the value without the key. without: the default in words, for the reference; "" where
-    there is none.
+    meaning: a sentence for the reference. default: the value without the key. without: the default in words, for the reference; "" without
+    words.
     """
 
     name: str
@@ -58,7 +58,7 @@ class Named(Protocol):
 
 
 def values_in(keys: Iterable[Named], written: Any, where: str, advice: Callable[[str, Iterable[str]], str] | None = None) -> dict[str, Any]:
-    """The values of the keys that the file has. Raises UsageError for a key that is not known, is missing or has another kind of value.
+    """Return the values of the keys in the file. Raises UsageError for a key that is unknown, missing or has a value of the wrong type.
 
     advice: makes the sentence about a key that is not known, from it and the keys that are; None: ``nearest_word``.
     """
@@ -79,7 +79,7 @@ def values_in(keys: Iterable[Named], written: Any, where: str, advice: Callable[
 
 
 def object_schema(keys: Iterable[Named], **schemas: Mapping[str, Any]) -> dict[str, Any]:
-    """The JSON schema of a mapping with these keys. schemas: for keys whose values have a schema of their own."""
+    """Return the JSON schema of a mapping with these keys, including the schemas of nested values."""
     keys = tuple(keys)
     properties = {key.name: dict(schemas.get(key.name, key.kind.schema)) for key in keys}
     for key in keys:
@@ -90,7 +90,7 @@ def object_schema(keys: Iterable[Named], **schemas: Mapping[str, Any]) -> dict[s
 
 
 def value_of(kind: ValueKind, value: Any, where: str) -> Any:
-    """The value as the simulator uses it. Raises UsageError, which says what was expected at ``where``."""
+    """Convert a value for the simulator. Raises UsageError with the type expected at ``where``."""
     try:
         return kind.read(value)
     except MistakeError:
@@ -113,12 +113,12 @@ class _Short(reprlib.Repr):
 
 
 def described(value: Any) -> str:
-    """The value as a sentence shows it: ``empty``, or its text, shortened where it is long."""
+    """Format a value for a sentence: ``empty``, or its text, shortened if it is long."""
     return "empty" if value is None else _Short().repr(value)
 
 
 def nearest_word(word: str, vocabulary: Iterable[str]) -> str:
-    """A sentence that names the word of the vocabulary nearest to ``word``, or the whole vocabulary if none is near."""
+    """Return a sentence with the word of the vocabulary nearest to ``word``, or with the whole vocabulary if none is close."""
     words = sorted(vocabulary)
     by_lower_case = {candidate.lower(): candidate for candidate in words}
     near = difflib.get_close_matches(word.lower(), by_lower_case, 1, 0.6)
@@ -126,7 +126,7 @@ def nearest_word(word: str, vocabulary: Iterable[str]) -> str:
 
 
 def mapping_of(value: Any, where: str) -> Mapping[str, Any]:
-    """The value, which must be a mapping with texts as keys. Raises UsageError for any other value."""
+    """Return the value if it is a mapping with string keys. Raises UsageError otherwise."""
     if not isinstance(value, dict):
         raise UsageError(f"{where} is {described(value)}, where {NAMES_AND_VALUES} are expected.")
     if not_text := [key for key in value if not isinstance(key, str)]:
@@ -216,8 +216,9 @@ def _offsets(value: Any) -> Mapping[TopicPartition, int]:
         topic, _, partition = name.rpartition("-")
         if not topic or not partition.isdecimal() or isinstance(offset, bool) or not isinstance(offset, int):
             raise UsageError(f"write for example {{orders-0: 42}}, not {{{name}: {offset}}}.")
-        if int(partition) > LARGEST_INT:
-            raise UsageError(f"{name} names partition {partition}, and the greatest number of a partition is {LARGEST_INT}.")
+        if len(partition) > MOST_DIGITS or int(partition) > LARGEST_INT:
+            shown, number = name[:MOST_DIGITS], partition[:MOST_DIGITS]
+            raise UsageError(f"{shown} names partition {number}, and the greatest number of a partition is {LARGEST_INT}.")
         value_of(INTEGER, offset, name)
         offsets[TopicPartition(topic, int(partition))] = offset
     return offsets
@@ -247,7 +248,7 @@ def _names_and_values(value: Any) -> Mapping[str, Any]:
 
 
 def by_name(kind: ValueKind, what: str, words: str) -> ValueKind:
-    """The kind of a mapping from names to values of a kind. what: what stands before a name in the sentence about its value."""
+    """Return the kind of a mapping from names to values. ``what`` precedes the name in error sentences."""
 
     def read(value: Any) -> Mapping[str, Any]:
         return {name: value_of(kind, part, f"{what} {name!r}") for name, part in _names_and_values(value).items()}
@@ -256,7 +257,7 @@ def by_name(kind: ValueKind, what: str, words: str) -> ValueKind:
 
 
 def one_of(*words: str) -> ValueKind:
-    """The kind of a value that is one of these words."""
+    """Return the kind of a value that is one of these words."""
 
     def read(value: Any) -> str:
         if not isinstance(value, str):
@@ -269,7 +270,7 @@ def one_of(*words: str) -> ValueKind:
 
 
 def names_among(names: Sequence[str], what: str, words: str = "") -> ValueKind:
-    """The kind of a value that is one of the names, or a list of them.
+    """Return the kind of a value that is one of the names or a list of them.
 
     what: what a name stands for, in a few words. words: the kind itself in a few words; "": ``what``, or a list of them.
     """

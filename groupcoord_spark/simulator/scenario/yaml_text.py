@@ -18,6 +18,8 @@ LARGEST_BYTES: Final = 1_000_000
 """The largest scenario. A million bytes are about 20,000 steps; a larger file is another file."""
 DEEPEST: Final = 20
 """How deep mappings and lists may be nested. The language itself needs 6."""
+MOST_DIGITS: Final = 100
+"""A longer number is refused. Kafka's largest has 19 digits, and Python does not print one of more than 4,300."""
 
 
 class MistakeError(UsageError):
@@ -67,6 +69,9 @@ class _Loader(yaml.SafeLoader):
         return node
 
     def construct_object(self, node: yaml.Node, deep: bool = False) -> Any:
+        if node.tag == "tag:yaml.org,2002:int" and len(node.value) > MOST_DIGITS:
+            sentence = f"the number {node.value[:20]}... has {len(node.value):,} characters, and a number may have {MOST_DIGITS}"
+            raise MistakeError(f"{sentence}. Put it in quotes if it is a text.", _line(node))
         try:
             return super().construct_object(node, deep)
         except ValueError as e:
@@ -100,7 +105,7 @@ _Loader.add_constructor("tag:yaml.org,2002:seq", _Loader.construct_placed_list)
 
 
 def read_yaml(text: str) -> Any:
-    """The content of a YAML text, with ``PlacedMapping`` and ``PlacedList``. Raises MistakeError, with the line where there is one."""
+    """Parse a YAML text into ``PlacedMapping`` and ``PlacedList``. Raises MistakeError, with the line if it is known."""
     if len(text) > LARGEST_BYTES:
         raise MistakeError(f"{len(text):,} characters are more than a scenario may have ({LARGEST_BYTES:,}).", None)
     loader = None
@@ -119,7 +124,7 @@ def read_yaml(text: str) -> Any:
 
 
 def line_of(parent: Any, key: Any) -> int | None:
-    """The line of a key of a mapping, or of an element of a list; None where it is not known."""
+    """Return the line of a mapping's key or a list's element, or None if unknown."""
     if isinstance(parent, PlacedMapping):
         return parent.lines.get(key, parent.line)
     if isinstance(parent, PlacedList):
@@ -130,7 +135,7 @@ def line_of(parent: Any, key: Any) -> int | None:
 
 @contextmanager
 def at_line(line: int | None) -> Iterator[None]:
-    """Name the line in a UsageError that names none."""
+    """Add the line to a UsageError that has none."""
     try:
         yield
     except MistakeError:

@@ -26,7 +26,7 @@ from groupcoord_spark.simulator.groups import (
     TimerKind,
 )
 from groupcoord_spark.simulator.groups.classic_checks import first_error
-from groupcoord_spark.simulator.groups.states import CAN_REBALANCE
+from groupcoord_spark.simulator.groups.classic_group import CAN_REBALANCE
 from groupcoord_spark.simulator.handlers.consumer.classic_members import join_consumer_group
 from groupcoord_spark.simulator.handlers.deletion import delete_offsets_and_group
 from groupcoord_spark.simulator.messages import Call, Error, RefusedError, WrittenRecord, refuse_if
@@ -48,6 +48,8 @@ def join_group(broker: Broker, call: Call, request: JoinGroup) -> None:
     if isinstance(of_any_kind, ShareGroup) or (isinstance(of_any_kind, StreamsGroup) and of_any_kind.members):
         raise RefusedError(Error.INCONSISTENT_GROUP_PROTOCOL)
     if isinstance(of_any_kind, ModernGroup):
+        if request.member_id:
+            raise RefusedError(Error.UNKNOWN_MEMBER_ID)
         refuse_if(delete_offsets_and_group(broker, broker.partition_of(group_id), of_any_kind, (), with_group=True))
     group = of_any_kind if isinstance(of_any_kind, ClassicGroup) else None
     is_new_group = group is None
@@ -62,7 +64,7 @@ def join_group(broker: Broker, call: Call, request: JoinGroup) -> None:
 
 
 def size_allows(rule: SizeRule, limit: int, group: ClassicGroup, member_id: str) -> bool:
-    """Whether group.max.size allows another JoinGroup of this member id. ``limit``: the value of group.max.size."""
+    """Return whether group.max.size (``limit``) allows another JoinGroup of this member id."""
     member = group.members.get(member_id)
     if rule is SizeRule.BY_MEMBERS:
         if member is None:
@@ -164,7 +166,7 @@ def _add(broker: Broker, group: ClassicGroup, call: Call, request: JoinGroup, me
 
 
 def _rejoin(broker: Broker, group: ClassicGroup, member: ClassicGroupMember, call: Call, request: JoinGroup) -> None:
-    """A member joins again: its request waits for the end of a join phase, starts one, or is answered with the current generation."""
+    """Handle the JoinGroup of a known member: wait for the end of a join phase, start one, or answer with the current generation."""
     is_leader = member.member_id == group.leader
     is_unchanged = member.protocols == request.protocols
     if is_unchanged and (group.state is GroupState.COMPLETING_REBALANCE or (group.state is GroupState.STABLE and not is_leader)):
@@ -187,7 +189,7 @@ def _update(broker: Broker, group: ClassicGroup, member: ClassicGroupMember, req
 
 
 def _restart(broker: Broker, group: ClassicGroup, call: Call, request: JoinGroup, instance_id: str) -> None:
-    """A static member restarts: it gets a new member id and its old process is fenced (docs/reference/coordinator.md, chapter 4.5)."""
+    """Restart a static member: assign a new member id and fence the old process (docs/reference/coordinator.md, chapter 4.5)."""
     if group.state in (GroupState.EMPTY, GroupState.DEAD):
         # Such a group has no members: the broker throws IllegalStateException here.
         broker.refuse(call, Error.UNKNOWN_SERVER_ERROR)
@@ -229,7 +231,7 @@ def _write_restart(
 ) -> None:
     """Write the new member id, then answer. If the append fails, the member has its old id again.
 
-    While the append takes time the JoinGroup waits as in a join phase: one that begins meanwhile may answer it.
+    While the append is in flight, the JoinGroup waits as in a join phase; a join phase that starts in the meantime may answer it.
     """
     records = [group_record(group, broker.release)]
     member_id = member.member_id
@@ -270,7 +272,7 @@ def _answer_restart(
 
 
 def _restart_needs_rebalance(broker: Broker, group: ClassicGroup) -> bool:
-    """Whether the restart of a static member starts a rebalance."""
+    """Return whether the restart of a static member starts a rebalance."""
     if group.state is GroupState.COMPLETING_REBALANCE:
         return broker.release.static_restart_rebalances_sync_phase
     return broker.release.static_restart_is_written and group.elected_protocol() != group.protocol

@@ -1,7 +1,7 @@
 """Classic members of a consumer group: JoinGroup, SyncGroup, Heartbeat and LeaveGroup in a group whose partitions the broker assigns.
 
-A JoinGroup is one step of reconciliation, and is answered at once: there is no leader and no join phase. SyncGroup fetches the partitions,
-and Heartbeat tells the member to join again when it is to take the next step. Rules: docs/reference/coordinator.md, chapter 13.5.
+A JoinGroup is one reconciliation step and is answered at once, without a leader or a join phase. SyncGroup fetches the partitions, and
+Heartbeat asks the member to rejoin when the next step is due. Rules: docs/reference/coordinator.md, chapter 13.5.
 """
 
 from __future__ import annotations
@@ -27,7 +27,6 @@ from groupcoord_spark.simulator.handlers.consumer.conversion import (
     classic_members,
     classic_metadata,
     classic_protocols,
-    may_be_downgraded,
     read_subscription,
 )
 from groupcoord_spark.simulator.messages import Call, Error, RefusedError, refuse_if
@@ -46,21 +45,18 @@ def join_consumer_group(broker: Broker, call: Call, request: JoinGroup, group: C
     if not request.member_id and request.group_instance_id is None:
         member_id = broker.new_member_id(request.client_id, request.client_id)
         if broker.release.version_of(request) >= FIRST_VERSION_WITH_MEMBER_IDS:
-            # The id is not kept: the JoinGroup that brings it is that of a new member, like any other unknown id.
+            # The id is not stored. A JoinGroup with it is handled as a new member's, like any other unknown id.
             broker.answer(call, JoinGroupAnswer(Error.MEMBER_ID_REQUIRED, member_id))
             return
     else:
         member_id = request.member_id or broker.new_member_id(request.group_instance_id or "", request.client_id)
     step = ConsumerStep(broker, group.group_id)
     replaced_id = None if request.group_instance_id is None else group.static_member_id(request.group_instance_id)
-    downgrades = replaced_id not in (None, member_id) and not uses_classic_protocol(group.members[replaced_id or ""])
-    if replaced_id is not None and replaced_id != member_id:
+    downgrades = replaced_id is not None and _is_last_new_member(broker, group, replaced_id)
+    if replaced_id is not None and not request.member_id:
         step.replace(group, replaced_id, member_id)
-    _reconcile_classic_member(step, group, member_id, request)
+    _reconcile_classic_member(step, group, member_id, request, downgrades=downgrades)
     epoch = group.members[member_id].member_epoch
-    if downgrades and may_be_downgraded(broker, group, ()):
-        # The static member has the partitions of the one that it replaces, so that nobody has to join again.
-        step.downgrade(group, (), rebalances=False)
     error = step.write()
     if error is not Error.NONE:
         broker.answer(call, JoinGroupAnswer(error, ""))
@@ -87,13 +83,24 @@ def _join_error(broker: Broker, request: JoinGroup, group: ConsumerGroup) -> Err
 
 
 def _is_supported(group: ConsumerGroup, protocols: Protocols) -> bool:
-    """Whether all classic members of the group list one of these protocols."""
+    """Return whether all classic members of the group support one of these protocols."""
     supported = [{name for name, _ in classic_protocols(member)} for _, member in classic_members(group)]
     return any(all(name in names for names in supported) for name, _ in protocols)
 
 
-def _reconcile_classic_member(step: ConsumerStep, group: ConsumerGroup, member_id: str, request: JoinGroup) -> None:
-    """Write the records of the member: its metadata, a new group epoch and targets if its topics have changed, and its next assignment."""
+def _is_last_new_member(broker: Broker, group: ConsumerGroup, member_id: str) -> bool:
+    """Return whether the group becomes a classic group once this member uses the classic protocol."""
+    is_small = len(group.members) <= broker.settings.group_max_size
+    new_members = [name for name, member in group.members.items() if not uses_classic_protocol(member)]
+    return broker.settings.allows_downgrades and is_small and new_members == [member_id]
+
+
+def _reconcile_classic_member(step: ConsumerStep, group: ConsumerGroup, member_id: str, request: JoinGroup, *, downgrades: bool) -> None:
+    """Write the records of the member: its metadata, a new group epoch and targets if its topics have changed, and its next assignment.
+
+    A downgrade computes no targets. It begins with a rebalance if targets are missing; otherwise the static member keeps the partitions of
+    the member that it was or replaces, and no other member has to rejoin.
+    """
     subscription = read_subscription(request.protocols)
     assert subscription is not None
     old_metadata = group.members[member_id].metadata if member_id in group.members else None
@@ -106,17 +113,24 @@ def _reconcile_classic_member(step: ConsumerStep, group: ConsumerGroup, member_i
         "client_id": request.client_id,
         "client_host": request.client_host,
         "subscribed_topic_names": sorted(set(subscription.topics)),
+        "subscribed_topic_regex": "",
         "rebalance_timeout_ms": timeout_ms,
         CLASSIC_MEMBER: classic_metadata(request.session_timeout_ms, request.protocols),
     }
     step.elect_assignor(group, member_id, metadata)
     if metadata != old_metadata:
         step.add(group.member_record(member_id, metadata))
-    has_changed = base["subscribed_topic_names"] != metadata["subscribed_topic_names"]
+    step.update_regexes(group, base, metadata)
+    has_changed = any(base[name] != metadata[name] for name in ("subscribed_topic_names", "subscribed_topic_regex"))
     step.refresh_metadata_if_due(group, bumps=has_changed)
-    step.update_targets(group)
-    step.reconcile(group, member_id, step.with_ids(subscription.owned_partitions), subscription_changed=has_changed)
+    stale = group.replayed.assignment_epoch < group.epoch if step.broker.release.stale_targets_rebalance else has_changed
+    if not downgrades:
+        step.update_targets(group, member_id)
+    if not (downgrades and stale):
+        step.reconcile(group, member_id, step.with_ids(subscription.owned_partitions), subscription_changed=has_changed)
     step.restart_session(group, member_id)
+    if downgrades:
+        step.downgrade(group, (), rebalances=stale)
 
 
 def sync_with_consumer_group(broker: Broker, call: Call, request: SyncGroup, group: ConsumerGroup) -> None:
@@ -138,7 +152,7 @@ def sync_with_consumer_group(broker: Broker, call: Call, request: SyncGroup, gro
 
 
 def heartbeat_to_consumer_group(broker: Broker, request: Heartbeat, group: ConsumerGroup) -> Error:
-    """Restart the member's session, and tell whether the member has to join again."""
+    """Restart the member's session and return whether it has to rejoin."""
     member = _member(group, request)
     step = ConsumerStep(broker, group.group_id)
     step.restart_session(group, request.member_id)
@@ -150,7 +164,7 @@ def heartbeat_to_consumer_group(broker: Broker, request: Heartbeat, group: Consu
 
 
 def leave_consumer_group(broker: Broker, group: ConsumerGroup, members: Iterable[Leaving]) -> list[Error]:
-    """Remove members of either protocol. Returns an error for each member; that of the append for all of them."""
+    """Remove members that use either protocol. Return an error for each member; if the append fails, its error applies to all of them."""
     errors, removed = [], []
     for member_id, instance_id in members:
         member_id = member_id or (instance_id is not None and group.static_member_id(instance_id)) or ""

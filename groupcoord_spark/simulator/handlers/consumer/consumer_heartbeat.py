@@ -14,6 +14,7 @@ from groupcoord_spark import assignors
 from groupcoord_spark.assignors import SERVER_ASSIGNORS, TopicPartition
 from groupcoord_spark.coordinator.broker_settings import KAFKAS_ASSIGNORS
 from groupcoord_spark.coordinator.groups.consumer import ReplayedConsumerGroup
+from groupcoord_spark.protocol.record_types import KeyType
 from groupcoord_spark.simulator.broker import Broker, coordinator_error
 from groupcoord_spark.simulator.broker.group_step import GroupStep, known_topics, topic_ids, topic_names, with_names
 from groupcoord_spark.simulator.groups import CONSUMER, ClassicGroup, ConsumerGroup, TimerKind
@@ -34,7 +35,7 @@ from groupcoord_spark.simulator.handlers.consumer.conversion import (
     subscribed_topics_of,
     upgrade_records,
 )
-from groupcoord_spark.simulator.messages import Call, Error, RefusedError, WrittenRecord, re2j, refuse_if
+from groupcoord_spark.simulator.messages import Call, Error, RecordToWrite, RefusedError, WrittenRecord, re2j, refuse_if
 from groupcoord_spark.simulator.messages.answers import ConsumerGroupHeartbeatAnswer
 from groupcoord_spark.simulator.messages.requests import LEFT_FOR_A_WHILE, ConsumerGroupHeartbeat
 
@@ -42,6 +43,7 @@ REGEX_MS: Final = 1
 """How long the broker's background thread takes to resolve an expression in the simulator."""
 REGEX_REFRESH_MIN_MS: Final = 10_000
 _FIRST_VERSION_WITH_CLIENT_IDS: Final = 1
+_SETS_SUBSCRIPTION_TYPE: Final = (KeyType.CONSUMER_GROUP_MEMBER_METADATA, KeyType.CONSUMER_GROUP_CURRENT_MEMBER_ASSIGNMENT)
 
 
 def consumer_group_heartbeat(broker: Broker, call: Call, request: ConsumerGroupHeartbeat) -> None:
@@ -70,10 +72,10 @@ def _request_error(broker: Broker, request: ConsumerGroupHeartbeat) -> Error:
 
 
 class ConsumerStep(GroupStep[ConsumerGroup]):
-    """The records of one request or timer, and the consumer group to which they are applied."""
+    """Records of one request or timer, and the consumer group they apply to."""
 
     kind = ConsumerGroup
-    changeable = ("regexes_resolved_at_ms", "regexes_are_old")
+    changeable = ("regexes_resolved_at_ms", "regexes_are_old", "is_homogeneous")
 
     def __init__(self, broker: Broker, group_id: str) -> None:
         super().__init__(broker, group_id)
@@ -83,6 +85,27 @@ class ConsumerStep(GroupStep[ConsumerGroup]):
         self._put_group_back: Callable[[], None] | None = None
         self._rebalances = True
         self._assignor = KAFKAS_ASSIGNORS.consumer
+        self._is_homogeneous = self.group is None or self.group.is_homogeneous
+        """The subscription type for the next target assignment: as it was before this step, unless the step looks at the topics."""
+        self._epoch_before = 0 if self.group is None else self.group.epoch
+        self._has_new_targets = False
+        self._forgotten_regexes: list[str] = []
+        self._regexes_of_leaving: set[str] = set()
+
+    def add(self, record: RecordToWrite) -> None:
+        """Apply a record to the group, and keep it for the append. A member's record sets the subscription type."""
+        super().add(record)
+        if self.group is not None and record.key_type in _SETS_SUBSCRIPTION_TYPE:
+            self.group.is_homogeneous = self.group.has_equal_subscriptions()
+
+    def write(self, then_undo: Callable[[], None] | None = None) -> Error:
+        """Append the records. Until then the topics of expressions that nobody uses any more count, as in Kafka."""
+        if self.group is not None and self._forgotten_regexes:
+            for regex in self._forgotten_regexes:
+                self.group.replayed.resolved_regexes.pop(regex, None)
+            if any(record.key_type == self.group.key_types.current for record in self.records):
+                self.group.is_homogeneous = self.group.has_equal_subscriptions()
+        return super().write(then_undo)
 
     # Requests
 
@@ -100,12 +123,14 @@ class ConsumerStep(GroupStep[ConsumerGroup]):
         if metadata != old_metadata:
             self.add(group.member_record(member_id, metadata))
         assignor_changed = broker.release.changed_assignor_bumps_epoch and assignor != self._assignor
-        subscription_changed = (old_metadata or ConsumerGroup.new_member)["subscribed_topic_names"] != metadata["subscribed_topic_names"]
-        regex_changed = self._update_regexes(group, old_metadata, metadata)
-        self.refresh_metadata_if_due(group, bumps=subscription_changed or regex_changed or assignor_changed)
-        self.update_targets(group)
+        base = old_metadata or ConsumerGroup.new_member
+        topics_changed = base["subscribed_topic_names"] != metadata["subscribed_topic_names"]
+        regex_is_resolved = self.update_regexes(group, base, metadata)
+        self.refresh_metadata_if_due(group, bumps=topics_changed or regex_is_resolved or assignor_changed)
+        self.update_targets(group, member_id)
         assigned_before = current_assignment(group.members[member_id]).assigned
-        self.reconcile(group, member_id, reported, subscription_changed=subscription_changed or regex_changed)
+        regex_changed = base["subscribed_topic_regex"] != metadata["subscribed_topic_regex"]
+        self.reconcile(group, member_id, reported, subscription_changed=topics_changed or regex_changed)
         self.restart_session(group, member_id)
         current = current_assignment(group.members[member_id])
         is_full = (
@@ -127,13 +152,13 @@ class ConsumerStep(GroupStep[ConsumerGroup]):
         self._assignor = group.elected_assignor(member_id, metadata["server_assignor"]) or KAFKAS_ASSIGNORS.consumer
 
     def is_full(self, group: ConsumerGroup, member_id: str, instance_id: str | None) -> bool:
-        """Whether the group has as many members as it may have, and this one is not among them."""
+        """Return whether the group has reached its maximum size without this member."""
         spares_static = self.broker.release.size_limit_spares_known_members and instance_id is not None
         is_known = member_id in group.members or (spares_static and group.static_member_id(instance_id or "") is not None)
         return not is_known and len(group.members) >= self.broker.settings.group_consumer_max_size
 
     def remove(self, group: ConsumerGroup, member_ids: Iterable[str]) -> None:
-        """Remove members: the tombstones of each, those of expressions that nobody uses any more, and a new group epoch.
+        """Remove members: write their tombstones, the tombstones of regular expressions no longer in use, and a new group epoch.
 
         The group becomes a classic group instead, if all other members use the classic protocol.
         """
@@ -141,12 +166,13 @@ class ConsumerStep(GroupStep[ConsumerGroup]):
         if may_be_downgraded(self.broker, group, member_ids):
             self.downgrade(group, member_ids)
             return
+        self._regexes_of_leaving = {group.metadata_of(member_id)["subscribed_topic_regex"] for member_id in member_ids}
         super().remove(group, member_ids)
 
     def downgrade(self, group: ConsumerGroup, leaving: Iterable[str], *, rebalances: bool = True) -> None:
         """Make a classic group of the members that stay. rebalances: whether it begins with a rebalance."""
         self._rebalances = rebalances
-        self.downgraded, records = downgraded(self.broker, group, leaving, topic_names(self.broker))
+        self.downgraded, records = downgraded(self.broker, group, leaving, topic_names(self.broker), self._epoch_before)
         self.records += records
 
     # Steps of a heartbeat
@@ -198,7 +224,7 @@ class ConsumerStep(GroupStep[ConsumerGroup]):
                 raise RefusedError(Error.FENCED_MEMBER_EPOCH)
 
     def replace(self, group: ConsumerGroup, old_id: str, new_id: str) -> None:
-        """A static member comes back with a new member id: it keeps its target and its partitions."""
+        """Replace a static member that returns with a new member id. It keeps its target and its partitions."""
         if new_id not in group.replayed.targets:
             self.returning.append(new_id)
         if old_id != new_id:
@@ -206,38 +232,52 @@ class ConsumerStep(GroupStep[ConsumerGroup]):
         current = current_assignment(group.members[old_id])
         self.replace_member(group, old_id, new_id, current._replace(epoch=0, previous_epoch=0))
 
-    def _update_regexes(self, group: ConsumerGroup, old_metadata: Mapping[str, Any] | None, metadata: Mapping[str, Any]) -> bool:
-        """Forget expressions that nobody uses, and have new ones resolved. Returns whether the member got other topics by this."""
-        regex, old = metadata["subscribed_topic_regex"], (old_metadata or ConsumerGroup.new_member)["subscribed_topic_regex"]
-        if regex != old:
-            self.forget_unused_regexes(group)
-            if regex and regex not in group.replayed.resolved_regexes:
+    def update_regexes(self, group: ConsumerGroup, old: Mapping[str, Any], new: Mapping[str, Any]) -> bool:
+        """Forget the member's old expression if nobody uses it, and have new expressions resolved.
+
+        Returns:
+            Whether the member has another expression whose topics are known, or none any more.
+        """
+        regex, old_regex, resolved = new["subscribed_topic_regex"], old["subscribed_topic_regex"], group.replayed.resolved_regexes
+        if regex != old_regex:
+            if old_regex and old_regex not in group.used_regexes:
+                self._forgotten_regexes.append(old_regex)
+                self.records.append(group.regex_record(old_regex, None))
+            if regex and regex not in resolved:
                 try:
                     re2j.parsed(regex)
                 except re2j.InvalidExpressionError:
                     raise RefusedError(Error.INVALID_REGULAR_EXPRESSION) from None
-        used = group.used_regexes
-        is_missing = any(used_regex not in group.replayed.resolved_regexes for used_regex in used)
-        last_ms, now_ms = group.regexes_resolved_at_ms, self.broker.now_ms
-        waits = last_ms is not None and now_ms < last_ms + REGEX_REFRESH_MIN_MS
-        is_due = last_ms is not None and now_ms >= last_ms + self.broker.settings.group_consumer_regex_refresh_interval_ms
+        used, now_ms = group.used_regexes, self.broker.now_ms
+        last_ms = group.regexes_resolved_at_ms if resolved else None
+        waits = last_ms is not None and now_ms <= last_ms + REGEX_REFRESH_MIN_MS
+        is_missing = any(used_regex not in resolved for used_regex in used)
+        is_due = last_ms is not None and now_ms > last_ms + self.broker.settings.group_consumer_regex_refresh_interval_ms
         if used and not group.resolves_regexes and not waits and (is_missing or group.regexes_are_old or is_due):
             group.resolves_regexes = True
             fire = partial(resolve_regexes, self.broker, self.group_id)
             self.broker.clock.start(TimerKind.REGEX, REGEX_MS, self.group_id, "", fire)
-        return regex != old and (not regex or regex in group.replayed.resolved_regexes)
+        return regex != old_regex and (not regex or regex in resolved)
+
+    def refresh_metadata_if_due(self, group: ConsumerGroup, *, bumps: bool) -> bool:
+        """Check the topics of the group. Whoever looks at the topics also looks at the subscription type."""
+        looks = super().refresh_metadata_if_due(group, bumps=bumps)
+        if looks:
+            self._is_homogeneous = group.has_equal_subscriptions()
+        return looks
 
     def forget_unused_regexes(self, group: ConsumerGroup) -> None:
-        for regex in sorted(set(group.replayed.resolved_regexes) - set(group.used_regexes)):
+        for regex in sorted(self._regexes_of_leaving - {"", *group.used_regexes}):
             self.add(group.regex_record(regex, None))
 
-    def update_targets(self, group: ConsumerGroup) -> None:
+    def update_targets(self, group: ConsumerGroup, sender: str) -> None:
         """Compute the targets of a new group epoch (Kafka: ``updateTargetAssignment``); since 4.3 once in an interval (KIP-1263)."""
         if group.replayed.assignment_epoch >= group.epoch or self.waits_for_interval(group, self.broker.assignment_interval_ms("consumer")):
             return
         names = topic_names(self.broker)
         members = []
-        for member_id, member in group.members.items():
+        for member_id in self.members_in_order(group, sender):
+            member = group.members[member_id]
             owned = tuple(TopicPartition(names[topic_id], number) for topic_id, number in group.target_of(member_id) if topic_id in names)
             metadata = member.metadata or ConsumerGroup.new_member
             topics = tuple(sorted(group.topics_of(member)))
@@ -247,25 +287,33 @@ class ConsumerStep(GroupStep[ConsumerGroup]):
         topics_of_cluster = {name: assignors.Topic(topic.partitions, topic_id=topic.topic_id) for name, topic in existing.items()}
         ids = topic_ids(self.broker)
         returning = self.returning if self.broker.release.writes_target_of_returning_member else ()
-        for member_id, partitions in assignor(members, topics_of_cluster).items():
+        for member_id, partitions in assignor(members, topics_of_cluster, is_homogeneous=self._is_homogeneous).items():
             target = [(ids[topic], number) for topic, number in partitions]
             is_known = member_id in group.replayed.targets and member_id not in returning
             if not is_known or set(target) != set(group.target_of(member_id)):
                 self.add(group.target_record(member_id, target))
         self.add(group.target_epoch_record(group.epoch, self.target_timestamp_ms))
         group.assignment_timestamp_ms = self.broker.now_ms
+        self._has_new_targets = True
 
     def reconcile(
         self, group: ConsumerGroup, member_id: str, reported: Collection[Partition] | None, *, subscription_changed: bool
     ) -> None:
-        """One step of the member towards its target. reported: what its client says that it owns; None: it says nothing."""
+        """Move the member one step towards its target. ``reported`` lists the partitions that its client owns; None if the client did
+        not report them."""
         member = group.members[member_id]
         ids = topic_ids(self.broker)
         subscribed = {ids[topic] for topic in group.topics_of(member) if topic in ids}
-        target = [partition for partition in group.target_of(member_id) if partition[0] in subscribed]
         current = current_assignment(member)
         changed = reconciled(
-            current, target, group.replayed.assignment_epoch, reported, group.owned_partitions, subscription_changed=subscription_changed
+            current,
+            () if self._is_new_static_member(group, member_id) and not self._has_new_targets else group.target_of(member_id),
+            group.replayed.assignment_epoch,
+            subscribed,
+            reported,
+            group.owned_partitions,
+            self.broker.release.reconciliation,
+            subscription_changed=subscription_changed,
         )
         if changed == current:
             return
@@ -275,14 +323,19 @@ class ConsumerStep(GroupStep[ConsumerGroup]):
         if changed.state == UNREVOKED and not uses_classic_protocol(member):
             self.start_rebalance_timer(group, member_id, changed.epoch, group.metadata_of(member_id)["rebalance_timeout_ms"])
 
+    def _is_new_static_member(self, group: ConsumerGroup, member_id: str) -> bool:
+        """Return whether the member has an instance id that no member had before. Kafka looks its last target up by that id."""
+        instance_id, before = group.metadata_of(member_id)["instance_id"], self._saved_state.get("replayed")
+        return instance_id is not None and (before is None or before.static_members.get(instance_id) not in before.members)
+
     def waits_for_others(self, group: ConsumerGroup, member_id: str) -> bool:
-        """Whether a partition of the member's target still belongs to another member."""
+        """Return whether another member still owns a partition of this member's target."""
         own = current_assignment(group.members[member_id]).assigned
         wanted = [partition for partition in group.target_of(member_id) if partition not in own]
         return bool(wanted) and not group.owned_partitions().isdisjoint(wanted)
 
     def session_timeout_ms(self, group: ConsumerGroup, member_id: str) -> int:
-        """How long a member may be silent, as its protocol has it."""
+        """Return the session timeout of a member, which depends on its protocol."""
         classic = group.metadata_of(member_id)[CLASSIC_MEMBER]
         return self.broker.settings.group_consumer_session_timeout_ms if classic is None else int(classic["session_timeout_ms"])
 
@@ -296,7 +349,7 @@ class ConsumerStep(GroupStep[ConsumerGroup]):
     # Records
 
     def finish(self, written: list[WrittenRecord]) -> None:
-        """The group is there, what it replaced ends, and the timers of members that have left end."""
+        """Complete the step: add the group, end the group that it replaced, and cancel the timers of members that have left."""
         super().finish(written)
         group = self.group
         if group is None:
@@ -323,7 +376,7 @@ class ConsumerStep(GroupStep[ConsumerGroup]):
 
 
 def resolve_regexes(broker: Broker, group_id: str) -> bool:
-    """Store the topics that the expressions of a group match. Other topics than before make a new group epoch."""
+    """Store the topics that each expression of a group matches. A new group epoch follows if one of them matches other topics."""
     if broker.partitions.get(broker.partition_number(group_id)) is None:
         return False
     step = ConsumerStep(broker, group_id)
@@ -331,13 +384,13 @@ def resolve_regexes(broker: Broker, group_id: str) -> bool:
     if group is None:
         return False
     group.resolves_regexes, group.regexes_are_old, group.regexes_resolved_at_ms = False, False, broker.now_ms
-    old_topics = group.replayed.subscribed_topics
+    has_changed = False
     for regex in group.used_regexes:
         topics = sorted(topic for topic in broker.settings.topics or {} if re2j.matches(regex, topic))
-        if topics != group.replayed.resolved_regexes.get(regex):
-            step.add(group.regex_record(regex, topics, broker.now_ms))
-    if group.replayed.subscribed_topics != old_topics:
+        has_changed |= topics != group.replayed.resolved_regexes.get(regex, [])
+        step.add(group.regex_record(regex, topics, broker.now_ms))
+    if has_changed or metadata_hash(known_topics(broker, group.replayed.subscribed_topics)) != group.metadata_hash:
         step.bump_epoch(group)
-    has_changed = bool(step.records)
+        group.trust_metadata(broker.now_ms)
     step.write()
-    return has_changed
+    return True

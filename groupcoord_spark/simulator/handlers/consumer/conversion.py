@@ -16,25 +16,25 @@ from groupcoord_spark.simulator.broker import Broker
 from groupcoord_spark.simulator.broker.coordinator_records import group_record
 from groupcoord_spark.simulator.broker.rebalance import prepare_rebalance, restart_session
 from groupcoord_spark.simulator.groups import CONSUMER, ClassicGroup, ClassicGroupMember, ConsumerGroup, GroupState, Protocols
-from groupcoord_spark.simulator.groups.consumer_group import CLASSIC_MEMBER, STABLE, CurrentAssignment, Partition, uses_classic_protocol
+from groupcoord_spark.simulator.groups.consumer_group import CLASSIC_MEMBER, uses_classic_protocol
 from groupcoord_spark.simulator.messages import RecordToWrite
 from groupcoord_spark.simulator.messages.partition_lists import by_topic
 
 
 def classic_metadata(session_timeout_ms: int, protocols: Protocols) -> dict[str, Any]:
-    """What the record of a classic member has beside the fields of every member."""
+    """Return the record fields that only classic members have."""
     supported = [{"name": name, "metadata": metadata} for name, metadata in protocols]
     return {"session_timeout_ms": session_timeout_ms, "supported_protocols": supported}
 
 
 def classic_protocols(member: ConsumerMember) -> Protocols:
-    """The protocols of a classic member, in its order."""
+    """Return the protocols of a classic member in its order."""
     listed = (member.metadata or {})[CLASSIC_MEMBER]["supported_protocols"]
     return tuple((protocol["name"], protocol["metadata"]) for protocol in listed)
 
 
 def read_subscription(protocols: Protocols) -> Subscription | None:
-    """The subscription in the first protocol of a member; None: it cannot be read."""
+    """Return the subscription in a member's first protocol, or None if it cannot be read."""
     try:
         return decode_subscription(protocols[0][1]) if protocols else None
     except DecodeError:
@@ -42,7 +42,7 @@ def read_subscription(protocols: Protocols) -> Subscription | None:
 
 
 def classic_assignment(member: ConsumerMember, partitions: Iterable[tuple[str, int]]) -> bytes:
-    """An assignment in the version of the member's subscription. partitions: (topic, partition)."""
+    """Return an assignment in the version of the member's subscription. ``partitions`` holds (topic, partition) pairs."""
     subscription = read_subscription(classic_protocols(member))
     return encode_assignment(Assignment(0 if subscription is None else subscription.version, by_topic(partitions), None))
 
@@ -51,7 +51,8 @@ def classic_assignment(member: ConsumerMember, partitions: Iterable[tuple[str, i
 
 
 def upgrade_records(classic: ClassicGroup, group: ConsumerGroup, topic_ids: Mapping[str, str]) -> list[RecordToWrite] | None:
-    """The records by which a classic group with members becomes a consumer group; None: a subscription or an assignment cannot be read.
+    """Return the records that convert a classic group with members to a consumer group, or None if a subscription or an assignment cannot
+    be read.
 
     Every member keeps its partitions, with the generation as its member epoch.
     """
@@ -77,39 +78,37 @@ def upgrade_records(classic: ClassicGroup, group: ConsumerGroup, topic_ids: Mapp
         *classic.tombstones(),
         *(group.member_record(member_id, metadata) for member_id, metadata, _ in members),
         group.epoch_record(epoch, group.metadata_hash),
-        *(group.target_record(member_id, assigned) for member_id, _, assigned in members),
+        *(group.converted_target_record(member_id, assigned) for member_id, _, assigned in members),
         group.target_epoch_record(epoch, 0),
-        *(
-            group.assignment_record(member_id, CurrentAssignment(epoch, epoch, STABLE, dict.fromkeys(assigned, epoch), {}))
-            for member_id, _, assigned in members
-        ),
+        *(group.converted_assignment_record(member_id, epoch, assigned) for member_id, _, assigned in members),
     ]
 
 
 def subscribed_topics_of(group: ClassicGroup) -> set[str]:
-    """The topics that the members of a classic group name."""
+    """Return the topics in the subscriptions of a classic group's members."""
     subscriptions = (read_subscription(member.protocols) for member in group.members)
     return {topic for subscription in subscriptions if subscription is not None for topic in subscription.topics}
 
 
-def _assigned(member: ClassicGroupMember, topic_ids: Mapping[str, str]) -> list[Partition] | None:
-    """The partitions of topics that exist; None: the assignment cannot be read."""
+def _assigned(member: ClassicGroupMember, topic_ids: Mapping[str, str]) -> dict[str, tuple[int, ...]] | None:
+    """Return topic id -> assigned partitions for topics that exist, or None if the assignment cannot be read."""
     if not member.assignment:
-        return []
+        return {}
     try:
         assignment = decode_assignment(member.assignment)
     except DecodeError:
         return None
     if assignment is None:
         return None
-    return [(topic_ids[topic], number) for topic, numbers in assignment.partitions.items() if topic in topic_ids for number in numbers]
+    return {topic_ids[topic]: numbers for topic, numbers in assignment.partitions.items() if topic in topic_ids}
 
 
 # To the classic protocol
 
 
 def may_be_downgraded(broker: Broker, group: ConsumerGroup, leaving: Iterable[str]) -> bool:
-    """Whether the group becomes a classic group when these members have left: the others are there, and all use the classic protocol."""
+    """Return whether the group becomes a classic group once these members have left: members remain and all of them use the classic
+    protocol."""
     gone = set(leaving)
     staying = [member for member_id, member in group.members.items() if member_id not in gone]
     is_small = len(staying) <= broker.settings.group_max_size
@@ -117,14 +116,14 @@ def may_be_downgraded(broker: Broker, group: ConsumerGroup, leaving: Iterable[st
 
 
 def downgraded(
-    broker: Broker, group: ConsumerGroup, leaving: Iterable[str], topic_names: Mapping[str, str]
+    broker: Broker, group: ConsumerGroup, leaving: Iterable[str], topic_names: Mapping[str, str], generation: int
 ) -> tuple[ClassicGroup, list[RecordToWrite]]:
-    """The classic group that takes the place of a consumer group, and the records of the change.
+    """Return the classic group that replaces a consumer group, and the records of the conversion.
 
-    Its generation is the group epoch, and the targets of the members are their assignments.
+    Its generation is the group epoch before the request, and the targets of the members are their assignments.
     """
     classic = ClassicGroup(group.group_id, broker.now_ms, like_java=broker.release.like_java_maps)
-    classic.generation = group.epoch
+    classic.generation = generation
     classic.state = GroupState.STABLE
     gone = set(leaving)
     for member_id, member in group.members.items():

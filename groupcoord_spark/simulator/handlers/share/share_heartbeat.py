@@ -41,7 +41,7 @@ def _is_incomplete(request: ShareGroupHeartbeat) -> bool:
 
 
 class ShareStep(GroupStep[ShareGroup]):
-    """The records of one request or timer, and the share group to which they are applied."""
+    """Records of one request or timer, and the share group they apply to."""
 
     kind = ShareGroup
     changeable = ("initializing", "initialized")
@@ -57,7 +57,7 @@ class ShareStep(GroupStep[ShareGroup]):
             self.add(group.member_record(member_id, metadata))
         topics_changed = old_metadata is None or old_metadata["subscribed_topic_names"] != metadata["subscribed_topic_names"]
         self.refresh_metadata_if_due(group, bumps=topics_changed or self._has_unassigned_topics(group))
-        self._update_targets(group)
+        self._update_targets(group, member_id)
         assigned_before = group.assigned_to(member_id)
         self._take_target_over(group, member_id)
         self._initialize(group)
@@ -88,9 +88,9 @@ class ShareStep(GroupStep[ShareGroup]):
             raise RefusedError(Error.FENCED_MEMBER_EPOCH)
 
     def _has_unassigned_topics(self, group: ShareGroup) -> bool:
-        """Whether the state of a partition has been made since the last target, so that nobody has the partition.
+        """Return whether partitions have been initialized since the last target assignment, so that no member has them.
 
-        A group epoch that is newer than the target needs no further one: the target is computed anew in any case.
+        A group epoch that is newer than the target needs no further bump, because the target is computed again in any case.
         """
         if group.epoch > group.replayed.assignment_epoch:
             return False
@@ -101,12 +101,12 @@ class ShareStep(GroupStep[ShareGroup]):
         subscribed = {topic_ids(self.broker).get(name) for name in group.replayed.subscribed_topics}
         return any(topic in subscribed and numbers - assigned.get(topic, set()) for topic, numbers in group.initialized.items())
 
-    def _update_targets(self, group: ShareGroup) -> None:
+    def _update_targets(self, group: ShareGroup, sender: str) -> None:
         """Compute the target assignment of a new group epoch, once in an interval (KIP-1263)."""
         if group.replayed.assignment_epoch >= group.epoch or self.waits_for_interval(group, self.broker.assignment_interval_ms("share")):
             return
         ids = topic_ids(self.broker)
-        named = {member_id: group.metadata_of(member_id)["subscribed_topic_names"] for member_id in group.members}
+        named = {member_id: group.metadata_of(member_id)["subscribed_topic_names"] for member_id in self.members_in_order(group, sender)}
         targets = simple_assignment(
             {member_id: [ids[name] for name in in_hash_order(names, hash_of_text) if name in ids] for member_id, names in named.items()},
             {member_id: group.target_of(member_id) for member_id in group.members},
@@ -120,7 +120,7 @@ class ShareStep(GroupStep[ShareGroup]):
         group.assignment_timestamp_ms = self.broker.now_ms
 
     def _take_target_over(self, group: ShareGroup, member_id: str) -> None:
-        """The member gets its target, without topics to which it does not subscribe."""
+        """Assign the member its target, without topics that it does not subscribe to."""
         member, ids = group.members[member_id], topic_ids(self.broker)
         if member.member_epoch == group.replayed.assignment_epoch:
             return
@@ -152,7 +152,7 @@ class ShareStep(GroupStep[ShareGroup]):
 
 
 def end_initialization(broker: Broker, group_id: str) -> bool:
-    """The share coordinator has made the state of the group's partitions. The next heartbeat assigns them."""
+    """Mark the group's partitions as initialized by the share coordinator. The next heartbeat assigns them."""
     group = broker.group_of(group_id, ShareGroup)
     if group is None:
         return False

@@ -1,4 +1,4 @@
-"""The checks of StreamsGroupHeartbeat that come before the group is looked up, and those of a member's epoch and tasks.
+"""Checks of StreamsGroupHeartbeat before the group lookup, and checks of a member's epoch and tasks.
 
 Rules: docs/reference/coordinator.md, chapter 13.7.
 """
@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from typing import Final
 
 from groupcoord_spark.assignors.sticky_tasks import Task
-from groupcoord_spark.simulator.broker.permissions import Denied
+from groupcoord_spark.simulator.broker.coordinator_checks import Denied
 from groupcoord_spark.simulator.groups.streams_tasks import CurrentTasks, Owned, tasks_by_subtopology
 from groupcoord_spark.simulator.groups.streams_topology import INTERNAL_TOPICS_OF_KAFKA, ConfiguredTopology, all_topics
 from groupcoord_spark.simulator.messages import Error
@@ -20,7 +20,7 @@ _TOPIC_NAME: Final = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 
 
 def topics_error(request: StreamsGroupHeartbeat, denied: Denied) -> Error:
-    """The error for topics that no application may use, or that the authorizer refuses. The coordinator never sees such a request."""
+    """Return the error for topics that are reserved or denied by the authorizer. The coordinator never receives such a request."""
     if request.topology is None:
         return Error.NONE
     topics = all_topics(request.topology)
@@ -29,11 +29,12 @@ def topics_error(request: StreamsGroupHeartbeat, denied: Denied) -> Error:
     return Error.TOPIC_AUTHORIZATION_FAILED if topics & denied.topics else Error.NONE
 
 
-def request_error(request: StreamsGroupHeartbeat, *, has_static_members: bool) -> Error:
-    """The error for a request that no group would accept. has_static_members: the release knows static members of streams groups."""
+def request_error(request: StreamsGroupHeartbeat, *, is_since_4_4: bool) -> Error:
+    """Return the error for a request that no group accepts. Releases since 4.4 accept static members, warm-up tasks and task offsets."""
     topology, tasks = request.topology, request.tasks.values()
     joins = request.member_epoch == 0
-    uses_what_is_not_there = (not has_static_members and (request.group_instance_id is not None or bool(request.warmup_tasks))) or (
+    is_new = request.group_instance_id is not None or bool(request.warmup_tasks) or request.task_offsets is not None
+    uses_what_is_not_there = (not is_since_4_4 and is_new) or (
         topology is not None and any(subtopology.source_topic_regex for subtopology in topology.subtopologies)
     )
     is_incomplete = (
@@ -42,7 +43,7 @@ def request_error(request: StreamsGroupHeartbeat, *, has_static_members: bool) -
         or (request.rack_id is not None and not request.rack_id.strip())
         or (joins and (request.rebalance_timeout_ms is None or any(tasks) or topology is None))
         or (request.group_instance_id is not None and not request.group_instance_id.strip())
-        or request.member_epoch < (LEFT_FOR_A_WHILE if has_static_members else LEAVE_EPOCH)
+        or request.member_epoch < (LEFT_FOR_A_WHILE if is_since_4_4 else LEAVE_EPOCH)
         or (request.member_epoch == LEFT_FOR_A_WHILE and request.group_instance_id is None)
     )
     if uses_what_is_not_there or is_incomplete:
@@ -54,7 +55,7 @@ def request_error(request: StreamsGroupHeartbeat, *, has_static_members: bool) -
 
 
 def is_fenced(current: CurrentTasks, request: StreamsGroupHeartbeat) -> bool:
-    """Whether a known member must come back without tasks.
+    """Return whether a known member has to rejoin without tasks.
 
     The epoch before is accepted from a client that has no other tasks than it was assigned: its last answer was lost.
     """
@@ -75,7 +76,7 @@ def _is_part(tasks: Tasks, of: Mapping[str, Iterable[int]]) -> bool:
 
 
 def has_unknown_tasks(request: StreamsGroupHeartbeat, configured: ConfiguredTopology) -> bool:
-    """Whether a client says that it has a task that the topology does not have."""
+    """Return whether a client reports a task that is not in the topology."""
     subtopologies = configured.subtopologies or {}
     return any(
         name not in subtopologies or any(not 0 <= number < subtopologies[name].tasks for number in numbers)
@@ -85,7 +86,7 @@ def has_unknown_tasks(request: StreamsGroupHeartbeat, configured: ConfiguredTopo
 
 
 def reported_tasks(request: StreamsGroupHeartbeat) -> Owned | None:
-    """The tasks that a client says it has; None: it says nothing."""
+    """Return the tasks that a client reports, or None if it reports none of the three lists."""
     reported = {
         kind: frozenset(Task(name, number) for name, numbers in tasks.items() for number in numbers)
         for kind, tasks in request.tasks.items()

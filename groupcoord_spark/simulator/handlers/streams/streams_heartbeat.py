@@ -15,12 +15,22 @@ from groupcoord_spark.coordinator.groups.streams import ReplayedStreamsGroup
 from groupcoord_spark.errors import UsageError
 from groupcoord_spark.protocol.record_types import KeyType
 from groupcoord_spark.simulator.broker import Broker, coordinator_error
-from groupcoord_spark.simulator.broker.group_step import REFRESH_MS, GroupStep, known_topics
-from groupcoord_spark.simulator.broker.streams_settings import RACK_AWARE_TAGS_OF_GROUP, streams_setting
+from groupcoord_spark.simulator.broker.group_step import GroupStep, known_topics
+from groupcoord_spark.simulator.broker.settings import RACK_AWARE_TAGS_OF_GROUP
 from groupcoord_spark.simulator.groups import StreamsGroup, TimerKind
-from groupcoord_spark.simulator.groups.modern_group import cancel_timer, metadata_hash
+from groupcoord_spark.simulator.groups.modern_group import REFRESH_MS, cancel_timer, metadata_hash
 from groupcoord_spark.simulator.groups.streams_group import NO_TASKS
-from groupcoord_spark.simulator.groups.streams_tasks import ACTIVE, KINDS, UNREVOKED, CurrentTasks, Owned, reconciled, tasks_by_subtopology
+from groupcoord_spark.simulator.groups.streams_tasks import (
+    ACTIVE,
+    KINDS,
+    NOTHING,
+    STANDBY,
+    UNREVOKED,
+    CurrentTasks,
+    Owned,
+    reconciled,
+    tasks_by_subtopology,
+)
 from groupcoord_spark.simulator.groups.streams_topology import (
     ConfiguredTopology,
     configured_topology,
@@ -61,7 +71,7 @@ def streams_group_heartbeat(broker: Broker, call: Call, request: StreamsGroupHea
         raise UsageError("A streams group needs the topics of the cluster: name those that exist, with their numbers of partitions.")
     refuse_if(topics_error(request, broker.denied))
     if broker.is_active:
-        refuse_if(request_error(request, has_static_members=broker.release.has_streams_of_4_4))
+        refuse_if(request_error(request, is_since_4_4=broker.release.has_streams_of_4_4))
     refuse_if(coordinator_error(broker, request, request.group_id))
     step = StreamsStep(broker, request.group_id or "")
     step.answer_heartbeat(call)
@@ -70,7 +80,7 @@ def streams_group_heartbeat(broker: Broker, call: Call, request: StreamsGroupHea
 
 
 class _Targets(NamedTuple):
-    """The target assignment to which a member is reconciled: its epoch, and the tasks of the member."""
+    """Target assignment of one member: the target epoch and its tasks."""
 
     epoch: int
     of_member: Owned
@@ -93,7 +103,7 @@ class StreamsStep(GroupStep[StreamsGroup]):
         self._topology: Mapping[str, Any] = {}
 
     def copied(self, group: StreamsGroup | None) -> Mapping[str, Any]:
-        """A copy of what records change in the group, if their append takes time: before it has ended the group does not change."""
+        """Copy the state that records change, so that the group stays unchanged until their append completes."""
         return super().copied(group) if self.broker.log.is_slow(self.partition) else {}
 
     def add(self, record: RecordToWrite) -> None:
@@ -139,7 +149,7 @@ class StreamsStep(GroupStep[StreamsGroup]):
         self.add(group.epoch_record(group.epoch + 1, group.metadata_hash))
 
     def end_initial_delay(self) -> bool:
-        """Compute the target assignment for which the group has waited. False: there is nothing to assign."""
+        """Compute the target assignment after the initial delay. Return False if there is nothing to assign."""
         group = self.group
         if group is None or not group.members or group.configured is None or group.epoch <= group.replayed.assignment_epoch:
             return False
@@ -157,7 +167,7 @@ class StreamsStep(GroupStep[StreamsGroup]):
             raise RefusedError(Error.GROUP_MAX_SIZE_REACHED)
 
     def _replace(self, group: StreamsGroup, old_id: str, new_id: str) -> CurrentTasks:
-        """A static member comes back: it keeps its target and its tasks. Raises RefusedError if it has not left."""
+        """Replace a static member that returns; it keeps its target and its tasks. Raises RefusedError if it has not left."""
         current = group.current_of(old_id)
         if current.epoch != LEFT_FOR_A_WHILE:
             raise RefusedError(Error.UNRELEASED_INSTANCE_ID)
@@ -166,7 +176,7 @@ class StreamsStep(GroupStep[StreamsGroup]):
         return current
 
     def _current_of(self, group: StreamsGroup, request: StreamsGroupHeartbeat) -> CurrentTasks:
-        """What the member has. Raises RefusedError if nobody may send this epoch."""
+        """Return the member's tasks. Raises RefusedError if no member may send this epoch."""
         if request.group_instance_id is not None and request.member_epoch == 0:
             static_id = group.static_member_id(request.group_instance_id)
             return group.current_of(request.member_id) if static_id is None else self._replace(group, static_id, request.member_id)
@@ -179,7 +189,7 @@ class StreamsStep(GroupStep[StreamsGroup]):
         return current
 
     def _topology_for(self, group: StreamsGroup, request: StreamsGroupHeartbeat) -> Mapping[str, Any]:
-        """The topology of the group: that of the first member. Raises RefusedError for another one."""
+        """Return the topology of the group, which its first member sets. Raises RefusedError if the request has a different one."""
         of_group: Mapping[str, Any] | None = group.replayed.topology
         if request.topology is None:
             if of_group is None:
@@ -196,7 +206,7 @@ class StreamsStep(GroupStep[StreamsGroup]):
     def _group_epoch(
         self, group: StreamsGroup, request: StreamsGroupHeartbeat, topology: Mapping[str, Any], *, bumps: bool
     ) -> tuple[int, ConfiguredTopology]:
-        """The group epoch, and what the topology makes of the topics. A change of either, or of a setting, makes a new epoch."""
+        """Return the group epoch and the configured topology. A change of the topology, the topics or a setting starts a new epoch."""
         configured, new_hash = group.configured, group.metadata_hash
         is_old = group.refreshes_metadata or self.broker.now_ms >= group.metadata_deadline_ms
         if configured is None or is_old:
@@ -208,6 +218,8 @@ class StreamsStep(GroupStep[StreamsGroup]):
         self.configured = configured
         if configured.is_ready and has_unknown_tasks(request, configured):
             raise RefusedError(Error.INVALID_REQUEST)
+        if request.task_offsets is not None:
+            group.task_offsets[request.member_id] = request.task_offsets
         validated, configs = topology["epoch"] if configured.is_ready else _NOT_VALIDATED, self._configs()
         bumps = bumps or validated != group.replayed.validated_topology_epoch or configs != group.last_configs
         if not bumps:
@@ -260,8 +272,17 @@ class StreamsStep(GroupStep[StreamsGroup]):
             return _Targets(last_epoch, of_sender)
         members = {**self._metadata(group), **sending}
         old_targets = {member_id: group.target_of(member_id) for member_id in members} | dict.fromkeys(sending, of_sender)
-        passes_over_holders, replicas = self.broker.release.sticky_passes_over_holders, int(configs.get(STANDBY_REPLICAS, 0))
-        targets = _targets(old_targets, members, configured, replicas, passes_over_holders=passes_over_holders)
+        before: Mapping[str, Mapping[str, Iterable[Task]]] = old_targets
+        if self.broker.release.has_streams_of_4_4:
+            ids = {member_id: self._replaced_id or member_id if member_id == sender else member_id for member_id in members}
+            before = {member_id: group.current_of(id_).assigned for member_id, id_ in ids.items()}
+        of_members = {
+            member_id: TaskMember(
+                metadata["process_id"], before[member_id][ACTIVE], before[member_id][STANDBY], group.task_offsets.get(member_id, {})
+            )
+            for member_id, metadata in members.items()
+        }
+        targets = self._targets(of_members, configured, int(configs.get(STANDBY_REPLICAS, 0)))
         has_target = {*group.replayed.targets, *(sending if self._replaced_id is not None else ())}
         for member_id in in_hash_order(members, hash_of_text):
             if member_id not in has_target or targets[member_id] != old_targets[member_id]:
@@ -269,13 +290,34 @@ class StreamsStep(GroupStep[StreamsGroup]):
         self.records.append(group.target_epoch_record(epoch, self.target_timestamp_ms))
         return _Targets(epoch, of_sender if sender is None else targets[sender])
 
+    def _targets(self, members: Mapping[str, TaskMember], configured: ConfiguredTopology, replicas: int) -> dict[str, Owned]:
+        """Compute the target assignment; it is empty while topics are missing or do not fit."""
+        if configured.subtopologies is None or not configured.is_ready:
+            return dict.fromkeys(members, NO_TASKS)
+        release = self.broker.release
+        assigned = sticky_tasks(
+            members,
+            configured.subtopologies,
+            replicas,
+            passes_over_holders=release.sticky_passes_over_holders,
+            computes_processes=release.has_streams_of_4_4,
+        )
+        return {member_id: {**NO_TASKS, ACTIVE: tasks.active, STANDBY: tasks.standby} for member_id, tasks in assigned.items()}
+
     def _reconcile(
         self, group: StreamsGroup, request: StreamsGroupHeartbeat, current: CurrentTasks, metadata: Mapping[str, Any], targets: _Targets
     ) -> CurrentTasks:
-        """One step of the member towards its target."""
+        """Move the member one step towards its target."""
         process_id: str = metadata["process_id"]
+        changes_roles = self.broker.release.has_streams_of_4_4
+        own = current.assigned if changes_roles else NOTHING
         new_tasks = reconciled(
-            current, targets.of_member, targets.epoch, reported_tasks(request), lambda kind, task: group.is_held(kind, task, process_id)
+            current,
+            targets.of_member,
+            targets.epoch,
+            reported_tasks(request),
+            lambda kind, task: group.is_held(kind, task, process_id, own),
+            changes_roles=changes_roles,
         )
         if new_tasks is None:
             raise RefusedError(Error.FENCED_MEMBER_EPOCH)
@@ -290,10 +332,10 @@ class StreamsStep(GroupStep[StreamsGroup]):
         return int(self._setting("streams.session.timeout.ms"))
 
     def _setting(self, name: str) -> Any:
-        return streams_setting(self.broker, self.group_id, name)
+        return self.broker.streams_setting(self.group_id, name)
 
     def _rack_aware_tags(self) -> list[str]:
-        """The client tags by which standbys are to be distributed."""
+        """Return the client tags that standbys are distributed by."""
         return [tag.strip() for tag in self._setting(RACK_AWARE_TAGS_OF_GROUP).split(",") if tag.strip()]
 
     def _answer(
@@ -342,7 +384,7 @@ class StreamsStep(GroupStep[StreamsGroup]):
     def _endpoints(
         self, group: StreamsGroup, member_id: str, metadata: Mapping[str, Any], new_tasks: CurrentTasks
     ) -> tuple[EndpointPartitions, ...]:
-        """The partitions of each member that has an endpoint, the sender last. Kafka fails while the topics do not fit."""
+        """Return the partitions of each member that has an endpoint, the sender last. Kafka fails while the topics do not fit."""
         members = [(name, group.metadata_of(name), group.current_of(name)) for name in self._metadata(group) if name != member_id]
         with_endpoint = [(of, tasks) for _, of, tasks in (*members, (member_id, metadata, new_tasks)) if of["user_endpoint"] is not None]
         if with_endpoint and (self.configured is None or self.configured.subtopologies is None):
@@ -353,12 +395,12 @@ class StreamsStep(GroupStep[StreamsGroup]):
     # Records
 
     def finish(self, written: list[WrittenRecord]) -> None:
-        """The records are written: apply them."""
+        """Apply the records after they have been written."""
         super().finish(written)
         group = self.group
         assert group is not None
         if self._is_new:
-            group.shutdown_by, group.endpoint_epoch = None, 0
+            group.shutdown_by, group.endpoint_epoch, group.task_offsets = None, 0, {}
         elif self.configured is not None:
             group.configured, group.refreshes_metadata = self.configured, False
             group.metadata_deadline_ms = group.metadata_deadline_ms if self._deadline_ms is None else self._deadline_ms
@@ -368,43 +410,18 @@ class StreamsStep(GroupStep[StreamsGroup]):
 
     @classmethod
     def load(cls, broker: Broker, group_id: str, replayed: Any, records: Iterable[WrittenRecord]) -> None:
-        """Make the group of its records. The map of members has grown with each of them, also with those that have left."""
-        records = tuple(records)
+        """Load a group from its records, and remember which process has each task."""
         super().load(broker, group_id, replayed, records)
         group = broker.group_of(group_id, StreamsGroup)
-        member_ids: set[str] = set()
         assert group is not None
-        for record in records:
-            if record.key_type == KeyType.STREAMS_GROUP_MEMBER_METADATA and record.key is not None and record.key["group_id"] == group_id:
-                (member_ids.discard if record.value is None else member_ids.add)(record.key["member_id"])
-                group.grow(len(member_ids))
         for member_id in group.members:
             group.note_tasks(member_id)
-
-
-def _targets(
-    old_targets: Mapping[str, Owned],
-    members: Mapping[str, Mapping[str, Any]],
-    configured: ConfiguredTopology,
-    replicas: int,
-    *,
-    passes_over_holders: bool,
-) -> dict[str, Owned]:
-    """The target assignment: none while topics are missing or do not fit. old_targets: the last target of each member."""
-    if configured.subtopologies is None or not configured.is_ready:
-        return dict.fromkeys(members, NO_TASKS)
-    of_members = {
-        member_id: TaskMember(metadata["process_id"], old_targets[member_id][ACTIVE], old_targets[member_id]["standby"])
-        for member_id, metadata in members.items()
-    }
-    assigned = sticky_tasks(of_members, configured.subtopologies, replicas, passes_over_holders=passes_over_holders)
-    return {member_id: {**NO_TASKS, ACTIVE: tasks.active, "standby": tasks.standby} for member_id, tasks in assigned.items()}
 
 
 def _endpoint_partitions(
     endpoint: Mapping[str, Any], tasks: CurrentTasks, topology: Mapping[str, Any], topics: Mapping[str, int]
 ) -> EndpointPartitions:
-    """The partitions that a member can answer queries about (KIP-535; Kafka: ``EndpointToPartitionsManager``): those of its tasks."""
+    """Return the partitions of a member's tasks, which it can answer queries about (KIP-535; Kafka: ``EndpointToPartitionsManager``)."""
     active, standby = (_source_partitions(tasks.assigned[kind], topology, topics) for kind in ("active", "standby"))
     return EndpointPartitions(endpoint["host"], endpoint["port"], active, standby)
 
@@ -426,7 +443,7 @@ def _source_partitions(tasks: Iterable[Task], topology: Mapping[str, Any], topic
 
 
 def _end_initial_delay(broker: Broker, group_id: str) -> bool:
-    """The group has waited for members: compute its target assignment."""
+    """End the wait for further members and compute the target assignment."""
     broker.partition_of(group_id).streams_initial_delays.pop(group_id, None)
     return StreamsStep(broker, group_id).end_initial_delay()
 

@@ -1,8 +1,8 @@
 """Whether a log still loads, and to the same state, after Kafka's log cleaner: which cleanings may change that, and a replay of each.
 
-The cleaner takes a prefix of the log, keeps the last record of each key in it, compared by the bytes of the keys, and drops tombstones once
-delete.retention.ms has passed. What is left of a key is its last record, so a cleaned prefix shows at each of its records only keys that
-change no more. Few orders of records are refused, or load otherwise, because of that:
+The cleaner takes a prefix of the log, keeps the last record of each key in it (keys compare by their bytes), and drops tombstones once
+delete.retention.ms has passed. Only the last record of a key remains, so a cleaned prefix contains no key that changes again within it. A
+few record sequences are rejected, or load differently, because of that:
 
 - a tombstone is gone and a later record rests on it: the tombstones of one deletion on both sides of the cleaner's end, a tombstone under
   key type 0 of an offset under key type 1, a tombstone of a group whose offsets stay;
@@ -59,13 +59,14 @@ FINDING_OF_ANSWER: Final = {
     "refused_while_cleaning": "refused_while_cleaning",
     "other_state": "other_state_after_cleaning",
 }
-"""Answer -> the finding that a night keeps."""
+"""Answer -> the finding that a run keeps."""
 
 
 class Cleaning(NamedTuple):
     """What the cleaner and a load may do.
 
-    cleaned_to: records below this offset are cleaned. drops_tombstones: they are older than delete.retention.ms.
+    cleaned_to: records below this offset are cleaned; the beginning of a batch, or the end of the log.
+    drops_tombstones: they are older than delete.retention.ms.
     read_before: the load has read the old records below this offset, before the cleaned segments took the place of the old ones; -1: the
     load begins after the cleaning.
     """
@@ -88,7 +89,7 @@ class Exposure:
         refusal: the record that is refused; None: the group loads with another state.
         differences: what differs, in clauses; at most MOST_DIFFERENCES.
         since_ms: timestamp of the last record below the cleaner's end: since then the cleaner may leave the log so.
-        mended_in: the releases from which on Kafka refuses fewer such records; None: this release is one of them, or there are none.
+        mended_in: the later releases that reject fewer such records; None if this release is one of them, or none exists.
     """
 
     offsets_partition: int
@@ -107,7 +108,7 @@ class Exposure:
 
     @property
     def issue(self) -> str | None:
-        """The issue of Kafka; None where there is none."""
+        """Return the Kafka issue, or None."""
         return None if self.refusal is None else _ISSUES.get(self.refusal.code)
 
     @property
@@ -144,7 +145,7 @@ class AfterCleaning:
 
 
 def check_after_cleaning(log: PartitionLog, releases: Sequence[Semantics]) -> list[AfterCleaning]:
-    """What the loader of each release makes of the log of one offsets partition, now and after the cleaner.
+    """Return how each release loads the log of one offsets partition, now and after the cleaner.
 
     The log is read once, and a second time where a group is at risk.
     """
@@ -163,7 +164,7 @@ def check_after_cleaning(log: PartitionLog, releases: Sequence[Semantics]) -> li
 
 
 def findings_after_cleaning(exposures: Sequence[Exposure], copy: str) -> Iterator[Finding]:
-    """A finding for each answer and offsets partition. copy: the log directory."""
+    """Yield a finding for each release's result and offsets partition. ``copy`` is the log directory."""
     for (number, answer), of_answer in groupby(sorted(exposures, key=_answer_of), _answer_of):
         groups = list(of_answer)
         first, name = groups[0], FINDING_OF_ANSWER[answer]
@@ -189,11 +190,13 @@ def _answer_of(exposure: Exposure) -> tuple[int, str]:
 
 
 def _records_of_groups(log: PartitionLog, group_ids: Set[str], semantics: Semantics) -> _Kept:
-    """The markers, all records of these groups, and of their offsets those that a replay needs."""
-    kept, starts = [], []
+    """Return the markers, all records of these groups, and the records of their offsets that a replay needs."""
+    kept, starts, log_end = [], [], 0
     wanted = pa.array(sorted(group_ids), pa.string())
     for segment in log.segments:
         for chunk in read_segment(segment):
+            if len(chunk.records):
+                log_end = int(chunk.records.record_offset[-1]) + 1
             code, distinct = chunk.records.distinct_keys()
             of_group = pc.is_in(decode_key_columns(Slices.from_arrow(distinct)).group_id, wanted).to_numpy(zero_copy_only=False)
             is_wanted = np.append(of_group, False)[code] | (chunk.records.control_type != NOT_A_CONTROL_RECORD)
@@ -208,11 +211,11 @@ def _records_of_groups(log: PartitionLog, group_ids: Set[str], semantics: Semant
             rows = np.flatnonzero(needed_for_replay(decoded.kinds) | (decoded.kinds.key_type >= KeyType.GROUP_METADATA))
             kept.append(kept_records(records, rows, decoded.decodes))
             starts.append(start[rows])
-    return _Kept(as_one(kept), np.concatenate(starts))
+    return _Kept(as_one(kept), np.concatenate(starts), log_end)
 
 
 def _exposures(records: _Kept, semantics: Semantics, offsets_partition: int, deleted: Set[str]) -> tuple[Exposure, ...]:
-    """The exposures, by group."""
+    """Return the exposures by group."""
     rows_by_group = records.rows_by_group()
     to_try = {group: cleanings_to_try(records, rows, semantics, deleted) for group, rows in rows_by_group.items()}
     first = {group: cleaning for group, cleanings in to_try.items() if (cleaning := next(cleanings, None)) is not None}
@@ -327,8 +330,8 @@ class _Kept:
         group: int64, the number of the group in ``names``; -1 for control records and keys without a group.
     """
 
-    def __init__(self, batch: pa.RecordBatch, batch_start: Ints | None = None) -> None:
-        self.batch, self.batch_start = batch, batch_start
+    def __init__(self, batch: pa.RecordBatch, batch_start: Ints | None = None, log_end: int = 0) -> None:
+        self.batch, self.batch_start, self._log_end = batch, batch_start, log_end
         self.offset: Ints = self._column("record_offset")
         self.is_control: Mask = np.asarray(self._column("control_type") != NOT_A_CONTROL_RECORD)
         keys, values = Slices.from_arrow(batch.column("key")), Slices.from_arrow(batch.column("value"))
@@ -369,13 +372,14 @@ class _Kept:
 
     @cached_property
     def limit(self) -> int:
-        """The cleaner comes at most here: the first record of an open transaction, or the end."""
+        """The cleaner comes at most here: the first batch of an open transaction, or the end of the log."""
         is_open = self.marker == self.batch.num_rows
-        return int(self.offset[is_open][0]) if is_open.any() else int(self.offset[-1]) + 1
+        start = self.offset if self.batch_start is None else self.batch_start
+        return int(start[is_open][0]) if is_open.any() else max(int(self.offset[-1]) + 1, self._log_end)
 
     @cached_property
     def next_of_key(self) -> Ints:
-        """int64, the row of the next record with the same key that counts; -1: there is none."""
+        """Return the row of the next counted record with the same key as int64, or -1."""
         following = np.full(self.batch.num_rows, NONE)
         rows = np.flatnonzero(self.counts)
         rows = rows[np.argsort(self.key[rows], kind="stable")]
@@ -384,7 +388,7 @@ class _Kept:
         return following
 
     def newest_before(self, record_offset: int) -> int:
-        """The timestamp of the last record below an offset; -1 for none."""
+        """Return the timestamp of the last record below an offset, or -1."""
         row = int(np.searchsorted(self.offset, record_offset)) - 1
         return int(self._column("record_timestamp_ms")[row]) if row >= 0 else NONE
 
@@ -405,7 +409,7 @@ class _Kept:
         )
 
     def groups_at_risk(self, semantics: Semantics) -> set[str]:
-        """The groups for which ``cleanings_to_try`` can find something, beside deleted groups with offsets."""
+        """Return the groups that ``cleanings_to_try`` can find something for, in addition to deleted groups with offsets."""
         key_types = [key_type for key_type in MODERN_KEY_TYPES if key_type in semantics.known_key_types]
         at_risk = (self.group >= 0) & np.isin(self.key_type, key_types) | self.is_offset_at_risk
         return {self.names[group] for group in np.unique(self.group[at_risk]).tolist()}
@@ -418,7 +422,8 @@ class _Kept:
         return {int(self.group[part[0]]): part for part in np.split(rows, borders) if len(part)}
 
     def after(self, cleanings: Mapping[int, Cleaning]) -> pa.RecordBatch:
-        """What a load reads of the groups, by number, after the cleaning of each. All markers stay: without data they end nothing."""
+        """Return what a load reads of the groups, by number, after the cleaning of each. All markers stay: without data they end
+        nothing."""
         size = len(self.names) + 1
         cleaned_to, drops, read_before = np.zeros(size, np.int64), np.zeros(size, np.bool_), np.full(size, NONE)
         for group, cleaning in cleanings.items():
@@ -435,7 +440,7 @@ class _Kept:
 
 
 def cleanings_to_try(records: _Kept, rows: Ints, semantics: Semantics, deleted: Set[str]) -> Iterator[Cleaning]:
-    """The cleanings that may make a load of the group fail or differ: ends of the cleaner and moments of a load, each once.
+    """Yield cleanings that may make a load of the group fail or differ: cleaner ends and load times, each once.
 
     deleted: the groups that are deleted and have offsets.
     """
@@ -468,7 +473,7 @@ class _Orders:
         """The place of the next record with the same key; -1: none."""
 
     def cleanings(self) -> Iterator[Cleaning]:
-        """In the order in which they are tried."""
+        """Yield the cleanings in the order of trial."""
         has_risk = self._is_deleted or bool(self._records.is_offset_at_risk[self._rows].any())
         for place, key_type in enumerate(self._type):
             if self._offset[place] >= self._records.limit:
@@ -486,12 +491,12 @@ class _Orders:
         yield from self._of_owners()
 
     def _after(self, place: int) -> int:
-        """Where the cleaner ends that has cleaned the batch of the record, and nothing behind it."""
+        """Return the end of a cleaner that has cleaned up to and including the record's batch."""
         following = bisect_right(self._batch, self._batch[place])
-        return min(self._offset[following] if following < len(self._offset) else self._records.limit, self._records.limit)
+        return min(self._batch[following] if following < len(self._batch) else self._records.limit, self._records.limit)
 
     def _before(self, place: int) -> int:
-        """What a load has read that comes to the record's batch next."""
+        """Return what a load has read just before the record's batch."""
         return int(self._batch[place])
 
     def _of_tombstone(self, place: int) -> Iterator[Cleaning]:
@@ -510,7 +515,7 @@ class _Orders:
                 yield Cleaning(self._after(end), drops)
 
     def _is_split(self, place: int) -> bool:
-        """Whether the member's metadata is removed in a later batch than its epoch."""
+        """Return whether the member's metadata is removed in a later batch than its epoch."""
         metadata = _METADATA_OF_EPOCH.get(self._type[place])
         if metadata is None:
             return False
@@ -522,10 +527,10 @@ class _Orders:
         return False
 
     def _of_owners(self) -> Iterator[Cleaning]:
-        """Loads in which a partition still has the owner that gave it up, because that record is cleaned away (R-3.14)."""
+        """Yield loads in which a partition still has its former owner, because the record that gave it up was cleaned away (R-3.14)."""
         owned: dict[int, dict[Any, int]] = {}
         given_up: dict[Any, dict[int, tuple[int, int]]] = defaultdict(dict)
-        """Partition -> key of a former owner -> place of the record with which it gave the partition up, and its epoch until then."""
+        """Partition -> key of a former owner -> place of the record that gave the partition up, and its epoch until then."""
         for place, key_type in enumerate(self._type):
             if key_type != KeyType.CONSUMER_GROUP_CURRENT_MEMBER_ASSIGNMENT or self._offset[place] >= self._records.limit:
                 continue
@@ -545,7 +550,7 @@ class _Orders:
             owned[key] = partitions
 
     def _has_metadata_between(self, key: int, begin: int, end: int) -> bool:
-        """Whether a record of the member's metadata lies there: with it the loader adds the partitions that the member has once more."""
+        """Return whether a record of the member's metadata lies in between. With it the loader adds the member's partitions again."""
         places = self._metadata.get(self._records.member_ids[key], ())
         following = bisect_right(places, begin)
         return following < len(places) and places[following] < end
@@ -560,7 +565,7 @@ class _Orders:
         return places
 
     def _next_after(self, first: int, place: int) -> int:
-        """The place of the first record with the key of ``first`` that follows ``place``; -1: there is none."""
+        """Return the place of the next record with the key of ``first`` after ``place``, or -1."""
         while 0 <= first <= place:
             first = self._next[first]
         return first

@@ -1,8 +1,8 @@
 """Into how many tasks a run is divided: by the bytes to read, and on one machine also by its cores.
 
 A cluster with dynamic allocation has two cores when a run begins and may have two hundred a minute later: the cores that Spark counts at
-that moment (``defaultParallelism``) say nothing about a large night. All cores of a single machine are there from the beginning, and a
-small night is fastest with one task for each.
+that moment (``defaultParallelism``) say nothing about a large run. All cores of a single machine are there from the beginning, and a
+small run is fastest with one task for each.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ SEQUENCES_PER_CORE: Final = 4
 """On one machine, sequences of segments for each core, at least, so that the cores end together."""
 
 STATE_WRITER_BYTES: Final = 4 << 30
-"""Bytes of input for which one more task writes the state tables. Below this size each state table is one file."""
+"""Input bytes per task that writes the state tables. Below this size each state table is one file."""
 
 SPREAD: Final = 4
 """Shuffle partitions for each offsets partition on a cluster: of as many as there are offsets partitions, hashing leaves a third empty and
@@ -49,7 +49,7 @@ class Division:
 
     @staticmethod
     def of(spark: SparkSession) -> Division:
-        """The rule for this session."""
+        """Return the parallelism of this session."""
         context, master = spark.sparkContext, str(spark.sparkContext.master)
         # local-cluster[...] is a cluster of processes
         return Division(context.defaultParallelism, master != "local" and not master.startswith("local["))
@@ -82,7 +82,7 @@ class Division:
 
 
 def in_tasks(spark: SparkSession, function: Callable[[Item], Result], items: Sequence[Item]) -> list[Result]:
-    """What the function gives for each item, in the order of the items. Each has a Spark task of its own."""
+    """Apply the function to each item in a Spark task of its own; return the results in order."""
 
     def of_places(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:

@@ -43,7 +43,8 @@ class ExpirationJob:
         return Cleanup(self.as_of_ms, self.retention_ms, self.semantics, self.assume_members_gone, self.with_tombstones)
 
     def returning(self, type_0_offsets: Collection[OffsetKey]) -> Collection[OffsetKey]:
-        """The offsets that come back after their tombstone: the record has key type 0, the tombstone type 1. Before 0.9 both have 0."""
+        """Return the offsets that reappear after their tombstone: the record has key type 0, the tombstone type 1. Before 0.9 both have
+        0."""
         return frozenset(type_0_offsets) if self.semantics.offset_tombstone_key_type != KeyType.LEGACY_OFFSET_COMMIT else frozenset()
 
 
@@ -68,7 +69,7 @@ class CleanedGroup(NamedTuple):
 
 
 def expirations_of(state: PartitionState, job: ExpirationJob, type_0_offsets: Collection[OffsetKey] = ()) -> Expirations:
-    """The rows of a cleanup of one offsets partition, by the rules of ``coordinator.expiration``. Tombstones are in append order.
+    """Return the rows of a cleanup of one offsets partition, by the rules of ``coordinator.expiration``. Tombstones are in append order.
 
     type_0_offsets: (group_id, topic, partition) of the commits that are live in the log under a key of type 0.
     """
@@ -81,7 +82,7 @@ def expirations_of(state: PartitionState, job: ExpirationJob, type_0_offsets: Co
 
 
 def expiration_rows(cleaned: Iterable[CleanedGroup], job: ExpirationJob, type_0_offsets: Collection[OffsetKey] = ()) -> Expirations:
-    """The rows of a cleanup, for groups of one offsets partition, in the given order."""
+    """Return the rows of a cleanup, for groups of one offsets partition in the given order."""
     expirations: Expirations = {table: [] for table in RULE_COLUMNS}
     offset_rows, group_rows, tombstone_rows = expirations.values()
     retention_changed = job.previous_retention_ms is not None and job.previous_retention_ms != job.retention_ms
@@ -108,7 +109,7 @@ GROUP_COLUMNS = (
 
 
 def kept_for(group: GroupRow) -> Iterator[str]:
-    """The reasons for which a cleanup may keep the group and which no column of the state tables shows, as words of ``blocked_by``."""
+    """Yield the reasons to keep the group that no column of the state tables shows, as values of ``blocked_by``."""
     if group.has_stored_description:
         yield TOPOLOGY_DESCRIPTION
     if group.has_producer_left_open:

@@ -1,4 +1,4 @@
-"""Which records of an offsets partition a run reads: from its log, from the history tables, and up to which record offset."""
+"""The records of an offsets partition that a run reads: from its log, from the history tables, and up to which record offset."""
 
 from __future__ import annotations
 
@@ -6,11 +6,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from groupcoord_spark.warehouse.read import TablesOfRun
+
 
 class HistoryRange(NamedTuple):
     """The record offsets of one offsets partition that the history tables have, from ``first_offset`` up to, not including, ``end_offset``.
 
-    incarnation: the life of the offsets topic to which the record offsets belong (docs/glossary.md#incarnation).
+    ``incarnation`` is the incarnation of the offsets topic that the record offsets belong to (docs/glossary.md#incarnation).
     """
 
     incarnation: int
@@ -31,26 +33,26 @@ NO_HISTORY = HistoryRange(0, 0, 0)
 class HistoryPiece:
     """Records of one offsets partition that are read from the history tables.
 
-    table_versions: table -> the Delta version that is read. run_id: the run that read the whole log when the log ended at
+    tables: as the run left them whose history is read. run_id: the run that read the whole log when the log ended at
     ``run_end_offset``; None where no run did.
     """
 
     offsets_partition: int
     history_range: HistoryRange
-    table_versions: Mapping[str, int]
+    tables: TablesOfRun
     run_id: str | None = None
     run_end_offset: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class CarriedState:
-    """The latest records of an earlier run, from which this run goes on.
+    """The latest records of an earlier run, which this run continues from.
 
     end_offsets: offsets partition -> record offset of the first record that is not in the state of these records. rows: offsets partition
-    -> number of latest records. table_versions: table -> the Delta version that is read.
+    -> number of latest records. tables: as that run left them.
     """
 
-    table_versions: Mapping[str, int]
+    tables: TablesOfRun
     end_offsets: Mapping[int, int]
     rows: Mapping[int, int]
 

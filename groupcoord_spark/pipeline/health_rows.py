@@ -1,8 +1,8 @@
-"""Rows of topic_health: the findings about the logs that a run has read, and what is known about records that earlier nights have read.
+"""Rows of topic_health: findings about the logs that a run has read, and about records that earlier runs have read.
 
-A night that reads a log from its beginning judges all of it, as ``groupcoord doctor`` does. A night that goes on has facts of the new
-records only. They tell new transactions, and which of the transactions of the night before are still open; every other finding is
-repeated with the ``read_at`` of the night that it rests on.
+A run that reads a log from its beginning judges all of it, as ``groupcoord doctor`` does. An incremental run has statistics of the new
+records only. They reveal new transactions, and which transactions of the last run are still open; every other finding is repeated with the
+``read_at`` of the run that it was found in.
 """
 
 from __future__ import annotations
@@ -30,19 +30,20 @@ from groupcoord_spark.doctor import (
 )
 from groupcoord_spark.doctor.hanging_transactions import Certainty, OpenTransaction
 from groupcoord_spark.doctor.processes import map_partitions
+from groupcoord_spark.doctor.words import age
 from groupcoord_spark.log import PartitionLog
-from groupcoord_spark.log.files.broker_files import LogDirectoryFiles, PartitionFiles, read_log_directory_files
-from groupcoord_spark.log.files.storage import Location, side_by_side
+from groupcoord_spark.log.broker_dir.broker_files import LogDirectoryFiles, PartitionFiles, read_log_directory_files
 from groupcoord_spark.pipeline.after_cleaning import check_after_cleaning, findings_after_cleaning
 from groupcoord_spark.pipeline.exchange.state_rows import PartitionReport
 from groupcoord_spark.pipeline.run import RunRequest
+from groupcoord_spark.storage.location import Location, side_by_side
 from groupcoord_spark.warehouse import TABLES, RunStart
 
 Row = dict[str, Any]
 
 TOPIC_HEALTH = "topic_health"
 CHECKED_BYTES: Final = 64 << 20
-"""A night asks what the log cleaner will make of so many bytes of logs, which takes about a second; of more with --full alone."""
+"""Maximum log bytes for the check of a future cleaning, which takes about a second; only --full checks more."""
 _BLOCKED = "cleaning_blocked_by_open_transaction"
 _EVIDENCE_OF_FIELD: Final = {
     "first_timestamp_ms": "first_record_timestamp_ms",
@@ -63,21 +64,21 @@ def health_rows(
     start: RunStart,
     request: RunRequest,
 ) -> list[Row]:
-    """Rows of topic_health.
+    """Return the rows of topic_health.
 
     Args:
         reports: what the readers and the replay say of the offsets partitions.
         logs: offsets partition -> its log, of those about which facts were gathered.
-        reads_from: offsets partition -> the offset from which the run read it, where it goes on from a night.
-        newest_timestamps_ms: offsets partition -> the newest timestamp of its records, also of those that earlier nights have read.
+        reads_from: offsets partition -> the start offset of an incremental read.
+        newest_timestamps_ms: offsets partition -> the newest timestamp of its records, also of those that earlier runs have read.
         start: the warehouse before the run.
         request: what the user asks of the run.
     """
     as_of_ms = request.as_of_ms
-    rows_of_last_night = _rows_of_last_night(start)
+    rows_of_last_run = _rows_of_last_run(start)
     by_partition = {report.offsets_partition: report for report in reports}
     unread = [log for number, log in logs.items() if number not in by_partition or by_partition[number].health is None]
-    with_transaction = {row["offsets_partition"] for row in rows_of_last_night if row["certainty"] is not None}
+    with_transaction = {row["offsets_partition"] for row in rows_of_last_run if row["certainty"] is not None}
     goes_on_closed = reads_from.keys() - with_transaction
     files = dict(zip((log.offsets_partition for log in unread), _files_beside(unread, goes_on_closed), strict=True))
     facts: dict[int, PartitionFacts] = {}
@@ -85,21 +86,21 @@ def health_rows(
         report = by_partition.get(number, PartitionReport(number))
         of_partition = PartitionGatherer(log, files[number]).facts() if report.health is None else report.health
         of_partition = replace(of_partition, newest_timestamp_ms=newest_timestamps_ms.get(number, of_partition.newest_timestamp_ms))
-        facts[number] = _with_carried(of_partition, rows_of_last_night, report.open_producers) if number in reads_from else of_partition
+        facts[number] = _with_carried(of_partition, rows_of_last_run, report.open_producers) if number in reads_from else of_partition
     cleaned = _after_cleaning([log for number, log in logs.items() if request.full or number not in reads_from], request)
-    rows = _rows(_diagnosis(facts, logs, reads_from.keys()), cleaned, as_of_ms) if facts else []
+    rows = _rows(_diagnosis(facts, logs, reads_from.keys(), as_of_ms), cleaned, as_of_ms) if facts else []
     sizes = {number: of_partition.log_bytes for number, of_partition in facts.items()}
     together: list[Row] = []
     for number in sorted({*logs, *reads_from}):
-        of_night, of_last_night = ([row for row in part if row["offsets_partition"] == number] for part in (rows, rows_of_last_night))
+        of_run, of_last_run = ([row for row in part if row["offsets_partition"] == number] for part in (rows, rows_of_last_run))
         if number not in logs:
-            merged: Sequence[Row] = of_last_night  # the input lacks the partition, which is carried over
+            merged: Sequence[Row] = of_last_run  # the input lacks the partition, which is carried over
         else:
-            merged = _merged(of_night, of_last_night) if number in reads_from else of_night
+            merged = _merged(of_run, of_last_run) if number in reads_from else of_run
         together += [{**row, "log_bytes": sizes.get(number, row["log_bytes"])} for row in merged]
-    of_topic, of_topic_last_night = ([row for row in part if row["offsets_partition"] is None] for part in (rows, rows_of_last_night))
-    together += of_topic_last_night if reads_from else of_topic
-    since = {_name(row): row["since_ms"] for row in rows_of_last_night}
+    of_topic, of_topic_last_run = ([row for row in part if row["offsets_partition"] is None] for part in (rows, rows_of_last_run))
+    together += of_topic_last_run if reads_from else of_topic
+    since = {_name(row): row["since_ms"] for row in rows_of_last_run}
     for row in together:
         row["since_ms"] = since.get(_name(row), as_of_ms)
         row["evidence"] = json.dumps(row["evidence"], ensure_ascii=False)
@@ -107,9 +108,9 @@ def health_rows(
 
 
 def _files_beside(unread: Sequence[PartitionLog], goes_on_closed: AbstractSet[int]) -> list[FilesBeside]:
-    """The files beside the logs of which nothing is new.
+    """Return the side files of logs without new records.
 
-    goes_on_closed: offsets partitions that go on from a night without an open transaction. Nothing about their logs is judged again, so
+    goes_on_closed: offsets partitions that go on from a run without an open transaction. Nothing about their logs is judged again, so
     that their files are not opened: on an object store, opening them takes seconds.
     """
     if not unread:
@@ -125,29 +126,40 @@ def _name(row: Mapping[str, Any]) -> tuple[Any, ...]:
     return row["offsets_partition"], row["finding"], row["subject"]
 
 
-def _rows_of_last_night(start: RunStart) -> list[Row]:
-    """The rows of the night before, without the column cluster."""
+def _rows_of_last_run(start: RunStart) -> list[Row]:
+    """Return the last run's rows without the column ``cluster``."""
     rows = TABLES[TOPIC_HEALTH].to_milliseconds(start.previous(TOPIC_HEALTH)).drop_columns(["cluster"]).to_pylist()
     return [{**row, "evidence": json.loads(row["evidence"])} for row in rows]
 
 
-def _merged(of_night: Sequence[Row], of_last_night: Sequence[Row]) -> list[Row]:
-    """The rows of a partition of which the night has read the new records only."""
-    certain = {row["subject"]: row for row in of_last_night if row["certainty"] == Certainty.CERTAIN}
-    # What proved it certain may lie in records that this night has not read.
-    transactions = [certain.get(row["subject"], row) if row["certainty"] else row for row in of_night if row["finding"] in FINDINGS]
+def _merged(of_run: Sequence[Row], of_last_run: Sequence[Row]) -> list[Row]:
+    """Return the rows of a partition whose new records alone were read."""
+    certain = {row["subject"]: row for row in of_last_run if row["certainty"] == Certainty.CERTAIN}
+    # What proved it certain may lie in records that this run has not read.
+    transactions = [
+        _with_age(certain[row["subject"]], row) if row["certainty"] and row["subject"] in certain else row
+        for row in of_run
+        if row["finding"] in FINDINGS
+    ]
     # Findings about transactions, which have a certainty, do not stay.
-    stay = [row for row in of_last_night if row["certainty"] is None and row["finding"] in {*FINDINGS} - {_BLOCKED}]
-    healthy = [row for row in (*of_last_night, *of_night) if row["finding"] not in FINDINGS]
+    stay = [row for row in of_last_run if row["certainty"] is None and row["finding"] in {*FINDINGS} - {_BLOCKED}]
+    healthy = [row for row in (*of_last_run, *of_run) if row["finding"] not in FINDINGS]
     return [*transactions, *stay] or healthy[:1]
 
 
-def _with_carried(facts: PartitionFacts, rows_of_last_night: Iterable[Row], open_producers: frozenset[int]) -> PartitionFacts:
-    """The facts of the new records, with the transactions of the night before that are still open."""
+def _with_age(of_last_run: Row, of_run: Row) -> Row:
+    """Return the last run's finding about a transaction with the age that the transaction has now."""
+    old, new = (f" for {age(row['evidence']['age_ms'])}, from offset " for row in (of_last_run, of_run))
+    evidence = {**of_last_run["evidence"], "age_ms": of_run["evidence"]["age_ms"]}
+    return {**of_last_run, "summary": of_last_run["summary"].replace(old, new, 1), "evidence": evidence}
+
+
+def _with_carried(facts: PartitionFacts, rows_of_last_run: Iterable[Row], open_producers: frozenset[int]) -> PartitionFacts:
+    """Return the statistics of the new records with the last run's transactions that are still open."""
     begun = {transaction.producer_id: transaction for transaction in facts.open_transactions}
     carried = [
         _transaction_of(row["evidence"])
-        for row in rows_of_last_night
+        for row in rows_of_last_run
         if row["offsets_partition"] == facts.offsets_partition and row["certainty"] is not None
     ]
     still_open = {transaction.producer_id: transaction for transaction in carried if transaction.producer_id in open_producers}
@@ -157,12 +169,14 @@ def _with_carried(facts: PartitionFacts, rows_of_last_night: Iterable[Row], open
 
 
 def _transaction_of(evidence: Mapping[str, Any]) -> OpenTransaction:
-    """The open transaction of a finding, as the night before saw it."""
+    """Return the open transaction of a finding in the last run."""
     values: dict[str, Any] = {field.name: evidence[_EVIDENCE_OF_FIELD.get(field.name, field.name)] for field in fields(OpenTransaction)}
     return OpenTransaction(**values | {"pending": tuple(map(tuple, values["pending"]))})
 
 
-def _diagnosis(facts: Mapping[int, PartitionFacts], logs: Mapping[int, PartitionLog], read_in_part: AbstractSet[int]) -> Diagnosis:
+def _diagnosis(
+    facts: Mapping[int, PartitionFacts], logs: Mapping[int, PartitionLog], read_in_part: AbstractSet[int], as_of_ms: int
+) -> Diagnosis:
     log_dirs: dict[str, Location] = {}
     partitions: dict[str, list[PartitionFacts]] = {}
     for number, of_partition in facts.items():
@@ -173,11 +187,11 @@ def _diagnosis(facts: Mapping[int, PartitionFacts], logs: Mapping[int, Partition
     # the log of the transaction coordinator can be long, and says something of open transactions only
     has_open = any(of_partition.open_transactions for of_partition in facts.values())
     transaction_states = read_transaction_states(log_dirs.values()) if has_open else KnownTransactions()
-    return diagnose(copies, HealthSettings(), transaction_states, read_in_part=read_in_part)
+    return diagnose(copies, HealthSettings(), transaction_states, as_of_ms=as_of_ms, read_in_part=read_in_part)
 
 
 def _after_cleaning(logs: Sequence[PartitionLog], request: RunRequest) -> list[Finding]:
-    """What the log cleaner will make of the logs; nothing where finding out takes long and was not asked for."""
+    """Return findings about a future cleaning of the logs; none if the check takes long and was not requested."""
     if not request.full and sum(log.bytes for log in logs) > CHECKED_BYTES:
         return []
     outcomes = map_partitions(check_after_cleaning, [(log, [request.semantics]) for log in logs])
@@ -198,7 +212,7 @@ def _rows(diagnosis: Diagnosis, after_cleaning: Sequence[Finding], as_of_ms: int
 
 
 def _row(judged: Any, finding: str, evidence: Mapping[str, Any]) -> Row:
-    """A row about a finding or a verdict, which has no subject and nothing to mend."""
+    """Return a row about a finding or a verdict without a subject and a remedy."""
     columns = ("offsets_partition", "copy", "subject", "certainty", "summary", "remedy", "ask")
     row = {name: getattr(judged, name, None) for name in columns}
     subject = None if row["subject"] is None else str(row["subject"])

@@ -55,7 +55,7 @@ class LoadOutcome:
 
 @dataclass(frozen=True, slots=True)
 class ReleaseRange:
-    """Consecutive releases that load every log alike. semantics: of the last of them."""
+    """Consecutive releases that load every log the same way. ``semantics`` is the last release's."""
 
     first: str
     last: str
@@ -68,7 +68,7 @@ class ReleaseRange:
 
 
 def release_ranges() -> list[ReleaseRange]:
-    """All releases in their order, as ranges of consecutive releases that load alike."""
+    """Return all releases in order, as ranges of consecutive releases that load every log the same way."""
     releases: list[Release] = [(*line, patch) for line, last in LAST_PATCHES.items() for patch in range(last + 1)]
     ranges: list[ReleaseRange] = []
     for release in sorted(releases):
@@ -82,7 +82,7 @@ def release_ranges() -> list[ReleaseRange]:
 
 
 def check_load(log: PartitionLog, releases: Sequence[Semantics]) -> list[LoadOutcome]:
-    """What the coordinator of each release makes of the log of one offsets partition; the log is read once."""
+    """Return how the coordinator of each release loads the log of one offsets partition; the log is read once."""
     return [outcome for outcome, _ in check_load_and_keep(log, releases, keep=False)]
 
 
@@ -128,7 +128,7 @@ class _Load:
                 self.kept.append(batch)
 
     def finish(self) -> LoadOutcome:
-        """The outcome, after the last record."""
+        """Return the outcome after the last record."""
         self._apply(self._buffer.flush())
         state, outcome = self._replay.coordinator.finish(), self._outcome
         self._count(state.warnings())
@@ -159,14 +159,15 @@ def _place(refusal: LoadWarning) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Differences:
-    """How the state after a load differs from that of the release in use: group ids, and (group id, topic, partition) of offsets."""
+    """Differences between the state after a load and the state of the release in use: group ids, and (group id, topic, partition) of
+    offsets."""
 
     groups: tuple[str, ...]
     offsets: tuple[tuple[str, str, int], ...]
 
 
 def differences(outcome: LoadOutcome, in_use: LoadOutcome) -> Differences:
-    """What this release reads differently from the release in use, in one offsets partition."""
+    """Return what this release reads differently from the release in use, in one offsets partition."""
     groups = sorted(name for name in outcome.groups.keys() | in_use.groups.keys() if outcome.groups.get(name) != in_use.groups.get(name))
     offsets = sorted(key for key in outcome.offsets.keys() | in_use.offsets.keys() if outcome.offsets.get(key) != in_use.offsets.get(key))
     return Differences(tuple(groups), tuple(offsets))

@@ -10,8 +10,7 @@ from typing import Any
 
 from groupcoord_spark.answers.authors import other_coordinator
 from groupcoord_spark.coordinator.semantics import DAY_MS
-from groupcoord_spark.log import LogPlan, PartitionLog
-from groupcoord_spark.log.files.storage import shown
+from groupcoord_spark.log import LogPlan, PartitionLog, leader_epochs_of, log_start_was_moved
 from groupcoord_spark.pipeline.exchange.counts import NO_KEY_TYPE, NO_VERSION, KindCount, PartitionCounts, add_kinds
 from groupcoord_spark.pipeline.exchange.state_rows import PartitionReport, VanishedKeys
 from groupcoord_spark.pipeline.extents import PointInTime
@@ -29,25 +28,26 @@ from groupcoord_spark.pipeline.plan.guards import (
     ACCEPTED_SETTING,
     CLUSTER_ID_SETTING,
     PARTITION_COUNT_SETTING,
+    TOPIC_ID_SETTING,
     cluster_id_of,
-    log_start_was_moved,
 )
-from groupcoord_spark.pipeline.plan.night_plan import NightPlan
+from groupcoord_spark.pipeline.plan.run_plan import RunPlan
 from groupcoord_spark.pipeline.run import PointInTimeSummary, ReadingSummary, RunRequest, Summary
 from groupcoord_spark.protocol import RECORD_TYPES
 from groupcoord_spark.protocol.record_types import NO_TIMESTAMP
 from groupcoord_spark.sources.inputs import InputKind
+from groupcoord_spark.storage.location import shown
 from groupcoord_spark.warehouse import AddedFile
 from groupcoord_spark.warehouse.read import RETENTION_SETTING, UNTIL_SETTING
-from groupcoord_spark.warehouse.tables import LOOK_BACK, NIGHT
+from groupcoord_spark.warehouse.tables import NIGHTLY, POINT_IN_TIME
 from groupcoord_spark.wording import counted
 
 _GO_ON = ("records", "decoded", "quarantined", "control_records", "bytes")
-"""Counts of offsets_partitions to which each night adds those of its own records."""
+"""Counts of offsets_partitions that each incremental run increases by its own records."""
 
 
 def files_by_table(reports: Sequence[PartitionReport]) -> dict[str, list[AddedFile]]:
-    """The files that the workers wrote, by table."""
+    """Return the files that the workers wrote, by table."""
     files: dict[str, list[AddedFile]] = {}
     for report in reports:
         for table, added in report.files.items():
@@ -55,8 +55,8 @@ def files_by_table(reports: Sequence[PartitionReport]) -> dict[str, list[AddedFi
     return files
 
 
-def driver_rows(planned: NightPlan, reports: Sequence[PartitionReport], run_id: str) -> dict[str, list[dict[str, Any]]]:
-    """Rows of offsets_partitions, decode_coverage and warnings that the driver writes, by table. Times are in milliseconds."""
+def driver_rows(planned: RunPlan, reports: Sequence[PartitionReport], run_id: str) -> dict[str, list[dict[str, Any]]]:
+    """Return the rows of offsets_partitions, decode_coverage and warnings that the driver writes, by table. Times are in milliseconds."""
     request, plan, histories, points_in_time = planned.request, planned.log, planned.histories, planned.points_in_time
     by_partition = {report.offsets_partition: report for report in reports}
     logs = {partition.offsets_partition: partition for partition in plan.partitions}
@@ -69,7 +69,8 @@ def driver_rows(planned: NightPlan, reports: Sequence[PartitionReport], run_id: 
             histories.get(number, PartitionHistory()),
             points_in_time.get(number),
             planned.carry_over,
-            planned.night.evidence_of(number),
+            planned.run.evidence_of(number),
+            None if planned.rows is None else planned.rows.begins_ms.get(number),
         )
         for number in sorted({*logs, *histories})
     ]
@@ -106,11 +107,11 @@ def history_ends(rows: Sequence[Mapping[str, Any]]) -> dict[tuple[int, int], int
     }
 
 
-def _vanished(planned: NightPlan, reports: Sequence[PartitionReport]) -> dict[int, str]:
-    """Offsets partition -> a sentence about the live keys of the last night whose record is gone without a later one."""
+def _vanished(planned: RunPlan, reports: Sequence[PartitionReport]) -> dict[int, str]:
+    """Offsets partition -> a sentence about the live keys of the last run whose record is gone without a later one."""
     logs = {log.offsets_partition: log for log in planned.log.partitions}
     return {
-        report.offsets_partition: f"{vanished.keys:,} of {vanished.live_keys:,} live keys of the last night, at the offsets"
+        report.offsets_partition: f"{vanished.keys:,} of {vanished.live_keys:,} live keys of the last run, at the offsets"
         f" {vanished.first_offset} to {vanished.last_offset}, lost their record, with neither a later one nor a tombstone"
         f" (of {vanished.groups}). {_cause_of(vanished, logs.get(report.offsets_partition), planned)}"
         for report in sorted(reports, key=lambda report: report.offsets_partition)
@@ -118,25 +119,28 @@ def _vanished(planned: NightPlan, reports: Sequence[PartitionReport]) -> dict[in
     }
 
 
-def _cause_of(vanished: VanishedKeys, log: PartitionLog | None, planned: NightPlan) -> str:
-    """What can be known of why the keys lost their record."""
+def _cause_of(vanished: VanishedKeys, log: PartitionLog | None, planned: RunPlan) -> str:
+    """Return a clause about why the keys lost their record."""
     if vanished.is_kept:
         return (
-            "Files that the last night saw are gone or have other sizes, and no new record is missing that could be a tombstone: this copy,"
-            " or the broker's log itself, lacks records. The state keeps these keys; a night with --full would lose them."
+            "Files that the last run saw are gone or have other sizes, and no new record is missing that could be a tombstone: this copy,"
+            " or the broker's log itself, lacks records. The state keeps these keys; a run with --full would lose them."
         )
-    if log is not None and log.log_start_offset is not None and vanished.last_offset < log.log_start_offset and log_start_was_moved(log):
+    start = None if log is None else log.log_start_offset
+    if log is not None and start is not None and vanished.last_offset < start and log_start_was_moved(log, leader_epochs_of(log)):
         return (
             f"The broker moved the log start offset to {log.log_start_offset}, by retention or DeleteRecords: a coordinator that loads the"
             " log has lost these keys too. cleanup.policy of __consumer_offsets must be compact alone."
         )
-    request, last_ms = planned.request, planned.night.last_as_of_ms
+    if log is not None and log.offsets_partition in planned.run.truncated:
+        return "The log was truncated: the warning log_truncated says where."
+    request, last_ms = planned.request, planned.run.last_as_of_ms
     age_ms = 0 if last_ms is None else request.as_of_ms - last_ms
     stays = f"delete.retention.ms ({request.delete_retention})"
     if age_ms <= request.delete_retention.ms:
-        return f"A tombstone stays for {stays}, and the last night is younger: this copy lacks records, or that setting was smaller."
+        return f"A tombstone stays for {stays}, and the last run is younger: this copy lacks records, or that setting was smaller."
     return (
-        f"The last night is {age_ms / DAY_MS:,.1f} days old, and a tombstone may be cleaned {stays} after it is written: it was written and"
+        f"The last run is {age_ms / DAY_MS:,.1f} days old, and a tombstone may be cleaned {stays} after it is written: it was written and"
         " cleaned in between, or this copy lacks records."
     )
 
@@ -159,8 +163,10 @@ def _offsets_partition_row(
     point_in_time: PointInTime | None,
     carry_over: CarryOver,
     evidence: Evidence,
+    begin_ms: int | None,
 ) -> dict[str, Any]:
-    """A row of offsets_partitions. log: None where the input lacks the partition; the row then repeats what earlier runs know."""
+    """Return a row of offsets_partitions. If the input lacks the partition, ``log`` is None and the row repeats the earlier runs'
+    values."""
     carried = carry_over.rows.get(report.offsets_partition)
     if log is None and carried is not None:
         return {**carried, "stale_since_ms": carry_over.stale_since_ms[report.offsets_partition], "read_from": carried["end_offset"]}
@@ -173,7 +179,7 @@ def _offsets_partition_row(
     if request.writes_history and counts.first_offset is not None:
         first = counts.first_offset if first is None else min(first, counts.first_offset)
         end = end_offset if end is None else max(end, end_offset)
-    # A run with --until is about an earlier moment: the next night is compared with the night before that run, if there was one.
+    # A run with --until is about an earlier moment: the next run is compared with the run before that run, if there was one.
     marks = [(history.first_record, history.newest_record), (evidence.first_record, evidence.newest_record)]
     preferred, other = marks if point_in_time is not None else reversed(marks)
     remembered = [mark or other_mark for mark, other_mark in zip(preferred, other, strict=True)]
@@ -192,9 +198,11 @@ def _offsets_partition_row(
         "history_end_offset": end,
         **mark_fields(FIRST_RECORD, remembered[0]),
         **mark_fields(NEWEST_RECORD, remembered[1]),
+        "leader_epoch": evidence.epoch_of(end_offset - 1) if log is not None and point_in_time is None else history.leader_epoch,
         # After a gap the run goes on, but the runs before and this one have not read every record.
         "read_from": gap[1] if gap is not None else carry_over.reads_from.get(report.offsets_partition),
         "latest_records": report.latest_records,
+        "incarnation_begin_ms": history.begin_ms if begin_ms is None else begin_ms,
         "end_file": None if log is None else log.end_file,
         "end_position": None if log is None else log.end_position,
         SEGMENT_BYTES: _segment_bytes(log, report, carried),
@@ -203,20 +211,20 @@ def _offsets_partition_row(
 
 def _segment_bytes(log: PartitionLog | None, report: PartitionReport, carried: Mapping[str, Any] | None) -> Any:
     """Base offset -> bytes of each segment file; where the state keeps keys that have vanished, of the files that had them, so that every
-    night warns until these files are back.
+    run warns until these files are back.
     """
     if carried is not None and (report.vanished is not None or log is None or not log.files):
         return carried[SEGMENT_BYTES]
     return {str(base_offset): size for base_offset, size in log.files.items()} if log is not None and log.files else None
 
 
-def _coverage_rows(reports: Sequence[PartitionReport], of_earlier_nights: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Rows of decode_coverage: the new records of all offsets partitions by key type and value version, added to earlier rows."""
+def _coverage_rows(reports: Sequence[PartitionReport], of_earlier_runs: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Return rows of decode_coverage: new records of all offsets partitions by key type and value version, added to earlier rows."""
     sums = {
         (row["key_type"], NO_VERSION if row["value_version"] is None else row["value_version"]): KindCount(
             row["records"], row["bytes"], row["decoded"], row["misplaced"]
         )
-        for row in of_earlier_nights
+        for row in of_earlier_runs
     }
     for report in reports:
         add_kinds(sums, report.counts.new_by_kind)
@@ -236,9 +244,13 @@ def _coverage_rows(reports: Sequence[PartitionReport], of_earlier_nights: Sequen
 
 
 def summary_of(
-    planned: NightPlan, reports: Sequence[PartitionReport], run_id: str, warnings_of_driver: Sequence[Mapping[str, Any]]
+    planned: RunPlan, reports: Sequence[PartitionReport], run_id: str, rows_of_driver: Mapping[str, Sequence[Mapping[str, Any]]]
 ) -> Summary:
-    """The summary of the run, from the reports of all offsets partitions. warnings_of_driver: the warnings of ``driver_rows``."""
+    """Return the summary of the run, from the reports of all offsets partitions. rows_of_driver: ``driver_rows``."""
+    warnings_of_driver, partitions = rows_of_driver["warnings"], rows_of_driver["offsets_partitions"]
+    newest_ms = max((row["newest_timestamp_ms"] for row in partitions), default=NO_TIMESTAMP)
+    last = {number: (history.history_range.incarnation, history.end_offset) for number, history in planned.run.last_run.items()}
+    is_unchanged = bool(last) and last == {row["offsets_partition"]: (row["incarnation"], row["end_offset"]) for row in partitions}
     request, plan, rows = planned.request, planned.log, planned.rows
     points_in_time, carry_over = planned.points_in_time, planned.carry_over
     reasons: Counter[str] = Counter()
@@ -261,6 +273,9 @@ def summary_of(
         committed_offsets=sum(report.offsets for report in reports),
         expired_offsets=sum(report.expired_offsets for report in reports),
         removed_groups=sum(report.removed_groups for report in reports),
+        newest_record_ms=None if newest_ms == NO_TIMESTAMP else newest_ms,
+        unchanged_since_ms=planned.run.last_as_of_ms if is_unchanged else None,
+        unreachable_groups=sum(report.unreachable_groups for report in reports),
         warnings=len(warnings_of_driver) + sum(report.warnings + report.counts.doubts for report in reports),
         refusals=sum(report.refusals for report in reports),
         other_coordinator=next((row["detail"] for row in warnings_of_driver if row["code"] == "other_coordinator"), None),
@@ -281,6 +296,12 @@ def summary_of(
         ),
         beyond_high_watermark=plan.beyond,
         accepted=planned.verdict.remarks,
+        short={
+            doubt.offsets_partition: doubt.record_offset
+            for doubt in planned.verdict.plan.doubts
+            if doubt.code == "log_begins_late" and doubt.offsets_partition is not None and doubt.record_offset is not None
+        },
+        truncated={number: found.offset for number, found in planned.run.truncated.items()},
         vanished_keys={report.offsets_partition: report.vanished.keys for report in reports if report.vanished is not None},
     )
 
@@ -288,7 +309,7 @@ def summary_of(
 def _reading(carry_over: CarryOver, reports: Sequence[PartitionReport]) -> ReadingSummary:
     compared = [report.differences for report in reports if report.differences is not None]
     return ReadingSummary(
-        since_ms=None if carry_over.night is None or not carry_over.segments else carry_over.night.as_of_ms,
+        since_ms=None if carry_over.run is None or not carry_over.segments else carry_over.run.as_of_ms,
         new_records=sum(report.counts.records for report in reports if report.offsets_partition in carry_over.reads_from),
         whole=dict(Counter(carry_over.whole.values())),
         stale_since_ms=carry_over.stale_since_ms,
@@ -299,8 +320,8 @@ def _reading(carry_over: CarryOver, reports: Sequence[PartitionReport]) -> Readi
 def surviving_share(
     plan: LogPlan, reports: Sequence[PartitionReport], points_in_time: Mapping[int, PointInTime], carry_over: CarryOver
 ) -> float | None:
-    """Records read, divided by the record offsets that were read: from the start of each log, or where the run goes on, to its end or point
-    in time; None where there are no record offsets.
+    """Return the records left after compaction as a share of the record offsets that were read: from the log start, or the start of an
+    incremental read, to the end or point in time. None without record offsets.
     """
     counts = {report.offsets_partition: report.counts for report in reports}
     span = records = 0
@@ -320,7 +341,7 @@ def surviving_share(
 
 
 def _first_offset(log: PartitionLog, counts: PartitionCounts, carried: Mapping[str, Any] | None) -> int | None:
-    """The first record offset of the partition: the log start offset, even if compaction removed the record there; None for an empty log.
+    """Return the first record offset of the partition: the log start offset, even if compaction removed that record; None for an empty log.
 
     Inputs other than segments have no log start offset; there it is the first record, of this run or of the runs that it goes on from
     (``carried``).
@@ -333,24 +354,39 @@ def _first_offset(log: PartitionLog, counts: PartitionCounts, carried: Mapping[s
     return min(log.log_start_offset, counts.first_offset)
 
 
-def settings_for_next_night(planned: NightPlan, partitions: Iterable[Mapping[str, Any]]) -> dict[str, str]:
-    """Keys of ``runs.settings`` by which later runs judge their input. partitions: the rows of offsets_partitions of this run."""
+def settings_for_next_run(
+    planned: RunPlan, partitions: Iterable[Mapping[str, Any]], reports: Sequence[PartitionReport] = ()
+) -> dict[str, str]:
+    """Return the keys of ``runs.settings`` that later runs compare their input with.
+
+    Args:
+        partitions: the rows of offsets_partitions of this run.
+        reports: the workers' reports, which cover every group.
+    """
+    counts = {report.partition_counts for report in reports if report.partition_counts}
     settings = {
-        CLUSTER_ID_SETTING: cluster_id_of(planned.log, planned.night.kind),
-        PARTITION_COUNT_SETTING: planned.partition_count.certain,
+        TOPIC_ID_SETTING: planned.log.topic_id,
+        CLUSTER_ID_SETTING: cluster_id_of(planned.log, planned.run.kind),
+        PARTITION_COUNT_SETTING: planned.partition_count.certain if not counts else _only(counts),
         ACCEPTED_SETTING: ", ".join(planned.verdict.accepted) or None,
         BEYOND_SETTING: "true" if any((row["history_end_offset"] or 0) > row["end_offset"] for row in partitions) else None,
     }
     return {name: str(value) for name, value in settings.items() if value is not None}
 
 
+def _only(counts: Iterable[tuple[int, ...]]) -> int | None:
+    """Return the partition count that all writers found; None where the groups leave several."""
+    found = {count for of_writer in counts for count in of_writer}
+    return found.pop() if len(found) == 1 else None
+
+
 def run_row(
-    request: RunRequest, summary: Summary, points_in_time: Mapping[int, PointInTime], for_next_night: Mapping[str, str] | None = None
+    request: RunRequest, summary: Summary, points_in_time: Mapping[int, PointInTime], for_next_run: Mapping[str, str] | None = None
 ) -> dict[str, Any]:
-    """The row of ``runs``; the commit adds the columns that only the commit knows. for_next_night: ``settings_for_next_night``."""
+    """Return the row of ``runs`` without the columns that the commit adds. ``for_next_run``: see ``settings_for_next_run``."""
     settings = {
         **request.settings,
-        **(for_next_night or {}),
+        **(for_next_run or {}),
         RETENTION_SETTING: str(request.retention_ms),
         HISTORY_SETTING: str(request.writes_history).lower(),
         RULES_SETTING: rules_of(request.semantics),
@@ -362,7 +398,7 @@ def run_row(
             {str(number): point_in_time.end_offset for number, point_in_time in sorted(points_in_time.items())}
         )
     return {
-        "kind": NIGHT if request.until is None else LOOK_BACK,
+        "kind": NIGHTLY if request.until is None else POINT_IN_TIME,
         "as_of_ms": request.as_of_ms,
         "semantics": summary.semantics,
         "broker_version": summary.broker_version,

@@ -1,4 +1,4 @@
-"""The stages of a run as they begin and end, for whoever wants to see them."""
+"""Progress of a run: the start and end of its stages."""
 
 from __future__ import annotations
 
@@ -20,12 +20,16 @@ _log: Final = logging.getLogger(__name__)
 
 
 class Stage(NamedTuple):
-    """A stage that has ended, with rows and bytes where they are known. Its text is one line of 80 characters."""
+    """A stage that has ended, with rows and bytes where they are known. Its text is one line of 80 characters.
+
+    note: what the stage found out, in a few words.
+    """
 
     name: str
     seconds: float
     rows: int | None = None
     bytes: int | None = None
+    note: str = ""
 
     def __str__(self) -> str:
         columns = [
@@ -36,7 +40,7 @@ class Stage(NamedTuple):
         ]
         if self.rows is not None and self.rows >= FEWEST_ROWS_FOR_A_RATE and self.seconds >= LEAST_SECONDS_FOR_A_RATE:
             columns.append(f"{self.rows / self.seconds:>9,.0f} rows/s")
-        return "  ".join(columns)
+        return "  ".join([*columns, self.note] if self.note else columns)
 
 
 class Progress:
@@ -53,19 +57,19 @@ class Progress:
         return self._stage
 
     def begin(self, stage: str) -> None:
-        """The stage begins. A stage that has not ended ends."""
+        """Start a stage, ending the previous one."""
         if self._stage is not None:
             self.end()
         self._stage, self._began = stage, time.monotonic()
 
     def follow(self, job_progress: Callable[[], JobProgress]) -> None:
-        """The stage may take long: ``job_progress`` returns how far it is. Any thread may call ``job_progress`` at any time."""
+        """Follow a long stage. ``job_progress`` returns its progress and may be called by any thread at any time."""
 
-    def end(self, *, rows: int | None = None, bytes: int | None = None) -> None:
-        """The stage is done, with so many rows and bytes."""
+    def end(self, *, rows: int | None = None, bytes: int | None = None, note: str = "") -> None:
+        """End the stage, with its number of rows and bytes, and a note of a few words."""
         name, self._stage = self._stage, None
         if name is not None and self._ended is not None:
-            self._ended(Stage(name, time.monotonic() - self._began, rows, bytes))
+            self._ended(Stage(name, time.monotonic() - self._began, rows, bytes, note))
 
     def remark(self, sentence: str) -> None:
         """Something that whoever waits should know."""

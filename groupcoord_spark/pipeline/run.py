@@ -38,10 +38,12 @@ class RunRequest:
     default_assignors: DefaultAssignors = KAFKAS_ASSIGNORS
     offsets_partitions: int | None = None
     """offsets.topic.num.partitions of the broker's file; None: not set."""
+    known_offsets_partitions: int | None = None
+    """Number of partitions of the offsets topic in the cluster's metadata; None: the input has no metadata."""
     delete_retention: DeleteRetention = KAFKAS_DELETE_RETENTION
     """delete.retention.ms of the offsets topic, from the cluster's metadata, else from the broker's file."""
     until: Until | None = None
-    """The moment up to which records are replayed, which makes the run a look-back; None: the end of the log."""
+    """Replay stops at this time, which makes the run a point-in-time run; None for the end of the log."""
     full: bool = False
     """Read every log from its beginning, and compare the result with the state that earlier runs carried on."""
     accepted: frozenset[str] = frozenset()
@@ -51,10 +53,12 @@ class RunRequest:
     log_starts: Mapping[tuple[str, int], int] = field(default_factory=dict)
     """Topic and partition -> start offset, where the sample has it."""
     log_ends_sampled_at_ms: int = 0
+    log_ends_remark: str | None = None
+    """Further contents of the sample's file, for a warning."""
 
     @property
     def writes_history(self) -> bool:
-        """Whether the run appends to the history tables: a look-back never does."""
+        """Whether the run appends to the history tables: a point-in-time run never does."""
         return self.with_history and self.until is None
 
 
@@ -120,9 +124,9 @@ class Summary:
     contradiction: str | None = None
     """A sentence, if the log shows that the broker's settings file belongs to another cluster."""
     surviving_share: float | None = None
-    """Records read, divided by the record offsets that this run read (0 to 1); None where there is no record.
+    """Records left after compaction as a share of the record offsets read (0 to 1); None without records.
 
-    ``groupcoord coverage`` has the same share of the whole log, the view log_completeness that of the history."""
+    ``groupcoord coverage`` shows the same share for the whole log, the view log_completeness for the history."""
     input_kind: InputKind = InputKind.SEGMENTS
     lacks: tuple[str, ...] = ()
     """What the input does not contain, in the words of ``input.lacks`` in ``runs``."""
@@ -132,7 +136,17 @@ class Summary:
     accepted: tuple[str, ...] = ()
     """A sentence about each word of --accept without which the run would have been refused."""
     vanished_keys: Mapping[int, int] = field(default_factory=dict)
-    """Offsets partition -> number of live keys of the last night whose record is gone without a later one or a tombstone."""
+    """Offsets partition -> number of live keys of the last run whose record is gone without a later one or a tombstone."""
+    short: Mapping[int, int] = field(default_factory=dict)
+    """Offsets partition -> start offset of its first segment, if earlier segments are missing."""
+    truncated: Mapping[int, int] = field(default_factory=dict)
+    """Offsets partition -> the offset at or below which its log was truncated since the last run."""
     reading: ReadingSummary = field(default_factory=ReadingSummary)
+    newest_record_ms: int | None = None
+    """Timestamp of the newest record of the copy; None: no record has one."""
+    unchanged_since_ms: int | None = None
+    """as_of of the run before, where this run read the same log; None: the log has changed."""
+    unreachable_groups: int = 0
+    """Groups that no client reaches (``group_wrong_partition`` in warnings): the topic got more partitions. The state leaves them out."""
     upkeep: Upkeep | str | None = None
-    """What upkeep did after the night, or a sentence where upkeep failed; None in nights without upkeep."""
+    """What upkeep did after the run, or a sentence where upkeep failed; None in runs without upkeep."""

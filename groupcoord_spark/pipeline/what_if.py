@@ -24,7 +24,7 @@ _MAX_MESSAGE_BYTES = 1_048_588
 """Kafka's default of max.message.bytes; the offsets topic seldom has another."""
 _BATCH_OVERHEAD = 61
 _RECORD_OVERHEAD = 21
-"""Kafka's upper bound for a record beside key and value."""
+"""Kafka's upper bound for a record without key and value."""
 _JAVA_BASE_SEQUENCE = 0
 """What the Java coordinator's batches carry, although they have no producer."""
 
@@ -42,13 +42,13 @@ class StateTables(NamedTuple):
 
 
 def read_state_tables(warehouse: Warehouse, cluster: str, *, run: Run | None = None, groups: Sequence[str] = ()) -> StateTables:
-    """The state tables of a run, of all groups or of the given groups. run: None: the newest night of the cluster.
+    """Read the state tables of a run (by default the newest of the cluster) for all groups or the given ones.
 
-    Raises InputError for a night from the Admin API, which has no time of any commit.
+    Raises InputError for a run from the Admin API, which has no time of any commit.
     """
     run = warehouse.run(cluster) if run is None else run
     if run.input_kind == InputKind.ADMIN:
-        raise InputError(f"Run {run.run_id} is from the Admin API: only the log has the times from which offsets expire.")
+        raise InputError(f"Run {run.run_id} is from the Admin API: only the log has the times that offsets expire by.")
     of_groups: list[Condition] = [("group_id", "in", list(groups))] if groups else []
 
     def rows(table: str, columns: Sequence[str], where: Sequence[Condition] = ()) -> pa.Table:
@@ -127,7 +127,8 @@ class DayChanges(NamedTuple):
 
 
 def changes(state: StateTables, present: ExpirationJob, other: ExpirationJob) -> list[DayChanges]:
-    """The changes from ``present`` to ``other``, by day and group. An offset that both remove by the as_of of ``other`` is no change."""
+    """Return the changes from ``present`` to ``other`` by day and group. An offset that both remove by the as-of time of ``other`` is
+    unchanged."""
     sums: dict[tuple[int, str], list[int]] = {}
 
     def count(group_id: str, present_ms: int | None, other_ms: int | None, lost: int) -> None:
@@ -175,7 +176,7 @@ def tombstone_batches(
 
 
 def _full_batches(tombstones: Iterable[Tombstone]) -> Iterator[list[bytes]]:
-    """The keys of each batch of one write, in as few batches as max.message.bytes allows."""
+    """Yield the keys of each batch of one write, in as few batches as max.message.bytes allows."""
     keys: list[bytes] = []
     size = _BATCH_OVERHEAD
     for tombstone in tombstones:

@@ -24,12 +24,12 @@ def prefer_installed_pyspark() -> None:
 
 
 def main() -> None:
-    gc.set_threshold(20_000)  # modules and states make objects that stay: to look for garbage after each 700 costs 3 % of a night
+    gc.set_threshold(20_000)  # modules and states make objects that stay: to look for garbage after each 700 costs 3 % of a run
     prefer_installed_pyspark()
     import pandas  # noqa: F401  pyarrow itself loads it with the first array it makes
     from pyspark.daemon import manager
 
-    import groupcoord_spark.pipeline.night  # noqa: F401
+    import groupcoord_spark.pipeline.run  # noqa: F401
     from groupcoord_spark.doctor.gather.counts import loop_for
     from groupcoord_spark.protocol import fast_path
 

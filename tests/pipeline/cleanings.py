@@ -18,7 +18,7 @@ TRANSACTIONAL = 0x10
 
 
 def foreseen(directory: Path, log: Sequence[Record], semantics: Semantics, *, batches: Sequence[int] | None = None) -> AfterCleaning:
-    """What the doctor says of the log. batches: the number of each record's batch; None: every record is a batch."""
+    """Return what the doctor says of the log. batches: the number of each record's batch; None: every record is a batch."""
     numbers = list(range(len(log))) if batches is None else batches
     entries = []
     for number in sorted(set(numbers)):
@@ -57,7 +57,7 @@ def answers_of_every_cleaning(
 
 
 def groups_of(log: Sequence[Record]) -> set[str]:
-    """The groups that the keys name."""
+    """Return the groups that the keys name."""
     return {group for group in map(_group_of, log) if group is not None}
 
 
@@ -69,7 +69,7 @@ def _group_of(record: Record) -> str | None:
 
 
 def _cleaned(log: Sequence[Record], batches: Sequence[int]) -> Iterator[tuple[list[int], bool]]:
-    """The places of the records that a load reads after a cleaning, and whether it has begun before the cleaning."""
+    """Yield the places of the records that a load reads after a cleaning, and whether it has begun before the cleaning."""
     ends: dict[int, int] = {}
     fate: list[int | str | None] = [None] * len(log)
     for place in reversed(range(len(log))):
@@ -108,7 +108,7 @@ def _refusals(state: PartitionState) -> dict[str, set[int | None]]:
 
 
 def _visible(state: PartitionState, group: str) -> list[Any]:
-    """What a client sees of the group."""
+    """Return what a client sees of the group."""
     rows = everything(state)
     without = {"record_offset": None, "record_timestamp_ms": None, "topic_count": 0, "offset_count": 0, "pending_offset_count": 0}
     groups = [row._replace(**without) for row in rows["groups"] if not row.is_simple]

@@ -30,7 +30,7 @@ def run_locally(
     pieces: Sequence[HistoryPiece] = (),
     rows_per_frame: int = 1000,
 ) -> list[PartitionReport]:
-    """The reports of a run whose reading tasks are given; the files that they name are in the warehouse of ``read_job``.
+    """Return the reports of a run whose reading tasks are given; the files that they name are in the warehouse of ``read_job``.
 
     pieces: what is read from the history tables. rows_per_frame: rows of SHUFFLED that the replay of a partition gets at a time. Topic
     names come from the log alone.
@@ -38,19 +38,17 @@ def run_locally(
     carried = frozenset() if replay_job.carried is None else frozenset(replay_job.carried.end_offsets)
     works = [*((work, read_job) for work in (*tasks, *pieces)), (None, replace(read_job, carried_partitions=carried))]
     shuffled = pa.Table.from_batches(batch for work, job in works for batch in to_spark(job.cluster, read_task(work, job)))
-    to_replay = shuffled.sort_by([("offsets_partition", "ascending"), ("first_offset", "ascending")]).to_pandas()
-    replay = partition_replay(replay_job)
+    to_replay = shuffled.sort_by([("offsets_partition", "ascending"), ("first_offset", "ascending")]).combine_chunks()
     replayed: list[tuple[object, ...]] = []
-    for offsets_partition, rows in to_replay.groupby("offsets_partition"):
-        frames = (rows.iloc[at : at + rows_per_frame] for at in range(0, len(rows), rows_per_frame))
-        for frame in replay((read_job.cluster, offsets_partition), frames):
-            replayed += zip(*(frame[column].tolist() for column in COLUMNS), strict=True)
+    for batch in partition_replay(replay_job)(to_replay.to_batches(rows_per_frame)):
+        replayed += zip(*(batch.column(name).to_pylist() for name in COLUMNS), strict=True)
     write = state_writer(WriteJob(read_job.cluster, read_job.warehouse_uri, read_job.run_id, {}))
     reports: list[PartitionReport] = []
     for writer in range(replay_job.writers):
         rows_of_writer = sorted((row[1:] for row in replayed if row[0] == writer), key=lambda row: row[0])  # type: ignore[arg-type,return-value]
-        _, kinds, payloads = zip(*rows_of_writer, strict=True) if rows_of_writer else ((), (), ())
-        batch = pa.RecordBatch.from_pydict({"kind": pa.array(kinds, pa.string()), "payload": pa.array(payloads, pa.binary())})
+        columns = zip(*rows_of_writer, strict=True) if rows_of_writer else ((), (), ())
+        types = (pa.int32(), pa.string(), pa.binary())
+        batch = pa.RecordBatch.from_arrays([*map(pa.array, columns, types)], ["place", "kind", "payload"])
         for written in write([batch]):
             reports += [report for payload in written.column("payload").to_pylist() for report in pickle.loads(payload)]
     return reports

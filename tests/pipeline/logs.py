@@ -53,7 +53,7 @@ def log_of(records: Iterable[Record], first_offset: int = 0) -> list[LogRecord]:
 
 
 def marker(record_offset: int, producer_id: int, control_type: int) -> LogRecord:
-    """The marker that ends a transaction of the producer."""
+    """Return the marker that ends a transaction of the producer."""
     return LogRecord(record_offset, b"\0\0\0\1", b"\0\0\0\0\0\0", producer_id, True, control_type)
 
 
@@ -79,7 +79,7 @@ def commit_value(committed_offset: int, version: int = 3, **fields: Any) -> byte
 
 
 def classic_value(generation: int, members: int) -> bytes:
-    """A value of a classic group with so many members; every fourth generation belongs to no protocol."""
+    """Return a value of a classic group with so many members; every fourth generation belongs to no protocol."""
     return encode_value(
         KeyType.GROUP_METADATA,
         3,
@@ -97,7 +97,7 @@ def classic_value(generation: int, members: int) -> bytes:
 def classic_value_of(
     members: list[tuple[str, str | None, bytes]], *, generation: int = 1, protocol_type: str = "consumer", version: int = 3
 ) -> bytes:
-    """A value of a classic group whose members have these ids, instance ids and subscriptions."""
+    """Return a value of a classic group whose members have these ids, instance ids and subscriptions."""
     value = {
         "protocol_type": protocol_type,
         "generation": generation,
@@ -192,7 +192,7 @@ class _Churn:
 
 
 def member_tombstones(member_id: str, *, group: str = "g") -> list[Record]:
-    """What a coordinator writes when a member leaves a consumer group."""
+    """Return what a coordinator writes when a member leaves a consumer group."""
     of_member = (
         KeyType.CONSUMER_GROUP_CURRENT_MEMBER_ASSIGNMENT,
         KeyType.CONSUMER_GROUP_TARGET_ASSIGNMENT_MEMBER,
@@ -250,7 +250,7 @@ SUBSCRIPTION = b"\0\0\0\0\0\1\0\1t\xff\xff\xff\xff"
 
 
 def _refused(rng: random.Random, generation: int) -> bytes:
-    """A value that decodes and that a loader may refuse: members or instances named twice, subscriptions that cannot be read."""
+    """Return a value that decodes and that a loader may refuse: members or instances named twice, subscriptions that cannot be read."""
     subscriptions = (SUBSCRIPTION, b"", SUBSCRIPTION[:3], *MALFORMED_SUBSCRIPTIONS)
     members = [(rng.choice("ab"), rng.choice((None, "i", "k")), rng.choice(subscriptions)) for _ in range(rng.randrange(1, 4))]
     return classic_value_of(members, generation=generation, protocol_type=rng.choice(("consumer", "connect")), version=rng.choice((3, 4)))
@@ -277,7 +277,7 @@ def _offset_record(rng: random.Random, record_offset: int, group: str, producer_
 
 
 def records_of(log: list[LogRecord]) -> Records:
-    """The log as columns."""
+    """Return the log as columns."""
     n = len(log)
     return Records(
         record_offset=np.array([r.record_offset for r in log], np.int64),

@@ -15,7 +15,7 @@ MARKER_VALUE = struct.pack(">hi", 0, 11)
 
 
 def batch_of(records: Sequence[LogRecord], *, codec: int = 0, starts_at_ms: int = T0) -> bytes:
-    """One batch of records that share their producer. A record's timestamp is its offset after ``starts_at_ms``."""
+    """Return one batch of records that share their producer. A record's timestamp is its offset after ``starts_at_ms``."""
     first = records[0]
     is_marker = first.control_type >= 0
     written = [
@@ -39,7 +39,7 @@ def batch_of(records: Sequence[LogRecord], *, codec: int = 0, starts_at_ms: int 
 
 
 def batches_of(log: Iterable[LogRecord], largest: int) -> Iterator[list[LogRecord]]:
-    """The log cut into batches of up to ``largest`` records; a marker has a batch of its own."""
+    """Yield the log cut into batches of up to ``largest`` records; a marker has a batch of its own."""
     waiting: list[LogRecord] = []
     for record in log:
         is_other = waiting and (record.producer_id, record.is_transactional) != (waiting[0].producer_id, waiting[0].is_transactional)
@@ -61,7 +61,7 @@ def write_log(
     codecs: Sequence[int] = (0,),
     starts_at_ms: int = T0,
 ) -> list[Path]:
-    """A partition's directory under ``directory``: about ``segments`` files of as many batches each, their codecs taking turns."""
+    """Return a partition's directory under ``directory``: about ``segments`` files of as many batches each, their codecs taking turns."""
     batches = list(batches_of(log, largest_batch))
     a_file = -(-len(batches) // segments)
     files = []

@@ -134,6 +134,8 @@ def assert_foreseen(log: Sequence[Record], batches: Sequence[int] | None, broker
         outcome = foreseen(Path(directory), log, broker, batches=batches)
     if not outcome.now.loads:
         return
+    numbers = list(range(len(log))) if batches is None else batches
+    assert {found.cleaning.cleaned_to for found in outcome.exposures} <= {*map(numbers.index, numbers), len(log)}
     expected, ours = answers_of_every_cleaning(log, broker, batches=batches), answers(outcome)
     assert expected.keys() - ours.keys() == set(), "missed"
     assert {group: of_group for group, of_group in ours.items() if not of_group <= expected.get(group, set())} == {}, "invented"
@@ -198,6 +200,13 @@ def test_deletion_on_both_sides_of_the_cleaners_end_is_refused(tmp_path: Path) -
     ]
     in_one_batch = foreseen(tmp_path, log, JAVA, batches=[0, 1, 1, 2, 2])
     assert [found.answer for found in in_one_batch.exposures] == ["other_state"]
+
+
+def test_the_cleaner_ends_between_two_batches_also_if_other_groups_share_them(tmp_path: Path) -> None:
+    other = offset_commit("t0", 1, group="other")
+    log = [offset_commit("t0", 5), group_epoch(2), target_metadata(6, 2), tombstone(6), other, other, tombstone(3), other]
+    exposures = foreseen(tmp_path, log, JAVA, batches=[0, 1, 1, 2, 2, 3, 3, 3]).exposures
+    assert [(found.answer, found.cleaning.cleaned_to) for found in exposures] == [("refused", 5)]
 
 
 @pytest.mark.parametrize(

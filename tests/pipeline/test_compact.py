@@ -73,7 +73,7 @@ def _state_of(chunks: list[list[LogRecord]], semantics: Semantics, *, drop: bool
 
 
 def refused_alone(records: Records, decoded: DecodedChunk) -> list[LoadWarning]:
-    """What the reader warns of."""
+    """Return what the reader warns of."""
     notes = decoded.refusals
     group_ids = decoded.keys.group_id.take(pa.array(decoded.key_code[notes.row], mask=decoded.key_code[notes.row] < 0)).to_pylist()
     columns = (records.record_offset[notes.row].tolist(), group_ids, *(column.to_pylist() for column in notes.columns()))

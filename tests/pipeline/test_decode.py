@@ -56,7 +56,7 @@ def test_a_value_that_ends_too_early_is_a_fault_of_each_of_its_records() -> None
 
 
 def epoch_value_with_tags(count: bytes, tags: bytes = b"") -> bytes:
-    """A value of a consumer group's epoch whose section of tagged fields declares so many."""
+    """Return a value of a consumer group's epoch whose section of tagged fields declares so many."""
     assert EPOCH_VALUE.endswith(b"\0")
     return EPOCH_VALUE[:-1] + count + tags
 
@@ -80,7 +80,7 @@ OF_LIMITS: dict[str, Callable[[], tuple[bytes, bytes | None]]] = {
 
 @pytest.fixture(scope="module")
 def equal_values_decoded_once() -> Iterator[None]:
-    """What a value decodes to is the same for every release; a million topics take a second."""
+    """Provide what a value decodes to is the same for every release; a million topics take a second."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(decode, "decode_value", cache(decode.decode_value))
         yield

@@ -52,7 +52,7 @@ Rows = Mapping[str, Sequence[Mapping[str, Any]]]
 
 
 def replayed_by_the_rule(log: Sequence[LogRecord], semantics: Semantics) -> PartitionReplay:
-    """Each record decoded alone by the definition, applied alone."""
+    """Return each record decoded alone by the definition, applied alone."""
     replay = PartitionReplay(semantics)
     for each in log:
         group_id = None
@@ -100,7 +100,7 @@ def tables_by_the_rule(logs: Logs, semantics: Semantics) -> Rows:
 
 
 def rebalances_by_the_rule(logs: Logs) -> list[dict[str, Any]]:
-    """Each record decoded alone by the definition: no part of one is the same object as a part of another."""
+    """Return each record decoded alone by the definition: no part of one is the same object as a part of another."""
     rows = []
     for offsets_partition, log in logs.items():
         arrow = to_arrow(TABLES[REBALANCES], Rebalance._fields, list(rebalances(group_records(log))))
@@ -160,7 +160,17 @@ class Cut(random.Random):
 
 
 def random_logs(rng: random.Random, length: int) -> Logs:
-    return {offsets_partition: random_log(rng, rng.randint(1, length)) for offsets_partition in rng.sample(range(5), rng.randint(1, 3))}
+    """Random logs whose groups differ by partition: a group in two partitions is left out of the state in one of them."""
+    partitions = rng.sample(range(5), rng.randint(1, 3))
+    return {number: [in_partition(each, number) for each in random_log(rng, rng.randint(1, length))] for number in partitions}
+
+
+def in_partition(record: LogRecord, offsets_partition: int) -> LogRecord:
+    """Return the record with its group id, one letter after type and length, replaced by one that belongs into this partition of 5."""
+    key = record.key
+    if key is None or len(key) < 5 or key[2:4] != b"\0\1" or key[4] not in b"ghk":
+        return record
+    return record._replace(key=key[:4] + bytes([40 + 20 * b"ghk".index(key[4]) + offsets_partition]) + key[5:])
 
 
 def read_and_replay(directory: Path, semantics: Semantics, cut: Cut) -> tuple[Rows, list[dict[str, Any]], int]:
@@ -208,7 +218,7 @@ def test_a_log_cut_anywhere_gives_the_state_of_the_rule(seed: int, length: int) 
 
 
 def is_in_history(record: LogRecord) -> bool:
-    """Whether a record decodes, or is kept whole because its type, or the version of a group's value, is not known."""
+    """Return whether a record decodes, or is kept whole because its type, or the version of a group's value, is not known."""
     if record.control_type >= 0:
         return record.control_type <= 1
     try:
@@ -235,7 +245,7 @@ def assert_night_gives_the_state_of_the_rule(
     session: SparkSession | LocalSession, tmp_path: Path, seed: int, semantics: Semantics
 ) -> None:
     cut = Cut(seed)
-    logs = {offsets_partition: random_log(cut, 120) for offsets_partition in range(5)}
+    logs = {offsets_partition: [in_partition(each, offsets_partition) for each in random_log(cut, 120)] for offsets_partition in range(5)}
     cut.write(tmp_path / "logs", logs)
     run(session, tmp_path / "w", tmp_path / "logs", as_of_ms=AS_OF_MS, retention_ms=RETENTION_MS, semantics=semantics)
     tables = {table: rows_of(tmp_path / "w", table) for table in WRITTEN_ROWS}

@@ -31,7 +31,7 @@ FIRST, NEWEST = RecordMark(10, 4_000, 1), RecordMark(98, NEWEST_MS, 2)
 
 
 def start(*rows: dict[str, Any], runs: tuple[Any, ...] = ()) -> Any:
-    """A RunStart after a run that left these rows of offsets_partitions."""
+    """Return a RunStart after a run that left these rows of offsets_partitions."""
     return SimpleNamespace(
         cluster="c",
         location=SimpleNamespace(uri="w"),
@@ -43,7 +43,7 @@ def start(*rows: dict[str, Any], runs: tuple[Any, ...] = ()) -> Any:
 
 
 def start_without_offsets_partitions(ends: dict[tuple[int, int], int], *survivors: dict[str, Any], history: str = "true") -> Any:
-    """A RunStart after that table was deleted. ends: what the history tables say themselves, by (offsets partition, incarnation)."""
+    """Return a RunStart after that table was deleted. ends: what the history tables say themselves, by (offsets partition, incarnation)."""
     tables = {"offsets_partitions": (), "surviving_records": survivors}
     return SimpleNamespace(
         cluster="c",
@@ -111,7 +111,7 @@ def test_the_last_setting_is_that_of_the_newest_run_that_has_it() -> None:
 
 def finished(history: str | None, version: int, **settings: str) -> Any:
     of_run = {} if history is None else {"history": history, **settings}
-    return SimpleNamespace(settings=of_run, is_kept=True, table_versions={"groups": 1, LATEST_RECORDS: version})
+    return SimpleNamespace(settings=of_run, is_kept=True, table_versions={"groups": 1, LATEST_RECORDS: version}, tables=version)
 
 
 def test_state_at_the_end_of_the_history_is_that_of_the_newest_run_that_wrote_history_to_the_end() -> None:

@@ -29,7 +29,7 @@ FAULTS: dict[str, dict[str, Any]] = {
 
 
 def tables_of(warehouse: Path, log: list[LogRecord]) -> tuple[dict[str, list[dict[str, Any]]], int]:
-    """What a reader writes of a log, by table, and how many records it sends on to the replay."""
+    """Return what a reader writes of a log, by table, and how many records it sends on to the replay."""
     job = ReadJob("c", 1, str(warehouse), "run", JAVA, True, {}, RebalanceJob(str(warehouse), "c", {}, None))
     with TaskFiles(job.warehouse_uri, job.cluster, job.run_id) as files:
         rows = list(PartitionReader(job, files, 0, {}).read([(RowPiece(0, "s"), [Chunk(records_of(log), [], [], 0)])]))

@@ -1,4 +1,4 @@
-"""Whole nights over real logs of many releases: the tables say what real Kafka answered."""
+"""Whole runs over real logs of many releases: the tables say what real Kafka answered."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ CORPORA = sorted(
 
 
 class Made(NamedTuple):
-    """A corpus, the rows of each table of its one night, and the warehouse, which stays open from test to test."""
+    """A corpus, the rows of each table of its one run, and the warehouse, which stays open from test to test."""
 
     corpus: Corpus
     rows: RowsOf
@@ -37,7 +37,7 @@ class Made(NamedTuple):
 
 @pytest.fixture(params=CORPORA, scope="module")
 def made(request: pytest.FixtureRequest, local: LocalSession, tmp_path_factory: pytest.TempPathFactory) -> Made:
-    """The night is as of the first cleanup that Kafka's own classes did, where they did one."""
+    """The run is as of the first cleanup that Kafka's own classes did, where they did one."""
     corpus, place = Corpus(request.param), tmp_path_factory.mktemp("golden") / "warehouse"
     cases = corpus.answer("expired_at.json")
     as_of_ms = cases[0]["now"] if cases else corpus.read_at_ms
@@ -130,7 +130,7 @@ def test_what_is_refused_is_what_kafka_refused(made: Made) -> None:
 
 
 def test_a_cleanup_removes_what_kafkas_own_did(made: Made) -> None:
-    """The night itself is the first cleanup; those at other times and under other settings are made of its tables."""
+    """The run itself is the first cleanup; those at other times and under other settings are made of its tables."""
     corpus, rows, warehouse = made
     answered(corpus, "expired_at.json")
     first, *_ = cases = corpus.answer("expired_at.json")

@@ -1,4 +1,4 @@
-"""Nights up to the high watermark: nothing beyond it is in the tables, and the next night goes on from there."""
+"""Runs up to the high watermark: nothing beyond it is in the tables, and the next run goes on from there."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from groupcoord_spark.cli.progress import StageLines
 from groupcoord_spark.coordinator.semantics import JAVA
 from groupcoord_spark.log import cut_at_high_watermarks, plan_logs
-from groupcoord_spark.pipeline.night import run_nightly
+from groupcoord_spark.pipeline.night import run_stages
 from groupcoord_spark.pipeline.run import RunRequest, Summary
 from tests.conftest import DAY_MS, SAMPLE_LOGS
 from tests.running import AS_OF_MS, rows_of, run, tables_of
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 def night_up_to_watermark(local: LocalSession, warehouse: Path, logs: Path) -> Summary:
     request = RunRequest((str(logs),), str(warehouse), "sample", AS_OF_MS, 7 * DAY_MS, JAVA)
-    return run_nightly(request, cut_at_high_watermarks(plan_logs([str(logs)])), local, StageLines(quiet=True))
+    return run_stages(request, cut_at_high_watermarks(plan_logs([str(logs)])), local, StageLines(quiet=True))
 
 
 def test_next_night_goes_on_from_the_high_watermark(local: LocalSession, tmp_path: Path) -> None:

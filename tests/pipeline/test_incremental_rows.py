@@ -1,4 +1,4 @@
-"""Nights over Parquet, Delta tables and lines of JSON go on from the night before and open only what is new; the state is the same."""
+"""Runs over Parquet, Delta tables and lines of JSON go on from the last run and open only what is new; the state is the same."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from deltalake import DeltaTable, write_deltalake
 from pyspark.sql.functions import lit
 
 from groupcoord_spark.coordinator.semantics import JAVA
-from groupcoord_spark.pipeline.night import run_nightly
+from groupcoord_spark.pipeline.night import run_stages
 from groupcoord_spark.pipeline.plan import live_rows
 from groupcoord_spark.pipeline.plan.input_rows import plan_rows
 from groupcoord_spark.pipeline.plan.live_rows import LiveRows
@@ -51,10 +51,10 @@ NIGHTS = GOLDEN / "nights"
 
 ALL_NIGHTS = (1, 2, 3, 4, 5)
 LAST = 5 if TIMES_AS_MANY > 1 else 3
-"""The last night that is read; up to the third one, which a cleaning precedes, in `make test`."""
+"""The last run that is read; up to the third one, which a cleaning precedes, in `make test`."""
 
 COUNTS_OF_READING = ("records", "decoded", "quarantined", "control_records", "bytes", "read_from", "first_offset")
-"""Columns of offsets_partitions that go on from night to night, where a run over everything begins anew."""
+"""Columns of offsets_partitions that go on from run to run, where a run over everything begins anew."""
 
 NOT_STATE = ("runs", "warnings", "quarantined_records", "decode_coverage", "surviving_records")
 
@@ -64,7 +64,7 @@ def logs(night: int) -> Path:
 
 
 def dump_in_parquet(place: Path, night: int) -> Path:
-    """The whole dump of a night: a file for each offsets partition, of small row groups."""
+    """Return the whole dump of a run: a file for each offsets partition, of small row groups."""
     raw = raw_rows(logs(night), "nights")
     for number in pc.unique(raw["offsets_partition"]).to_pylist():
         folder = place / str(night) / f"offsets_partition={number}"
@@ -75,7 +75,7 @@ def dump_in_parquet(place: Path, night: int) -> Path:
 
 
 def dump_of_sparks_kafka_source(place: Path, night: int) -> Path:
-    """The whole dump of a night in one file, without transactions, and with all offsets partitions in one row group."""
+    """Return the whole dump of a run in one file, without transactions, and with all offsets partitions in one row group."""
     (place / str(night)).mkdir(parents=True)
     pq.write_table(of_sparks_kafka_source(raw_rows(logs(night))), place / str(night) / "part-00000.parquet")
     return place / str(night)
@@ -89,7 +89,7 @@ def dump_in_lines(place: Path, night: int) -> Path:
 
 
 def growing_table(place: Path, night: int, **layout: Any) -> Path:
-    """A Delta table to which each night appends what was not there before, as a stream into a lake does."""
+    """Return a Delta table to which each run appends what was not there before, as a stream into a lake does."""
     return append_to_table(place, raw_rows(logs(night), "nights"), **layout)
 
 
@@ -113,7 +113,7 @@ FORMS: Mapping[str, Callable[[Path, int], Path]] = {
 
 
 def state_of(warehouse: Path) -> dict[str, list[str]]:
-    """The tables that are about the log, without counts of what was read; with the history where each night was read in both ways."""
+    """Return the tables that are about the log, without counts of what was read; with the history where each run was read in both ways."""
     appended = () if TIMES_AS_MANY > 1 else tuple(name for name, table in TABLES.items() if table.write is WriteMode.APPENDED)
     tables = tables_of(warehouse, but=(*NOT_STATE, *appended))
     for name in COUNTS_OF_READING:
@@ -140,7 +140,7 @@ def without_files_below(table: Path, ends: Mapping[int, int]) -> Iterator[int]:
 
 @pytest.fixture(scope="module")
 def states_of_whole_nights(local: LocalSession, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], dict[int, Any]]:
-    """By a form: night -> state of a night that read the whole dump in it; of the first and last one, or where there is time of each."""
+    """By a form: run -> state of a run that read the whole dump in it; of the first and last one, or where there is time of each."""
 
     @cache
     def states(form: str) -> dict[int, Any]:
@@ -221,7 +221,7 @@ def test_of_a_topic_only_the_newest_records_are_fetched_and_each_record_once(
         source = LiveRows(spark, LiveTopic("kafka://a:9092", "a:9092", "t", {}), TopicExtent("id", {0: 0, 7: 3}, {0: end, 7: 3}))
         planned = plan_rows(source, open_to_write(str(tmp_path / "w")), cluster="sample", goes_on=True)
         request = RunRequest(("kafka://a:9092",), str(tmp_path / "w"), "sample", AS_OF_MS, 7 * DAY_MS, JAVA)
-        summary = run_nightly(request, planned.log, spark, Progress(), planned)
+        summary = run_stages(request, planned.log, spark, Progress(), planned)
         assert (summary.input_kind, summary.lacks) == ("kafka", ("transactions", "leader_epochs"))
     assert fetched == [{0: (0, 25), 7: (3, 3)}, {0: (24, 40), 7: (3, 3)}]
     assert summary.reading.new_records == 15 and 0 not in summary.reading.whole
@@ -252,9 +252,9 @@ class TestWhatIsRead:
         groups: list[int] = []
         rows_of_batch = parquet._rows
 
-        def noted(columns: Any, source: str, first_row: int, n: int) -> Any:
+        def noted(columns: Any, source: str, first_row: int, *others: Any) -> Any:
             groups.append(first_row // 10)
-            return rows_of_batch(columns, source, first_row, n)
+            return rows_of_batch(columns, source, first_row, *others)
 
         patch.setattr(parquet, "_rows", noted)
         pieces = row_files(InputKind.PARQUET, [str(place)]).pieces(wanted)

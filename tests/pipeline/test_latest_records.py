@@ -1,4 +1,4 @@
-"""Replaying the latest records of a night and then the next records gives what replaying every record gives."""
+"""Replaying the latest records of a run and then the next records gives what replaying every record gives."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def kept(log: Sequence[LogRecord], semantics: Semantics) -> pa.RecordBatch:
 
 
 def result_of(replay: KeptRecordsReplay) -> dict[str, Any]:
-    """Everything that the tables show of a replay, but for the warnings, which only the night of their record has."""
+    """Everything that the tables show of a replay, but for the warnings, which only the run of their record has."""
     state = replay.coordinator.finish()
     rows = state_rows(state, expirations_of(state, ExpirationJob(2_000_000, 60_000, replay.semantics), replay.type_0_offsets()))
     rows["warnings"] = [w for w in rows["warnings"] if w.code in ("R-1.26", "R-1.28", "R-3.29", "R-4.6")]
@@ -56,7 +56,7 @@ def nights_of(log: Sequence[LogRecord], cuts: Sequence[int]) -> list[Sequence[Lo
 
 
 def through_nights(nights: Sequence[Sequence[LogRecord]], semantics: Semantics) -> tuple[KeptRecordsReplay, pa.RecordBatch, Counter[Any]]:
-    """The replay of the last night, its latest records, and the warnings of all nights."""
+    """Return the replay of the last run, its latest records, and the warnings of all runs."""
     latest, warnings = None, Counter[Any]()
     for night in nights:
         replay, held = KeptRecordsReplay(semantics), LatestRecords()

@@ -1,4 +1,4 @@
-"""Nights one after another: what is appended, what is replaced, what stays when one fails, and who can read it."""
+"""Runs one after another: what is appended, what is replaced, what stays when one fails, and who can read it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from groupcoord_spark.cli.progress import StageLines
 from groupcoord_spark.coordinator.semantics import JAVA, SCALA
 from groupcoord_spark.errors import InputError, WarehouseError
 from groupcoord_spark.log import plan_logs
-from groupcoord_spark.pipeline.night import run_nightly
+from groupcoord_spark.pipeline.night import run_stages
 from groupcoord_spark.pipeline.run import RunRequest
 from groupcoord_spark.protocol import encode_value
 from groupcoord_spark.protocol.record_types import KeyType
@@ -82,7 +82,7 @@ def files(warehouse: Path) -> set[Path]:
 
 @pytest.fixture(scope="module")
 def second(local: LocalSession, sample_warehouse: SampleWarehouse, tmp_path_factory: pytest.TempPathFactory) -> SampleWarehouse:
-    """The sample's warehouse after another night over the same log; not to be written to."""
+    """Provide the sample's warehouse after another run over the same log; not to be written to."""
     place = shutil.copytree(sample_warehouse.path, tmp_path_factory.mktemp("second") / "w")
     return SampleWarehouse(place, run(local, place, SAMPLE_LOGS, as_of_ms=SAMPLE_AS_OF_MS))
 
@@ -134,6 +134,17 @@ class TestASecondNight:
         assert [row["record_offset"] for row in rows_of(tmp_path / "w", "warnings") if row["code"] == "gap_since_last_night"] == [10]
         assert {row["group_id"] for row in rows_of(tmp_path / "w", "committed_offsets")} == {"g", "h"}
 
+    @pytest.mark.parametrize("left", [None, b"", b"PAR1 cut off"])
+    def test_whose_coverage_cannot_be_read_counts_the_whole_log(self, local: LocalSession, tmp_path: Path, left: bytes | None) -> None:
+        write_log(tmp_path / "logs", commits(0, 10))
+        run(local, tmp_path / "w", tmp_path / "logs")
+        for file in (tmp_path / "w" / "decode_coverage").rglob("cluster=*/*.parquet"):
+            file.unlink() if left is None else file.write_bytes(left)
+        write_log(tmp_path / "logs", commits(0, 12))
+        summary = run(local, tmp_path / "w", tmp_path / "logs")
+        assert summary.reading.whole == {"the table decode_coverage of the last run is lost or damaged": 1}
+        assert [row["records"] for row in rows_of(tmp_path / "w", "decode_coverage")] == [12]
+
     def test_without_its_latest_records_reads_the_whole_log(self, local: LocalSession, tmp_path: Path) -> None:
         write_log(tmp_path / "logs", commits(0, 10))
         run(local, tmp_path / "w", tmp_path / "logs")
@@ -166,7 +177,7 @@ class TestASecondNight:
         assert {row["group_id"] for row in rows_of(tmp_path / "w", "groups")} == {"g"}
         summary = run(local, tmp_path / "w", tmp_path / "logs", as_of_ms=AS_OF_MS + 4)
         assert {row["group_id"] for row in rows_of(tmp_path / "w", "groups")} == {"g", "h"}
-        assert summary.reading.whole == {"the night before kept no latest records of them": 1}
+        assert summary.reading.whole == {"the last run kept no latest records of them": 1}
 
     def test_writes_the_whole_history_after_one_without(
         self, local: LocalSession, tmp_path: Path, sample_warehouse: SampleWarehouse
@@ -277,7 +288,7 @@ class TestARunThatFails:
         gone.unlink()
         try:
             with pytest.raises(InputError) as failure:
-                run_nightly(night, plan, spark, StageLines(quiet=True))
+                run_stages(night, plan, spark, StageLines(quiet=True))
         finally:
             gone.write_bytes(kept)
         assert str(gone) in str(failure.value)
@@ -304,9 +315,9 @@ class TestARunThatFails:
 
 class TestWhatCannotBeRead:
     def night(self, local: LocalSession, tmp_path: Path, log: Sequence[LogRecord]) -> list[dict[str, Any]]:
-        """The quarantined records of a log in a partition of its own beside a sound one; what is read always adds up."""
+        """Return the quarantined records of a log in a partition of its own beside a sound one; what is read always adds up."""
         write_log(tmp_path / "logs", log, offsets_partition=0, largest_batch=1)
-        write_log(tmp_path / "logs", commits(0, 7), offsets_partition=1)
+        write_log(tmp_path / "logs", [commit(number, "sound") for number in range(7)], offsets_partition=1)
         return self.run_and_count(local, tmp_path)
 
     def run_and_count(self, local: LocalSession, tmp_path: Path) -> list[dict[str, Any]]:
@@ -485,7 +496,7 @@ class TestReaders:
 
 
 def test_a_record_counts_once_however_often_it_is_read(local: LocalSession, tmp_path: Path) -> None:
-    """The third dump was cleaned, so three partitions of it are read whole; the last night reads everything again."""
+    """The third dump was cleaned, so three partitions of it are read whole; the last run reads everything again."""
     sizes: dict[tuple[int, int], int] = {}
     for night, is_full in ((1, False), (3, False), (3, True)):
         logs = GOLDEN / "nights" / str(night) / "logs"

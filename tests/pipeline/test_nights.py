@@ -1,4 +1,4 @@
-"""A log cut into nights, compacted between them or not, gives the rows that one run over the whole log gives. Without Spark."""
+"""A log cut into runs, compacted between them or not, gives the rows that one run over the whole log gives. Without Spark."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ from tests.pipeline.segment_files import batch_of, batches_of
 from tests.pipeline.test_distributed_replay import AS_OF_MS, RETENTION_MS, Rows, comparable, sorted_fields
 
 OF_THE_END = ("R-1.26", "R-1.28", "R-3.29", "R-4.6")
-"""Warnings about the state at the end of a log. A night gives those that the night before has not given."""
+"""Warnings about the state at the end of a log. A run gives those that the last run has not given."""
 
 HISTORY = ("offset_commits", "group_records", "transactions")
 
@@ -49,7 +49,7 @@ COORDINATORS = st.sampled_from([JAVA, SCALA])
 
 
 class Night(NamedTuple):
-    """What a night leaves: its rows, its reports, and what the next night goes on from."""
+    """What a run leaves: its rows, its reports, and what the next run goes on from."""
 
     rows: Rows
     report: PartitionReport
@@ -69,7 +69,7 @@ def nights_of(rng: random.Random, log: Sequence[LogRecord], nights: int) -> list
 
 
 def cleaned(rng: random.Random, log: Sequence[LogRecord], read: int, *, keeps_tombstones: bool = False) -> list[LogRecord]:
-    """The log after the cleaner: below a random point of what was read, superseded records are gone, and some tombstones and aborts.
+    """Return the log after the cleaner: below a random point of what was read, superseded records are gone, and some tombstones and aborts.
 
     The last record stays: the cleaner leaves the active segment alone, and a log never ends before its end.
     """
@@ -85,7 +85,7 @@ def cleaned(rng: random.Random, log: Sequence[LogRecord], read: int, *, keeps_to
 
 
 def write(directory: Path, rng: random.Random, nights: Sequence[Sequence[LogRecord]]) -> PartitionLog:
-    """The directory of a partition; no batch has records of two nights. The plan of the log."""
+    """Return the directory of a partition; no batch has records of two runs. The plan of the log."""
     shutil.rmtree(directory, ignore_errors=True)
     batches = [batch for night in nights for batch in batches_of(night, 4)]
     borders = sorted({0, len(batches), *(rng.randint(0, len(batches)) for _ in range(rng.randint(0, 2)))})
@@ -102,7 +102,7 @@ def write(directory: Path, rng: random.Random, nights: Sequence[Sequence[LogReco
 def read_night(
     directory: Path, log: PartitionLog, before: Night | None, semantics: Semantics, *, full: bool = False, with_history: bool = True
 ) -> Night:
-    """A night over the log, which goes on from the night before where that is possible."""
+    """Return a run over the log, which goes on from the last run where that is possible."""
     end, history_end = (0, 0) if before is None else (before.log.end_offset, before.history_end)
     segments, carried, changed = log.segments, None, {}
     if before is not None and not full and (history_end == end or not with_history):
@@ -163,7 +163,7 @@ def state_of(night: Night) -> dict[str, Any]:
 
 
 def warnings_of(nights: Sequence[Night]) -> Mapping[str, Counter[str]]:
-    """Warnings of all nights, apart for those about the state at the end of the log."""
+    """Warnings of all runs, apart for those about the state at the end of the log."""
     given: dict[str, Counter[str]] = {"of records": Counter(), "of the end": Counter()}
     for night in nights:
         for row in night.rows.get("warnings", ()):
@@ -178,7 +178,7 @@ def history_of(nights: Sequence[Night]) -> list[int]:
 
 
 def assert_state_and_history_of_one_run(nights: Sequence[Night], whole: Night) -> None:
-    """The last night has the state of the run over the whole log, and the nights together have its history."""
+    """The last run has the state of the run over the whole log, and the runs together have its history."""
     last = nights[-1]
     assert all(night.report.vanished is None for night in nights)
     assert state_of(last) == state_of(whole)
@@ -253,7 +253,7 @@ def test_no_key_vanishes_by_a_cleaning_that_keeps_tombstones(semantics: Semantic
 
 
 def write_files(directory: Path, log: Sequence[LogRecord], cut: int) -> PartitionLog:
-    """The plan of a log with a file for every ten offsets, and one that begins at ``cut``."""
+    """Return the plan of a log with a file for every ten offsets, and one that begins at ``cut``."""
     shutil.rmtree(directory, ignore_errors=True)
     for begin, end in pairwise([*range(0, cut, 10), cut, log[-1].record_offset + 1]):
         records = [record for record in log if begin <= record.record_offset < end]
@@ -315,7 +315,7 @@ def test_keys_of_the_former_kind_of_a_converted_group_do_not_vanish() -> None:
 
 
 KINDS_OF_NIGHTS = ("usual", "usual", "usual", "full", "without history", "missing")
-"""missing: the input of the night lacks the offsets partition; its state is carried over."""
+"""missing: the input of the run lacks the offsets partition; its state is carried over."""
 
 
 @examples(12)

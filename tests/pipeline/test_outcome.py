@@ -7,6 +7,7 @@ from typing import Any
 
 from groupcoord_spark.coordinator.semantics import JAVA
 from groupcoord_spark.log import LogPlan, PartitionLog, RecordMark
+from groupcoord_spark.log.partition_count import PartitionCount
 from groupcoord_spark.pipeline.exchange.counts import KindCount, PartitionCounts
 from groupcoord_spark.pipeline.exchange.state_rows import PartitionReport
 from groupcoord_spark.pipeline.extents import NO_HISTORY, CarriedState, HistoryRange, PointInTime, Until
@@ -14,11 +15,13 @@ from groupcoord_spark.pipeline.outcome import driver_rows, files_by_table, run_r
 from groupcoord_spark.pipeline.plan.carry_over import CarryOver
 from groupcoord_spark.pipeline.plan.earlier_runs import PartitionHistory
 from groupcoord_spark.pipeline.plan.evidence import Evidence
-from groupcoord_spark.pipeline.plan.guards import ComparedNight, Verdict
-from groupcoord_spark.pipeline.plan.night_plan import NightPlan
-from groupcoord_spark.pipeline.plan.partition_count import PartitionCount, contradiction
+from groupcoord_spark.pipeline.plan.guards import ComparedRun, Verdict
+from groupcoord_spark.pipeline.plan.partition_count import contradiction
+from groupcoord_spark.pipeline.plan.run_plan import RunPlan
 from groupcoord_spark.pipeline.run import RunRequest
 from groupcoord_spark.sources.inputs import InputKind
+
+NO_ROWS: dict[str, list[dict[str, Any]]] = {"warnings": [], "offsets_partitions": []}
 
 
 def plan(*logs: PartitionLog) -> LogPlan:
@@ -76,10 +79,10 @@ def planned(
     points_in_time: dict[int, PointInTime] | None = None,
     carry_over: CarryOver = NOTHING_CARRIED,
     evidence: dict[int, Evidence] | None = None,
-) -> NightPlan:
-    night = ComparedNight(request, plan, InputKind.SEGMENTS, {}, evidence or {})
+) -> RunPlan:
+    night = ComparedRun(request, plan, InputKind.SEGMENTS, {}, evidence or {})
     count = PartitionCount(50)
-    return NightPlan(request, night, Verdict(plan), plan, None, histories or {}, carry_over, points_in_time or {}, (), (), count)
+    return RunPlan(request, night, Verdict(plan), plan, None, histories or {}, carry_over, points_in_time or {}, (), (), count)
 
 
 def test_a_partition_row_extends_the_history_by_what_was_read() -> None:
@@ -115,8 +118,8 @@ def test_a_look_back_ends_at_its_moment_and_leaves_the_history_as_it_is() -> Non
     request, points_in_time = replace(REQUEST, until=Until("then", end_offsets={0: 40})), {0: PointInTime(40, NO_HISTORY, 40)}
     (row,) = rows_of_driver(plan(log(0, 120, 0)), [read(0, 40, 40)], histories, points_in_time, request)["offsets_partitions"]
     assert (row["end_offset"], row["last_stable_offset"], row["history_end_offset"]) == (40, 40, 100)
-    summary = summary_of(planned(plan(log(0, 120, 0)), request, points_in_time=points_in_time), [], "run", [])
-    assert (run_row(request, summary, {})["kind"], run_row(REQUEST, summary, {})["kind"]) == ("look_back", "night")
+    summary = summary_of(planned(plan(log(0, 120, 0)), request, points_in_time=points_in_time), [], "run", NO_ROWS)
+    assert (run_row(request, summary, {})["kind"], run_row(REQUEST, summary, {})["kind"]) == ("point_in_time", "nightly")
 
 
 def test_a_partition_row_remembers_the_records_that_were_seen() -> None:

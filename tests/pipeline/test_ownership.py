@@ -126,7 +126,7 @@ claims = st.tuples(claimed, claimed, st.integers(0, 2), st.integers(1, 5), st.sa
 
 
 def groups_by_decoded_values(rows: Any, ends: dict[int, int]) -> set[int]:
-    """The groups with a collision, or with a value that does not decode cleanly, one decoded value after another."""
+    """Return the groups with a collision, or with a value that does not decode cleanly, one decoded value after another."""
     colliding = set()
     for row, group in enumerate(rows.group.tolist()):
         try:

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
-from groupcoord_spark.log.partition_count import KAFKAS_DEFAULT, best_partition_count
+from collections.abc import Iterable
+
+import pytest
+
+from groupcoord_spark.log.partition_count import KAFKAS_DEFAULT, PlacedGroups, best_partition_count, unreachable_groups
 from groupcoord_spark.pipeline.plan.evidence import group_hashes
 from groupcoord_spark.protocol import encode_key, java_string_hash, offsets_partition_for
+from groupcoord_spark.protocol.partitioner import partitioning_hash
 from groupcoord_spark.protocol.record_types import KeyType
 
 GROUPS = [f"group-{number}" for number in range(40)]
@@ -43,3 +48,56 @@ def test_the_lowest_java_integer_counts_as_0() -> None:
     # "polygenelubricants" has the hash -2^31, of which Java has no absolute value
     assert group_hashes([encode_key(KeyType.GROUP_METADATA, {"group_id": "polygenelubricants"})]) == {0}
     assert offsets_partition_for("polygenelubricants", 50) == 0
+
+
+def groups(names: Iterable[str], partition_count: int, commit_ms: int, record_ms: int = -1) -> list[tuple[int, int, int, int]]:
+    """Rows of PlacedGroups: groups of a topic with so many partitions, with their newest commits at one moment."""
+    return [(partitioning_hash(name), offsets_partition_for(name, partition_count), commit_ms, record_ms) for name in names]
+
+
+NAMES = [f"{number**5}-app" for number in range(40)]
+"""Names whose hashes do not follow one another."""
+OF_50, OF_60 = groups(NAMES, 50, 1_000), groups(NAMES, 60, 2_000)
+
+
+@pytest.mark.parametrize(
+    ("placed", "lowest", "known", "unreachable", "counts"),
+    [
+        pytest.param(OF_50, 50, None, [], (), id="one count"),
+        pytest.param([], 50, None, [], (), id="no group"),
+        pytest.param(OF_50 + OF_60, 50, None, OF_50, (60,), id="every group in two"),
+        pytest.param(OF_50 + OF_60[:5], 50, None, OF_50, (60,), id="a few groups moved, and the others are left behind"),
+        pytest.param(OF_50 + OF_60, 60, None, OF_50, (60,), id="all directories are there"),
+        pytest.param(OF_50 + groups(NAMES, 60, 500), 50, None, groups(NAMES, 60, 500), (50,), id="the newer commits decide"),
+        pytest.param(OF_50[:20] + OF_60[20:], 50, None, OF_50[:20], (60,), id="no group in two, the newer ones fit alone"),
+        pytest.param(OF_50 + groups(["renamed"], 51, 2_000), 52, None, [], (), id="one group proves no count"),
+        pytest.param(OF_50 + groups(NAMES, 60, 1_000), 50, None, groups(NAMES, 60, 1_000), (), id="a directory copied under another name"),
+        pytest.param(groups(NAMES, 50, -1, 9) + groups(NAMES, 60, -1, 10), 50, None, groups(NAMES, 50, -1, 9), (), id="no commits"),
+        pytest.param(OF_50, 50, 60, OF_50, (60,), id="the cluster's metadata says 60, and no client came back"),
+        pytest.param(OF_60, 60, 50, [], (), id="metadata older than the log"),
+    ],
+)
+def test_a_client_reaches_one_of_two_groups(
+    placed: list[tuple[int, int, int, int]],
+    lowest: int,
+    known: int | None,
+    unreachable: list[tuple[int, int, int, int]],
+    counts: tuple[int, ...],
+) -> None:
+    # A group whose partition is the same under both counts is in one place.
+    both = {row[:2] for row in OF_50} & {row[:2] for row in OF_60}
+    placed = [row for row in placed if row[:2] not in both]
+    expected = [row for row in unreachable if row[:2] not in both]
+    likely = best_partition_count([row[:2] for row in placed], lowest)
+    is_lost, found = unreachable_groups(PlacedGroups.of(placed), lowest, likely, known)
+    assert [row for row, lost in zip(placed, is_lost, strict=True) if lost] == expected
+    assert found == counts
+
+
+def test_names_in_a_row_leave_several_counts_and_one_place() -> None:
+    # The hashes of svc-22 to svc-29 follow one another, so one divisor fits all of them.
+    names = [f"svc-{number}" for number in range(22, 30)]
+    older, newer = groups(names, 50, 1_000), groups(names, 60, 2_000)
+    is_lost, counts = unreachable_groups(PlacedGroups.of(older + newer), 50, 50)
+    assert is_lost.tolist() == [True] * 8 + [False] * 8
+    assert 60 in counts

@@ -1,4 +1,4 @@
-"""Nights over files that are cut into ranges."""
+"""Runs over files that are cut into ranges."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The table of rebalances over several nights: appended, complete, and the same however the log was cut."""
+"""The table of rebalances over several runs: appended, complete, and the same however the log was cut."""
 
 from __future__ import annotations
 

@@ -1,13 +1,16 @@
-"""Rows of tables and lines of JSON: put in order, they are what the segments were; whole nights over them say the same."""
+"""Rows of tables and lines of JSON: put in order, they are what the segments were; whole runs over them say the same."""
 
 from __future__ import annotations
 
+import base64
 import json
 import random
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 
 from groupcoord_spark.cli.progress import StageLines
@@ -16,13 +19,14 @@ from groupcoord_spark.errors import InputError, UsageError
 from groupcoord_spark.log import Chunk, RecordMark, record_crc
 from groupcoord_spark.pipeline.exchange.kept_records import ShuffledRow
 from groupcoord_spark.pipeline.extents import Until
-from groupcoord_spark.pipeline.night import run_nightly
-from groupcoord_spark.pipeline.plan.evidence import Evidence
+from groupcoord_spark.pipeline.night import run_stages
+from groupcoord_spark.pipeline.plan.evidence import Evidence, group_hashes
 from groupcoord_spark.pipeline.plan.input_rows import plan_rows, row_plan
 from groupcoord_spark.pipeline.plan.row_overview import RowOverview
 from groupcoord_spark.pipeline.read import rows as pipeline_rows
 from groupcoord_spark.pipeline.read.rows import FileRows, chunks_by_partition, packed_rows, row_files, rows_in_order, sorted_table
 from groupcoord_spark.pipeline.run import RunRequest, Summary
+from groupcoord_spark.protocol import encode_key
 from groupcoord_spark.sources.inputs import InputKind, kind_of
 from groupcoord_spark.sources.rows import ROW_SCHEMA, RowBatch
 from groupcoord_spark.warehouse.write import open_to_write
@@ -43,11 +47,12 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.usefixtures("tables_of_a_log")
 
+KEY = encode_key(2, {"group_id": "k"})
 TRANSACTIONS = GOLDEN / "transactions" / "logs"
 
 
 def row(offset: int | None, value: bytes | None = b"v", partition: int = 0, **changed: Any) -> dict[str, Any]:
-    usual = {"record_timestamp_ms": 5, "key": b"k", "producer_id": -1, "producer_epoch": -1, "is_transactional": False, "source": "f"}
+    usual = {"record_timestamp_ms": 5, "key": KEY, "producer_id": -1, "producer_epoch": -1, "is_transactional": False, "source": "f"}
     return {**usual, "offsets_partition": partition, "record_offset": offset, "value": value, "position": 0, **changed}
 
 
@@ -101,8 +106,8 @@ class TestChunks:
         assert [value for chunk in chunks for value in chunk.records.value.to_arrow().to_pylist()] == [b"a", b"v"]
         lost = [each for chunk in chunks for each in chunk.lost]
         assert [(each.code, each.record_offset, each.key, each.value) for each in lost] == [
-            ("offset_conflict", 1, b"k", b"b"),
-            ("offset_conflict", 1, b"k", None),
+            ("offset_conflict", 1, KEY, b"b"),
+            ("offset_conflict", 1, KEY, None),
         ]
         assert "also at x, byte 7, with other bytes" in lost[0].detail
 
@@ -128,7 +133,10 @@ def test_rows_of_many_tasks_in_any_order_are_merged_in_the_order_of_their_offset
     tasks = [table(*every[begin : begin + 150]) for begin in range(0, len(every), 150)]
     packed = [batch for task in tasks for batch in packed_rows(None)(map(RowBatch, task.to_batches(max_chunksize=20)))]
     found = []
-    for place, pieces in pa.Table.from_batches(packed).sort_by("first_offset").to_pandas().groupby(["cluster", "offsets_partition"]):
+    shuffled = pa.Table.from_batches(packed).sort_by("first_offset")
+    for place in sorted(set(zip(*(shuffled[name].to_pylist() for name in ("cluster", "offsets_partition")), strict=True))):
+        is_here = pc.and_(pc.equal(shuffled["cluster"], place[0]), pc.equal(shuffled["offsets_partition"], place[1]))
+        (pieces,) = shuffled.filter(is_here).combine_chunks().to_batches()
         in_order = list(rows_in_order(ShuffledRow.of(pieces)))
         offsets = [offset for batch in in_order for offset in batch["record_offset"].to_pylist()]
         assert offsets == sorted(offsets, key=lambda offset: -1 if offset is None else offset), seed
@@ -168,9 +176,26 @@ class TestRowOverview:
             overview = RowOverview()
             for batch in rows.to_batches(max_chunksize=batch_rows):
                 overview.add_rows(RowBatch(batch), {0: [5, 6, 9]})
-            expected = {offset: RecordMark(offset, 5, record_crc(b"k", b"v")) for offset in (3, 5)}
-            newest = RecordMark(7, 6, record_crc(b"k", b"new"))
-            assert self.planned(overview).evidence == {0: Evidence(expected[3], newest, {5: expected[5]})}
+            expected = {offset: RecordMark(offset, 5, record_crc(KEY, b"v")) for offset in (3, 5)}
+            newest = RecordMark(7, 6, record_crc(KEY, b"new"))
+            assert self.planned(overview).evidence == {0: Evidence(expected[3], newest, {5: expected[5]}, group_hashes([KEY]))}
+
+    def test_without_a_key_of_the_topic_are_refused_with_what_the_keys_look_like(self):
+        text = base64.b64encode(KEY)
+        with pytest.raises(InputError, match=r"in: no key of its rows is one of __consumer_offsets\. They are base64 text \(the first"):
+            self.planned(self.looked(row(1, key=None), row(2, key=text), row(3, control_type="COMMIT")))
+        assert self.planned(self.looked(row(1, key=text), row(2))).rows == 2
+
+    def test_without_any_field_for_a_value_are_refused(self):
+        for counts, is_refused in (({"value_absent": 2}, True), ({"value_absent": 2, "value_there": 1}, False)):
+            overview = RowOverview()
+            overview.add_rows(RowBatch(table(row(1, None)).to_batches()[0], counts=counts))
+            with (
+                pytest.raises(InputError, match="no line has a value, so that every record would be a tombstone")
+                if is_refused
+                else nullcontext()
+            ):
+                assert {doubt.code for doubt in self.planned(overview).log.doubts} == {"value_absent"}
 
     def test_tell_the_cluster_where_the_rows_name_one(self):
         assert self.planned(self.looked(row(1))).log.cluster_id is None
@@ -186,8 +211,15 @@ class TestRowOverview:
             self.planned(self.looked(row(None, position=3, fault="row_malformed", detail="why")))
         with pytest.raises(InputError, match="there are no rows"):
             self.planned(RowOverview())
-        with pytest.raises(InputError, match="all of its 2 rows are of other topics"):
+        with pytest.raises(InputError, match=r"all of its 2 rows are of other topics than __consumer_offsets\. Give an export"):
             self.planned(RowOverview(other_topics=2))
+
+    def test_of_other_topics_name_some_of_them(self):
+        looked = RowOverview()
+        for name in ("payments", "orders", "users", "audit"):
+            looked.add_rows(RowBatch(pa.RecordBatch.from_pylist([], ROW_SCHEMA), 1, topics=frozenset({name})))
+        with pytest.raises(InputError, match=r"all of its 4 rows are of other topics than \S+ \(such as 'audit', 'orders', 'payments'\)"):
+            self.planned(looked)
 
 
 def night_over(
@@ -198,11 +230,19 @@ def night_over(
     paths = tuple(map(str, inputs))
     files = row_files(kind_of(paths), paths)
     goes_on = not changed.get("full") and changed.get("until") is None
-    source = FileRows(spark, files.kind, files.inputs, files.pieces)
+    source = FileRows(spark, files.kind, files.inputs, files.pieces, files.remarks, files.forms)
     rows = plan_rows(source, open_to_write(str(warehouse)), cluster=cluster, goes_on=goes_on)
     usual = {"cluster": cluster or "sample", "as_of_ms": AS_OF_MS, "retention_ms": 7 * DAY_MS, "semantics": JAVA}
     night = RunRequest(inputs=paths, warehouse=str(warehouse), **{**usual, **changed})
-    return run_nightly(night, rows.log, spark, StageLines(quiet=True), rows)
+    return run_stages(night, rows.log, spark, StageLines(quiet=True), rows)
+
+
+def test_files_of_a_folder_that_are_not_read_are_a_warning(local, tmp_path):
+    write_parquet(tmp_path / "in", raw_rows(TRANSACTIONS))
+    (tmp_path / "in" / "manifest.json").write_text('{"rows": 7}')
+    night_over(local, tmp_path / "w", tmp_path / "in")
+    (warning,) = [row for row in rows_of(tmp_path / "w", "warnings") if row["code"] == "files_not_read"]
+    assert warning["detail"] == f"{tmp_path / 'in'}: 1 of 3 files is not read: manifest.json (JSON without records)."
 
 
 @pytest.fixture(scope="module")
@@ -216,7 +256,7 @@ def without_bytes_read(tables: dict[str, list[str]]) -> dict[str, list[str]]:
     """Segments count the bytes of their files, rows those of their keys and values; only segments have files, and a health."""
     import re
 
-    of_files = r"'(bytes|end_file|end_position|segment_bytes)': (\d+|None|\[.*?\])"
+    of_files = r"'(bytes|end_file|end_position|segment_bytes|leader_epoch)': (\d+|None|\[.*?\])"
     tables["offsets_partitions"] = [re.sub(of_files, "", line) for line in tables["offsets_partitions"]]
     return {name: rows for name, rows in tables.items() if name != "topic_health"}
 
@@ -260,7 +300,7 @@ def test_a_look_back_over_rows_is_that_over_segments(local, tmp_path):
         for until in moments:
             summary = over(local, tmp_path / kind, inputs, until=until)
             assert (summary.records_read, summary.point_in_time.records_from_history) == (16, 12)
-            assert rows_of(tmp_path / kind, "runs")[-1]["kind"] == "look_back"
+            assert rows_of(tmp_path / kind, "runs")[-1]["kind"] == "point_in_time"
             looked_back[kind].append(without_bytes_read(tables_of(tmp_path / kind, run_id=summary.run_id)))
     assert [len(tables["committed_offsets"]) for tables in looked_back["segments"]] == [3, 3]
     assert looked_back["parquet"] == looked_back["json"] == looked_back["segments"]

@@ -1,4 +1,4 @@
-"""What the simulated coordinator writes goes through a whole night: the warehouse then holds what the coordinator knows."""
+"""What the simulated coordinator writes goes through a whole run: the warehouse then holds what the coordinator knows."""
 
 from __future__ import annotations
 

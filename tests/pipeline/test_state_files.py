@@ -39,7 +39,10 @@ def written(
 ) -> tuple[list[PartitionReport], list[dict[str, Any]]]:
     """(reports, rows of assignments) that a writer makes of rows (kind, payload)."""
     write = state_writer(WriteJob("c", str(tmp_path), "run", dict(from_user or {})))
-    frames = [pa.RecordBatch.from_pydict({"kind": [kind for kind, _ in rows], "payload": [load for _, load in rows]}) for rows in batches]
+    frames = [
+        pa.RecordBatch.from_pydict({"place": [0] * len(rows), "kind": [kind for kind, _ in rows], "payload": [load for _, load in rows]})
+        for rows in batches
+    ]
     (row,) = [payload for batch in write(frames) for payload in batch.column("payload").to_pylist()]
     reports: list[PartitionReport] = pickle.loads(row)
     files = [file for report in reports for file in report.files.get("assignments", [])]

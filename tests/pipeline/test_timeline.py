@@ -1,4 +1,4 @@
-"""`groupcoord timeline`, and the changes from night to night, over five nights of a real broker whose log was cleaned between them."""
+"""`groupcoord timeline`, and the changes from run to run, over five runs of a real broker whose log was cleaned between them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from groupcoord_spark.answers.night_changes import Change, night_changes
+from groupcoord_spark.answers.run_changes import Change, run_changes
 from groupcoord_spark.warehouse import open_warehouse
 from tests.cli.warehouse import groupcoord
 from tests.conftest import GOLDEN
@@ -39,10 +39,10 @@ def events(warehouse: Path, group_id: str, kind: str) -> list[dict[str, Any]]:
 
 @pytest.fixture(scope="module")
 def changes(warehouse: Path) -> dict[tuple[int, int], list[Change]]:
-    """Two consecutive nights by their numbers, and what changed from the first to the second."""
+    """Two consecutive runs by their numbers, and what changed from the first to the second."""
     opened = open_warehouse(str(warehouse))
     pairs = enumerate(pairwise(opened.finished_runs("nights")), 1)
-    return {(number, number + 1): list(night_changes(opened, before, after)) for number, (before, after) in pairs}
+    return {(number, number + 1): list(run_changes(opened, before, after)) for number, (before, after) in pairs}
 
 
 def test_every_offset_that_went_back_is_an_event_of_its_own(warehouse: Path) -> None:
@@ -93,10 +93,13 @@ def test_why_groups_and_offsets_are_gone_is_known_from_the_history(changes: dict
         *((group, None, "group_deleted") for group in ("brief-us", "loyalty", "reports-za", "season-eu", "export-in")),
         *((group, "orders", "group_deleted") for group in ("brief-us", "reports-za", "export-in")),
         *((group, "payments", "group_deleted") for group in ("loyalty", "season-eu")),
-        ("audit-za", "orders", "offset_deleted"),
+        ("audit-za", "orders", "offsets_deleted"),
         ("export-in", "visits", "topic_deleted"),
         ("billing-us", "orders", "aborted"),
         ("settle-us", "orders", "committed"),
+        # The three offsets that went back, in groups without members and with them.
+        *((group, "orders", "reset") for group in ("audit-za", "export-in")),
+        ("pricing", "orders", "seek"),
     }
 
 

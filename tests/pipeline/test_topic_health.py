@@ -1,4 +1,4 @@
-"""The table topic_health: a night writes what doctor says, also where it reads only what is new."""
+"""The table topic_health: a run writes what doctor says, also where it reads only what is new."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ import pytest
 
 from groupcoord_spark.doctor import FilesBeside, HealthSettings, all_files_beside, diagnose, read_copies, read_transaction_states
 from groupcoord_spark.log import PartitionLog
-from groupcoord_spark.log.files.storage import Location
 from groupcoord_spark.pipeline import health_rows
+from groupcoord_spark.storage.location import Location
 from tests.cli.warehouse import groupcoord
-from tests.conftest import DAY_MS
+from tests.conftest import DAY_MS, FIVE_NIGHTS
 from tests.doctor.copies import GOLDEN, SICK
 from tests.doctor.test_rules_of_groups import commit
 from tests.log.log_writer import T0, batch, marker, write_segment
@@ -25,10 +25,10 @@ if TYPE_CHECKING:
 Findings = list[tuple[int | None, str, str, str | None, str | None, str]]
 
 
-def of_doctor(logs: Path) -> Findings:
+def of_doctor(logs: Path, as_of_ms: int = AS_OF_MS) -> Findings:
     copies = read_copies([str(logs)])
     known = read_transaction_states([Location.of(copy.uri) for copy in copies])
-    findings = diagnose(copies, HealthSettings(), known).findings
+    findings = diagnose(copies, HealthSettings(), known, as_of_ms=as_of_ms).findings
     return sorted_findings(
         (
             each.offsets_partition,
@@ -68,7 +68,8 @@ def test_night_without_anything_new_repeats_the_findings_and_since_when(
     local: LocalSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, corpus: str, with_transaction: set[int]
 ) -> None:
     logs, warehouse = SICK / corpus / "logs", tmp_path / "warehouse"
-    run(local, warehouse, logs)
+    first_ms, second_ms = AS_OF_MS + DAY_MS, AS_OF_MS + 2 * DAY_MS
+    run(local, warehouse, logs, as_of_ms=first_ms)
     opened = []
 
     def recorded(log: PartitionLog) -> FilesBeside:
@@ -76,20 +77,22 @@ def test_night_without_anything_new_repeats_the_findings_and_since_when(
         return all_files_beside(log)
 
     monkeypatch.setattr(health_rows, "all_files_beside", recorded)
-    run(local, warehouse, logs, as_of_ms=AS_OF_MS + DAY_MS)
-    assert of_night(warehouse) == of_doctor(logs)
-    assert {row["since"] for row in rows_of(warehouse, "topic_health")} == {AS_OF_MS}
+    run(local, warehouse, logs, as_of_ms=second_ms)
+    whole, in_part = (of_doctor(logs, at_ms) for at_ms in (first_ms, second_ms))
+    # Transactions age with the as-of of the run, also where nothing is new.
+    assert of_night(warehouse) == sorted_findings([*(row for row in whole if row[4] is None), *(row for row in in_part if row[4])])
+    assert {row["since"] for row in rows_of(warehouse, "topic_health")} == {first_ms}
     # the files beside the segments are opened only where a transaction is judged again
     assert sorted(opened) == sorted(with_transaction)
 
 
 def test_nights_of_a_healthy_broker(local: LocalSession, tmp_path: Path) -> None:
-    """Transactions begin and end from night to night, and nothing else is found. The page shows what doctor says of the last night."""
+    """Transactions begin and end from run to run, and nothing else is found. The page shows what doctor says of the last run."""
     warehouse = tmp_path / "warehouse"
     for night in (1, 2, 3):
         logs = GOLDEN / "nights" / str(night) / "logs"
-        run(local, warehouse, logs, as_of_ms=AS_OF_MS + night * DAY_MS)
-        doctors, nights = ({each[:4] for each in findings} for findings in (of_doctor(logs), of_night(warehouse)))
+        run(local, warehouse, logs, as_of_ms=FIVE_NIGHTS[night])
+        doctors, nights = ({each[:4] for each in findings} for findings in (of_doctor(logs, FIVE_NIGHTS[night]), of_night(warehouse)))
         assert nights == doctors
     page = (GOLDEN.parents[1] / "docs" / "how-to" / "a-large-offsets-topic.md").read_text()
     shown = page.partition("$ groupcoord doctor --warehouse ./warehouse\n")[2].partition("```")[0]
@@ -113,7 +116,7 @@ def test_what_a_night_finds_rests_on_whole_logs(local: LocalSession, tmp_path: P
     plain = [batch(place, [commit(f"app-{place % 300}", offset=place)], base_timestamp=T0 + place * 5_000) for place in range(3_000)]
     opened = batch(3_000, [commit("app")], attributes=0x10, producer_id=4000, producer_epoch=3, base_timestamp=T0 + 15_000_000)
     write_segment(logs, [*plain, opened])
-    run(local, warehouse, logs)
+    run(local, warehouse, logs, as_of_ms=T0 + 15_060_000)
     assert [row["finding"] for row in rows_of(warehouse, "topic_health")] == ["open_transaction_young"]
     new = [commit("stuck")] * 100 + [commit(f"console-consumer-{number}") for number in range(10_000, 10_060)]
     batches = [batch(3_002 + place, [record], base_timestamp=T0 + 16_000_000 + place) for place, record in enumerate(new)]

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 from unittest.mock import patch
 
 import pytest
-from deltalake import DeltaTable
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -27,15 +26,16 @@ from groupcoord_spark.pipeline.read.history_records import records_in_history
 from groupcoord_spark.pipeline.read.reader import ReadJob
 from groupcoord_spark.pipeline.rebalances import RebalanceJob
 from groupcoord_spark.pipeline.replay.partition import ReplayJob
+from groupcoord_spark.storage.warehouse_location import locate
 from groupcoord_spark.warehouse import TABLES, open_warehouse
-from groupcoord_spark.warehouse.read import rows_at
+from groupcoord_spark.warehouse.open_table import open_table
 from tests.conftest import DAY_MS, GOLDEN
 from tests.examples import examples
 from tests.log.log_writer import T0
 from tests.pipeline.local_run import rows_of_reports, run_locally
 from tests.pipeline.logs import LogRecord, commit_value, random_log, records_of
 from tests.pipeline.segment_files import write_log
-from tests.pipeline.test_distributed_replay import AS_OF_MS, RETENTION_MS, Rows, comparable, is_in_history, tables_by_the_rule
+from tests.pipeline.test_distributed_replay import AS_OF_MS, RETENTION_MS, Rows, comparable, in_partition, is_in_history, tables_by_the_rule
 from tests.pipeline.test_nightly import commit, commits
 from tests.running import plain_rows, rows_of, run, tables_of
 
@@ -114,11 +114,11 @@ def state_of(warehouse: Path, run_id: str | None = None) -> dict[str, list[str]]
 
 
 def tables_at_newest_versions(warehouse: Path) -> dict[str, list[str]]:
-    """The rows that a reader sees who opens the newest version of each table, and knows nothing of runs."""
+    """Return the rows that a reader sees who opens the newest version of each table, and knows nothing of runs."""
     newest = {}
     for name in set(TABLES) - {"runs"}:
-        table, opened = TABLES[name], DeltaTable(str(warehouse / name))
-        rows = plain_rows(name, rows_at(str(warehouse), table, opened.version(), "sample", list(table.by_name)))
+        table = TABLES[name]
+        rows = plain_rows(name, open_table(locate(str(warehouse)), table).rows("sample", list(table.by_name)))
         newest[name] = sorted(repr({column: value for column, value in row.items() if column != "run_id"}) for row in rows)
     return newest
 
@@ -134,15 +134,15 @@ def ends_of(logs: Path) -> dict[int, int]:
 
 def test_records_of_the_history_are_those_of_the_log(local: LocalSession, tmp_path: Path) -> None:
     rng = random.Random(5)
-    logs = {offsets_partition: random_log(rng, 150) for offsets_partition in range(3)}
+    logs = {number: [in_partition(each, number) for each in random_log(rng, 150)] for number in range(3)}
     for offsets_partition, log in logs.items():
         write_log(tmp_path / "logs", log, offsets_partition=offsets_partition)
     run(local, tmp_path / "w", tmp_path / "logs")
-    versions = open_warehouse(str(tmp_path / "w")).run("sample").table_versions
+    tables = open_warehouse(str(tmp_path / "w")).run("sample").tables
     for offsets_partition, log in logs.items():
         held = HistoryRange(0, 0, log[-1].record_offset + 1)
         with patch("groupcoord_spark.pipeline.read.history_records.OFFSETS_AT_ONCE", 130):
-            parts = list(records_in_history(str(tmp_path / "w"), "sample", HistoryPiece(offsets_partition, held, versions)))
+            parts = list(records_in_history(str(tmp_path / "w"), "sample", HistoryPiece(offsets_partition, held, tables)))
         assert len(parts) > 1
         assert [told for part in parts for told in shape(part)] == shape(records_of([each for each in log if is_in_history(each)]))
 
@@ -164,7 +164,7 @@ NIGHTS = [GOLDEN / "nights" / str(night) / "logs" for night in range(1, 6)]
 
 
 class TestNightsOfOneBroker:
-    """Five nights of one cluster whose log was cleaned hard between them."""
+    """Five runs of one cluster whose log was cleaned hard between them."""
 
     def test_come_out_of_the_last_log_and_the_history_as_they_were(self, local: LocalSession, tmp_path: Path) -> None:
         path = tmp_path / "w"
@@ -177,7 +177,7 @@ class TestNightsOfOneBroker:
             past = summary.point_in_time
             assert past is not None and past.records_from_history > 0 and past.missing == {}
             assert state_of(path, summary.run_id) == state
-            assert rows_of(path, "runs")[-1]["kind"] == "look_back"
+            assert rows_of(path, "runs")[-1]["kind"] == "point_in_time"
             settings = dict(rows_of(path, "runs")[-1]["settings"])
             assert (settings["until"], json.loads(settings["until.end.offsets"])) == ("then", {str(p): end for p, end in ends.items()})
         assert tables_of(path) == before == tables_at_newest_versions(path)
@@ -214,7 +214,7 @@ class TestALogOfOnePartition:
         run(local, tmp_path / "w", tmp_path / "logs")
         shutil.rmtree(tmp_path / "logs")
         write_log(tmp_path / "logs", commits(17, 30), largest_batch=3)
-        # the second finds in the history what the night has read of the log, and nothing of the first
+        # the second finds in the history what the run has read of the log, and nothing of the first
         for asked, held in ((Until("then", time_ms=T0 + 24), 20), (Until("then", end_offsets={0: 25}), 20)):
             summary = run(local, tmp_path / "w", tmp_path / "logs", until=asked)
             past = summary.point_in_time

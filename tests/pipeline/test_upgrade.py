@@ -1,4 +1,4 @@
-"""A warehouse of the first release: read as it is, upgraded by the first night of this release, and continued."""
+"""A warehouse of the first release: read as it is, upgraded by the first run of this release, and continued."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ import pytest
 from deltalake import DeltaTable
 from deltalake.transaction import AddAction
 
+from groupcoord_spark.storage.warehouse_location import locate
 from groupcoord_spark.warehouse import TABLES, begin_run, open_warehouse
 from groupcoord_spark.warehouse.declaration import WriteMode
-from groupcoord_spark.warehouse.location import locate
 from groupcoord_spark.warehouse.open_table import open_table
 from groupcoord_spark.warehouse.tables import SCHEMA_VERSION
 from tests.cli.warehouse import groupcoord
@@ -23,8 +23,8 @@ from tests.running import rows_of, run, tables_of
 if TYPE_CHECKING:
     from tests.local_session import LocalSession
 
-# The first night after the upgrade reads the log from its beginning, so decode_coverage counts from there. The first release had no
-# topic_health: a finding is there since the upgrade at the earliest, and its figures are of the night that read the records.
+# The first run after the upgrade reads the log from its beginning, so decode_coverage counts from there. The first release had no
+# topic_health: a finding is there since the upgrade at the earliest, and its figures are of the run that read the records.
 STATE = [
     name for name, table in TABLES.items() if table.write is not WriteMode.APPENDED and name not in ("decode_coverage", "topic_health")
 ]
@@ -64,7 +64,7 @@ def test_reading_commands_read_it_as_it_is(old: Path) -> None:
         ["export-offsets", "--group", groups[0]],
     ):
         assert groupcoord(*command, "--warehouse", str(old)).exit_code == 0, command
-    assert [row["kind"] for row in rows_of(old, "runs")] == ["night"] * 3
+    assert [row["kind"] for row in rows_of(old, "runs")] == ["nightly"] * 3
     assert all(open_warehouse(str(old)).read(name).schema == table.arrow_schema for name, table in TABLES.items())
     assert contents(old) == before
 

@@ -12,7 +12,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from groupcoord_spark.warehouse import TABLES, open_warehouse
-from groupcoord_spark.warehouse.views import VIEWS
+from groupcoord_spark.warehouse.view_texts import VIEWS
 from tests.conftest import GOLDEN, SampleWarehouse
 from tests.local_session import LocalSession
 from tests.running import run
@@ -37,7 +37,7 @@ def vanished(vanished_warehouse: Path) -> dict[str, pa.Table]:
 
 @pytest.fixture(scope="module")
 def both_clusters(vanished: dict[str, pa.Table]) -> dict[str, pa.Table]:
-    """The tables with the rows of a second cluster, whose log is odd."""
+    """Provide the tables with the rows of a second cluster, whose log is odd."""
     tables = dict(vanished)
     for name, odd in odd_rows().items():
         rows = TABLES[name].from_rows([{"cluster": "odd", **row} for row in odd])
@@ -123,7 +123,7 @@ def in_spark(spark: SparkSession, both_clusters: dict[str, pa.Table]) -> InSpark
 
 
 def comparable(types: dict[str, str]) -> str:
-    """The columns whose values both engines hold alike; lists and intervals are left out."""
+    """Return the columns whose values both engines hold alike; lists and intervals are left out."""
     parts = []
     for column, kind in types.items():
         if kind.startswith("TIMESTAMP"):
@@ -146,11 +146,13 @@ def test_a_view_has_the_same_rows_in_both_engines(view: str, both_in_duckdb: duc
 
 
 def test_rewinds_of_the_nights_are_the_three_that_were_made(nights: duckdb.DuckDBPyConnection) -> None:
-    """A tool set audit-za back and export-in; pricing was set back by its only member."""
+    """A tool set audit-za back and export-in; pricing was set back by its only member, and loyalty began again after its removal."""
     columns = "group_id, topic, partition, from_committed_offset, to_committed_offset, kind"
     assert sorted(nights.execute(f"SELECT {columns} FROM rewinds").fetchall()) == [
         ("audit-za", "orders", 0, 60, 3, "reset"),
         ("export-in", "orders", 1, 1021, 5, "reset"),
+        ("loyalty", "payments", 0, 700, 10, "restarted_after_removal"),
+        ("loyalty", "payments", 1, 701, 11, "restarted_after_removal"),
         ("pricing", "orders", 1, 1801, 7, "seek"),
     ]
 

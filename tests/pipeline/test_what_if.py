@@ -1,4 +1,4 @@
-"""Expiration over the tables of a night is what the nightly finds itself, and what real Kafka did."""
+"""Expiration over the tables of a run is what the nightly finds itself, and what real Kafka did."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def tables_of(state: PartitionState) -> StateTables:
 
 @pytest.fixture(scope="module")
 def tables() -> Any:
-    """The tables of a golden corpus, by its name and offsets partition."""
+    """Provide the tables of a golden corpus, by its name and offsets partition."""
     made: dict[str, dict[int, StateTables]] = {}
 
     def of(name: str) -> dict[int, StateTables]:
@@ -74,7 +74,7 @@ def test_cleanups_over_tables_do_what_kafkas_own_did(tables: Any, name: str) -> 
 
 
 def by_hand(**fields: Any) -> StateTables:
-    """One Empty group that became so six days before now, with an offset committed now, and one simple group."""
+    """Return one Empty group that became so six days before now, with an offset committed now, and one simple group."""
     rows = {
         "committed_offsets": [
             offset("empty", "orders", 0, 5, commit_timestamp_ms=NOW_MS, **fields),
@@ -138,7 +138,7 @@ ENDS = answer("expiry", "../corpus.json")["log_end_offsets_before"]
 
 @pytest.fixture(scope="module")
 def written(tables: Any) -> dict[int, list[Batch]]:
-    """The batches of each partition of a golden log, as of the cleanup of the broker that wrote it."""
+    """Provide the batches of each partition of a golden log, as of the cleanup of the broker that wrote it."""
     moments = answer("expiry/expired", "../corpus.json")["clean_up_ran_at_ms"].values()
     job = ExpirationJob(max(map(max, moments)), 60_000, JAVA)
     done = [dict(tombstone_batches(state, job, {0: ENDS[str(number)]})) for number, state in tables("expiry").items()]

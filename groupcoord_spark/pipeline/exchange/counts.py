@@ -50,7 +50,7 @@ class PartitionCounts:
     first_offset, end_offset: the lowest record offset, and the highest plus one; None: none. lost: records in batches that cannot be
     read (bytes of unknown content count as one record). doubts: records or batches that were read with a warning.
     newest_timestamp_ms: None where no record has a timestamp. by_kind: counts of all records but control records.
-    new_by_kind, new_lost: of by_kind and lost the records that no earlier night has counted. reasons: reason of a quarantine -> number of
+    new_by_kind, new_lost: of by_kind and lost the records that no earlier run has counted. reasons: reason of a quarantine -> number of
     records.
     """
 
@@ -99,7 +99,7 @@ class PartitionCounts:
 
 
 def counts_by_kind(key_type: Column, value_version: Column, sizes: Column, decodes: Column, is_misplaced: Column) -> dict[Kind, KindCount]:
-    """The counts of data records.
+    """Count the data records by kind.
 
     Each column has one entry for each record: int16; int16, -1 for none; int64, bytes; bool; bool.
     """

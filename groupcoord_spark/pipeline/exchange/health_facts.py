@@ -14,7 +14,7 @@ _NUMBER_BYTES = 8
 
 
 def rows_of_gatherer(log: PartitionLog, gatherer: PartitionGatherer, *, is_whole: bool) -> Iterator[ShuffledRow]:
-    """Rows of SHUFFLED; none where the gatherer has seen nothing. is_whole: no other gatherer sees records of the offsets partition.
+    """Yield rows of SHUFFLED, none if the gatherer has seen nothing. ``is_whole``: no other gatherer sees records of the partition.
 
     A gatherer with all its keys is large: 1 MB for 200,000 generated records. So the facts travel where they can be made here.
     """
@@ -39,11 +39,11 @@ class HealthPieces:
         self._payloads: dict[int, list[bytes]] = {}
 
     def add(self, first_offset: int, payload: bytes) -> None:
-        """A payload of the reader whose first record has this offset."""
+        """Add a reader's payload. ``first_offset`` is the offset of its first record."""
         self._payloads.setdefault(first_offset, []).append(payload)
 
     def facts(self, log: PartitionLog | None) -> PartitionFacts | None:
-        """The facts of the offsets partition; None where there is no payload. log: that of the partition."""
+        """Return the statistics of the offsets partition, or None without a payload. ``log`` is the partition's log."""
         whole: PartitionGatherer | None = None
         for _, payloads in sorted(self._payloads.items()):
             # the number is in front: the pieces sort by it

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from groupcoord_spark.coordinator.offset_events import OpenQuestions
 from groupcoord_spark.log import Records
 from groupcoord_spark.pipeline.exchange.counts import PartitionCounts
 from groupcoord_spark.pipeline.exchange.packing import pack, unpack_batch
@@ -17,15 +18,13 @@ from groupcoord_spark.protocol.slices import Mask, Slices
 from groupcoord_spark.sources.rows import RAW_SCHEMA
 from groupcoord_spark.warehouse import AddedFile
 
-if TYPE_CHECKING:
-    import pandas as pd
-
 SHUFFLED = "cluster STRING, offsets_partition INT, first_offset BIGINT, kind STRING, payload BINARY"
 """Rows from the readers to the replay. kind says what the payload is:
 
 - ``records``: kept records, as one packed batch of KEPT;
 - ``new_group_records``: the group records that are new to the history, with their leader epochs, for the table ``rebalances``; only of
   partitions whose records several readers have;
+- ``offset_changes``: the changes of committed offsets that may be events, of the same partitions;
 - ``rows``: raw rows as they came, one packed batch of ROW_SCHEMA in the order of their record offsets; the replay reads them;
 - the name of a table: packed rows of it, where the reader of the records has no files of its own to write;
 - ``facts``: a piece of a pickled PartitionGatherer, with its number among the pieces: what the sequence says of the topic's health;
@@ -36,7 +35,8 @@ SHUFFLED_ARROW = pa.schema(
     {"cluster": pa.string(), "offsets_partition": pa.int32(), "first_offset": pa.int64(), "kind": pa.string(), "payload": pa.binary()}
 )
 
-RECORDS, NEW_GROUP_RECORDS, ROWS, FACTS, REPORT = "records", "new_group_records", "rows", "facts", "report"
+RECORDS, NEW_GROUP_RECORDS, OFFSET_CHANGES = "records", "new_group_records", "offset_changes"
+ROWS, FACTS, REPORT = "rows", "facts", "report"
 
 
 class ShuffledRow(NamedTuple):
@@ -48,9 +48,10 @@ class ShuffledRow(NamedTuple):
     payload: bytes | pa.RecordBatch
 
     @classmethod
-    def of(cls, frame: pd.DataFrame) -> Iterator[ShuffledRow]:
-        """The rows of a frame of SHUFFLED."""
-        return map(cls, *(frame[name].tolist() for name in cls._fields))
+    def of(cls, batch: pa.RecordBatch) -> Iterator[ShuffledRow]:
+        """Yield the rows of a batch of SHUFFLED. Each payload is copied only when its row comes."""
+        *others, payloads = (batch.column(name) for name in cls._fields)
+        return map(cls, *(column.to_pylist() for column in others), (payload.as_py() for payload in payloads))
 
     @property
     def batch(self) -> pa.RecordBatch:
@@ -74,6 +75,16 @@ KEPT = pa.schema([*map(RAW_SCHEMA.field, _AS_IN_RAW_ROWS), pa.field("control_typ
 """The columns of kept records. control_type: NOT_A_CONTROL_RECORD for data. decodes: the reader could decode the record."""
 
 
+class OffsetQuestions(NamedTuple):
+    """The offset events of one offsets partition that only the whole run can judge.
+
+    removals: Rows of offset_events in Kafka's values, with the columns had_subscriber and may_be_group, packed: they wait for all others.
+    """
+
+    open: OpenQuestions
+    removals: bytes
+
+
 @dataclass(slots=True)
 class PieceReport:
     """What one reader reports about one offsets partition. The files of the reader's whole task are in one of its reports.
@@ -90,10 +101,12 @@ class PieceReport:
     refusals: int = 0
     records_after_complete: int = 0
     records_from_history: int = 0
+    offset_questions: OffsetQuestions | None = None
+    """About offset events, where the reader judges those of its offsets partition."""
 
 
 def kept_records(records: Records, rows: npt.NDArray[np.int64], decodes: Mask) -> pa.RecordBatch:
-    """The records in ``rows`` as a batch of KEPT. decodes: bool[n], of all ``records``."""
+    """Return the records in ``rows`` as a batch of KEPT. ``decodes`` is bool[n] for all ``records``."""
     columns = (
         records.record_offset[rows],
         records.timestamp_ms[rows],
@@ -115,7 +128,7 @@ def records_of_kept(batch: pa.RecordBatch) -> tuple[Records, Mask]:
 
 
 def records_of(batch: pa.RecordBatch, control_type: npt.NDArray[np.int8], position: npt.NDArray[np.int64]) -> Records:
-    """The records of a batch of KEPT or of raw rows. Both have their own columns for control types and positions, given apart."""
+    """Return the records of a batch of KEPT or of raw rows. Control types and positions are passed separately, because they differ."""
 
     def column(name: str) -> npt.NDArray[Any]:
         values: npt.NDArray[Any] = batch.column(name).to_numpy(zero_copy_only=False)
@@ -135,14 +148,14 @@ def records_of(batch: pa.RecordBatch, control_type: npt.NDArray[np.int8], positi
 
 
 def rows_of_parts(offsets_partition: int, kind: str, parts: list[pa.RecordBatch], row_bytes: int = ROW_BYTES) -> Iterator[ShuffledRow]:
-    """Rows of SHUFFLED with the records, or the rows of a table, of consecutive ``parts``, about ``row_bytes`` of them in a row."""
+    """Yield rows of SHUFFLED with the records, or table rows, of consecutive ``parts``, each with about ``row_bytes``."""
     for part in batches_of_size(parts, row_bytes):
-        first_offset = part.column(0)[0].as_py() if kind in (RECORDS, NEW_GROUP_RECORDS) else REPORT_ORDER
+        first_offset = part.column(0)[0].as_py() if kind in (RECORDS, NEW_GROUP_RECORDS, OFFSET_CHANGES) else REPORT_ORDER
         yield ShuffledRow(offsets_partition, first_offset, kind, part)
 
 
 def batches_of_size(parts: list[pa.RecordBatch], row_bytes: int) -> Iterator[pa.RecordBatch]:
-    """The same records in batches of about ``row_bytes``; a single record may be larger."""
+    """Yield the same records in batches of about ``row_bytes``; a single record may be larger."""
     gathered: list[pa.RecordBatch] = []
     size = 0
     for part in parts:
@@ -158,18 +171,21 @@ def batches_of_size(parts: list[pa.RecordBatch], row_bytes: int) -> Iterator[pa.
         yield as_one(gathered)
 
 
+def as_one(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
+    """Return the rows of at least one batch as one batch; a single batch is not copied. ``pa.concat_batches`` needs pyarrow 19."""
+    if len(batches) == 1:
+        return batches[0]
+    columns = zip(*(batch.columns for batch in batches), strict=True)
+    return pa.RecordBatch.from_arrays([pa.concat_arrays(parts) for parts in columns], schema=batches[0].schema)
+
+
 def empty_batch() -> pa.RecordBatch:
-    """A batch of KEPT without rows."""
+    """Return a batch of KEPT without rows."""
     return pa.RecordBatch.from_pylist([], schema=KEPT)
 
 
-def as_one(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
-    """All rows as one batch, of at least one batch; a single batch is not copied."""
-    return pa.concat_batches(batches) if len(batches) > 1 else batches[0]
-
-
 def to_spark(cluster: str, rows: Iterable[ShuffledRow]) -> Iterator[pa.RecordBatch]:
-    """The rows of one cluster as batches of SHUFFLED, packed, each as soon as it is there."""
+    """Yield the rows of one cluster as packed batches of SHUFFLED, each as soon as it is ready."""
     for row in rows:
         values = (cluster, row.offsets_partition, row.first_offset, row.kind, row.packed)
         columns = [pa.array([value], column.type) for value, column in zip(values, SHUFFLED_ARROW, strict=True)]

@@ -13,7 +13,7 @@ _UNPACKED_HERE = pa.ipc.IpcReadOptions(use_threads=False)
 
 
 def pack(rows: pa.Table | pa.RecordBatch) -> bytes:
-    """The rows as one Arrow stream."""
+    """Return the rows as one Arrow stream."""
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, rows.schema, options=_LZ4) as stream:
         stream.write(rows)
@@ -22,10 +22,15 @@ def pack(rows: pa.Table | pa.RecordBatch) -> bytes:
 
 
 def unpack(packed: bytes) -> pa.Table:
-    """The rows of a stream as a table."""
+    """Return the rows of a stream as a table."""
     return pa.ipc.open_stream(packed, options=_UNPACKED_HERE).read_all()
 
 
+def with_column(batch: pa.RecordBatch, name: str, values: pa.Array) -> pa.RecordBatch:
+    """Return the batch with one more column. ``RecordBatch.append_column`` does the same, from pyarrow 16 on."""
+    return pa.RecordBatch.from_arrays([*batch.columns, values], schema=batch.schema.append(pa.field(name, values.type)))
+
+
 def unpack_batch(packed: bytes) -> pa.RecordBatch:
-    """The rows of a stream that was made of one batch."""
+    """Return the rows of a stream that was made from one batch."""
     return pa.ipc.open_stream(packed, options=_UNPACKED_HERE).read_next_batch()

@@ -14,29 +14,32 @@ from groupcoord_spark.coordinator.state import GroupRow, LoadWarning, OffsetRow,
 from groupcoord_spark.coordinator.transactions import OffsetKey, StoredOffset
 from groupcoord_spark.doctor import PartitionFacts
 from groupcoord_spark.pipeline.exchange.counts import PartitionCounts
-from groupcoord_spark.pipeline.exchange.kept_records import PieceReport
+from groupcoord_spark.pipeline.exchange.kept_records import OffsetQuestions, PieceReport
 from groupcoord_spark.pipeline.exchange.packing import pack
 from groupcoord_spark.pipeline.expiration import RULE_COLUMNS, Expirations, kept_for
+from groupcoord_spark.protocol.record_types import NO_TIMESTAMP
 from groupcoord_spark.warehouse import TABLES, AddedFile, Table
 
 REPLAYED = "writer INT, place INT, kind STRING, payload BINARY, cluster STRING"
 """Rows from the replay to the writers; a writer reads its rows in the order of ``place``.
 
-kind: the name of a table (payload: packed rows), ``topic_names`` (pickled, sent to every writer), ``report`` (pickled), or one of INTERNALS
-(pickled rows).
+kind: the name of a table (payload: packed rows), ``topic_names`` and ``placed_groups`` (pickled, sent to every writer), ``report``
+(pickled), or one of INTERNALS (pickled rows).
 """
+
+REPLAYED_ARROW = pa.schema({"writer": pa.int32(), "place": pa.int32(), "kind": pa.string(), "payload": pa.binary(), "cluster": pa.string()})
 
 COLUMNS = ["writer", "place", "kind", "payload"]
 """What the writers get."""
 
 FIRST, LATER = -2, -1
-"""Values of ``place``. Topic names come first, because a writer puts them into the rows of assignments. Rows that are sorted by offsets
-partition have its number."""
+"""Values of ``place``. What every writer gets comes first: topic names for the rows of assignments, and where the groups are. Rows of one
+offsets partition have its number."""
 
 WRITTEN = "payload BINARY"
 """One row for each writer: a pickled list of PartitionReports. A report with offsets_partition -1 has the files of the writer."""
 
-PARTITION_REPORT, TOPIC_NAMES = "report", "topic_names"
+PARTITION_REPORT, TOPIC_NAMES, PLACED_GROUPS = "report", "topic_names", "placed_groups"
 
 TYPE_0_OFFSETS, KEPT_GROUPS = "type_0_offsets", "kept_groups"
 INTERNALS = (TYPE_0_OFFSETS, KEPT_GROUPS)
@@ -44,6 +47,10 @@ INTERNALS = (TYPE_0_OFFSETS, KEPT_GROUPS)
 they come back after their tombstone (group_id, topic, partition), and the groups that a cleanup may keep (group_id, kept_for)."""
 
 _OFFSET_COLUMNS = ("group_id", "topic", "partition", *StoredOffset._fields)
+_COMMIT_TIMESTAMP, _RECORD_TIMESTAMP = _OFFSET_COLUMNS.index("commit_timestamp_ms"), GroupRow._fields.index("record_timestamp_ms")
+
+TABLES_OF_GROUPS = ("committed_offsets", "pending_offsets", "orphan_offsets", "groups", "members", "assignments", *RULE_COLUMNS)
+"""The tables that have only what a client of the cluster can reach."""
 
 WRITTEN_ROWS: Mapping[str, Sequence[str]] = {
     "committed_offsets": _OFFSET_COLUMNS,
@@ -60,12 +67,12 @@ WRITTEN_ROWS: Mapping[str, Sequence[str]] = {
 
 @dataclass(frozen=True, slots=True)
 class VanishedKeys:
-    """Live keys of the last night whose record is gone, with neither a later one nor a tombstone in what was read.
+    """Live keys of the last run that are gone, without a later record or a tombstone in the records read.
 
-    keys: their number. live_keys: number of all live keys of that night. groups: the first ones by name, as text. first_offset,
+    keys: their number. live_keys: number of all live keys of that run. groups: the first ones by name, as text. first_offset,
     last_offset: the lowest and the highest record offset of theirs. run: the first and the last record offset of the longest run of them,
-    between which no live key is left. groups_in_run: number of the groups of that run. is_kept: the state goes on with them, because the
-    run read only what is new.
+    without a live key in between. groups_in_run: number of the groups of that run. is_kept: the state keeps them, because the run read only
+    new records.
     """
 
     keys: int
@@ -99,11 +106,17 @@ class PartitionReport:
     differences: int | None = None
     """Number of groups whose carried state differs from the state that was read; None: not compared."""
     vanished: VanishedKeys | None = None
-    """Live keys of the last night that are gone without a trace; None: there is none, or no file changed and the run went on."""
+    """Live keys of the last run that are gone without a trace, if any; None if no file changed and the run was incremental."""
     health: PartitionFacts | None = None
     """Facts about the records that the run read; None: none were gathered."""
     open_producers: frozenset[int] = frozenset()
     """Producers with an open transaction at the end of the log."""
+    unreachable_groups: int = 0
+    """Groups that are left out of TABLES_OF_GROUPS and of the numbers above."""
+    partition_counts: tuple[int, ...] = ()
+    """Counts of ``unreachable_groups`` of log.partition_count, in the report of a writer."""
+    offset_questions: OffsetQuestions | None = None
+    """What only the whole run can judge of the offset events."""
     files: dict[str, list[AddedFile]] = field(default_factory=dict)
 
     def take_piece(self, piece: PieceReport) -> None:
@@ -114,6 +127,7 @@ class PartitionReport:
         self.records_from_history += piece.records_from_history
         self.warnings += piece.warnings
         self.refusals += piece.refusals
+        self.offset_questions = piece.offset_questions or self.offset_questions
 
     def take_files(self, files: Mapping[str, Sequence[AddedFile]]) -> None:
         """Add files, by table."""
@@ -141,14 +155,30 @@ def _columns_of(offsets: Iterable[OffsetRow]) -> list[tuple[Any, ...]]:
     return [(group_id, topic, partition, *commit) for group_id, topic, partition, commit in offsets]
 
 
+def placed_groups_of(offsets_partition: int, tables: Mapping[str, Sequence[tuple[Any, ...]]]) -> list[tuple[str, int, int, int]]:
+    """Return (group id, offsets partition, time of its newest commit, time of its newest group record), from rows of ``state_rows``.
+
+    A time is -1 where the group has no such record.
+    """
+    newest_commits: dict[str, int] = {}
+    for name in ("committed_offsets", "pending_offsets", "orphan_offsets"):
+        for row in tables[name]:
+            newest_commits[row[0]] = max(newest_commits.get(row[0], NO_TIMESTAMP), row[_COMMIT_TIMESTAMP])
+    of_records = {row[0]: NO_TIMESTAMP if row[_RECORD_TIMESTAMP] is None else row[_RECORD_TIMESTAMP] for row in tables["groups"]}
+    return [
+        (group_id, offsets_partition, newest_commits.get(group_id, NO_TIMESTAMP), of_records.get(group_id, NO_TIMESTAMP))
+        for group_id in newest_commits | of_records
+    ]
+
+
 def internals_of(state: PartitionState, type_0_offsets: Iterable[OffsetKey]) -> dict[str, list[tuple[Any, ...]]]:
-    """Name of INTERNALS -> its rows."""
+    """Return the rows of each table in INTERNALS."""
     kept_groups = [(group.group_id, reason) for group in state.groups() for reason in kept_for(group)]
     return {TYPE_0_OFFSETS: list(type_0_offsets), KEPT_GROUPS: kept_groups}
 
 
 def to_arrow(table: Table, columns: Sequence[str], rows: Sequence[tuple[Any, ...]]) -> pa.Table:
-    """The rows in columns of the table with Kafka's values (times as ``<name>_ms`` integers, -1 for none).
+    """Return the rows as columns of the table in Kafka's representation (times as ``<name>_ms`` integers, -1 for none).
 
     Columns that the table lacks are the last ones, and are left out.
     """

@@ -36,7 +36,7 @@ class TaskFiles(ExitStack):
         writer.write(rows)
 
     def taken(self) -> Iterator[tuple[str, pa.Table]]:
-        """(table, rows) of what goes on with the task's other rows: nothing, all of it is in files."""
+        """Return (table, rows) that travel with the task's other rows: none, because all of it is in files."""
         return iter(())
 
     def written(self) -> dict[str, list[AddedFile]]:
@@ -46,14 +46,14 @@ class TaskFiles(ExitStack):
 
 
 class TaskRows(TaskFiles):
-    """The same without files: the rows stay in memory until they are taken. They have no run_id; who writes them adds it."""
+    """The same without files: rows stay in memory until they are taken. The writer adds ``run_id``."""
 
     def __init__(self) -> None:
         super().__init__("", "", "")
         self._rows: list[tuple[str, pa.Table]] = []
 
     def write(self, table: str, columns: Mapping[str, Any] | pa.Table, **constants: Any) -> None:
-        """Add rows. The parameters are those of TaskFiles."""
+        """Add rows. The parameters are the same as in TaskFiles."""
         self._rows.append((table, _with_constants(table, columns, constants)))
 
     def taken(self) -> Iterator[tuple[str, pa.Table]]:
@@ -63,7 +63,7 @@ class TaskRows(TaskFiles):
 
 
 def _with_constants(table: str, columns: Mapping[str, Any] | pa.Table, constants: Mapping[str, Any]) -> pa.Table:
-    """The rows as a table, with further columns that have one value for all rows."""
+    """Return the rows as a table, with additional constant columns."""
     rows = columns if isinstance(columns, pa.Table) else pa.table(dict(columns))
     for name, value in constants.items():
         rows = rows.append_column(name, pa.repeat(pa.scalar(value, TABLES[table].by_name[name].arrow_type), rows.num_rows))

@@ -1,1 +1,1 @@
-"""What a night over segments finds in the log directories beside ``__consumer_offsets``."""
+"""Contents of the log directories other than ``__consumer_offsets``."""

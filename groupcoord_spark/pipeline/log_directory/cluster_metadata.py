@@ -8,14 +8,15 @@ from typing import Final
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.fs as pafs
 
-from groupcoord_spark.coordinator.cluster import GROUP_CONFIG, IGNORED_TYPES, TOPIC_CONFIG, Cluster, TopicLifetime
 from groupcoord_spark.errors import InputError
 from groupcoord_spark.log import Records, Segment, read_segment
-from groupcoord_spark.log.files.storage import Location
+from groupcoord_spark.log.broker_dir.cluster import GROUP_CONFIG, IGNORED_TYPES, TOPIC_CONFIG, Cluster, TopicLifetime
+from groupcoord_spark.log.broker_dir.internal_logs import read_logs, rows_and_gaps
+from groupcoord_spark.log.broker_dir.log_directories import LogDirectories
 from groupcoord_spark.protocol.slices import Mask
-from groupcoord_spark.sources.kafkas_logs import read_logs, rows_and_gaps
-from groupcoord_spark.sources.log_directory import LogDirectories
+from groupcoord_spark.storage.location import Location
 from groupcoord_spark.warehouse.tables import ACLS, GROUP_CONFIGS, TOPIC_CONFIGS, TOPICS
 
 METADATA_TOPIC: Final = "__cluster_metadata"
@@ -26,10 +27,10 @@ _SNAPSHOT_FOOTER: Final = 4
 
 
 def read_cluster(directories: LogDirectories) -> Cluster:
-    """The cluster by the newest whole snapshot of its metadata and the records of the log from there on.
+    """Return the cluster from the newest complete snapshot of its metadata and the records after it.
 
-    Where records between the two are missing, only what the log itself tells is known. A damaged place of the log ends the reading: what is
-    known then is as of the moment before. Records before the snapshot tell when topics were made, and which ones were deleted.
+    If records between the two are missing, only the log itself counts. A damaged place of the log ends the reading; the state is then the
+    one before it. Records before the snapshot provide creation times of topics, and deleted topics.
     """
     snapshots = _snapshots(directories)
     cluster, end_offset = Cluster(is_complete=False), 0
@@ -62,7 +63,7 @@ def read_cluster(directories: LogDirectories) -> Cluster:
 
 
 def _tells_of_cluster(records: Records) -> Mask:
-    """Which records of the metadata log change a topic, a setting or a rule, or are not known: the second byte is the record type."""
+    """Return which records of the metadata log change a topic, a setting or an ACL, or are unknown. The second byte is the record type."""
     values = records.value
     at = np.minimum(values.start + 1, max(len(values.data) - 1, 0))
     return (values.lengths() < 2) | ~np.isin(values.data[at], IGNORED_TYPES)
@@ -73,13 +74,13 @@ def _snapshots(directories: LogDirectories) -> list[tuple[int, Location]]:
     snapshots = []
     for partition in directories.partitions_of(METADATA_TOPIC):
         for info in partition.list():
-            if match := _SNAPSHOT_NAME.fullmatch(str(info.base_name)):
+            if info.type == pafs.FileType.File and (match := _SNAPSHOT_NAME.fullmatch(str(info.base_name))):
                 snapshots.append(((int(match[1]), int(match[2])), partition.child(match[0])))
     return [(offset, location) for (offset, _), location in sorted(snapshots, key=lambda snapshot: snapshot[0], reverse=True)]
 
 
 def _read_snapshot(location: Location, directories: LogDirectories) -> Cluster | None:
-    """What a snapshot tells; None where it is damaged or its end is missing. directories: gets a sentence about that."""
+    """Return the contents of a snapshot, or None if it is damaged or incomplete, which is reported in ``directories``."""
     cluster, is_whole = Cluster(is_complete=True), False
     try:
         for chunk in read_segment(Segment(location.uri, int(location.info().size), 0, 0)):

@@ -1,4 +1,4 @@
-"""Where share groups stand, from ``__share_group_state``: the newest snapshots and what follows them."""
+"""Positions of share groups from ``__share_group_state``: the newest snapshots and the records after them."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import Final
 import pyarrow as pa
 
 from groupcoord_spark.coordinator.share_state import NOT_KNOWN, ShareStatePartition
-from groupcoord_spark.sources.kafkas_logs import read_logs
-from groupcoord_spark.sources.log_directory import LogDirectories
+from groupcoord_spark.log.broker_dir.internal_logs import read_logs
+from groupcoord_spark.log.broker_dir.log_directories import LogDirectories
 from groupcoord_spark.warehouse.tables import SHARE_BATCHES, SHARE_OFFSETS
 from groupcoord_spark.wording import counted
 

@@ -1,4 +1,4 @@
-"""What earlier runs know of each offsets partition: how far it was read, which records were seen, and the incarnation of the topic."""
+"""State of each offsets partition according to earlier runs: how far it was read, sample records, and the incarnation of the topic."""
 
 from __future__ import annotations
 
@@ -13,8 +13,9 @@ from groupcoord_spark.log import RecordMark
 from groupcoord_spark.pipeline.exchange.carried_records import LATEST_RECORDS
 from groupcoord_spark.pipeline.extents import NO_HISTORY, HistoryRange
 from groupcoord_spark.protocol.record_types import NO_TIMESTAMP
+from groupcoord_spark.storage.warehouse_location import may_pass
 from groupcoord_spark.warehouse import Run, RunStart, Warehouse
-from groupcoord_spark.warehouse.read import UNTIL_SETTING
+from groupcoord_spark.warehouse.read import UNTIL_SETTING, TablesOfRun
 from groupcoord_spark.warehouse.tables import OFFSETS_PARTITIONS
 
 HISTORY_SETTING: Final = "history"
@@ -29,15 +30,18 @@ _COLUMNS: Final = (
     *("offsets_partition", "incarnation", "first_offset", "end_offset", "last_stable_offset", "newest_timestamp"),
     *("history_first_offset", "history_end_offset"),
     *_MARK_COLUMNS,
+    *("leader_epoch", "incarnation_begin"),
 )
 
 
 @dataclass(frozen=True, slots=True)
 class PartitionHistory:
-    """What earlier runs know of one offsets partition. Times are in milliseconds, -1 for none.
+    """One offsets partition according to earlier runs. Times are in milliseconds, -1 for none.
 
-    first_offset: where the log began in the last night; None where that night read nothing of the partition.
-    first_record, newest_record: the first and the newest data record that the last night saw; None where it saw none.
+    first_offset: where the log began in the last run; None where that run read nothing of the partition.
+    first_record, newest_record: the first and the newest data record of the last run, or None.
+    begin_ms: begin of the incarnation, where the rows of an input are of several; None where all rows are read.
+    leader_epoch: of the record below ``end_offset``, also where compaction removed it; None where the last run did not know it.
     """
 
     history_range: HistoryRange = NO_HISTORY
@@ -47,10 +51,12 @@ class PartitionHistory:
     first_offset: int | None = None
     first_record: RecordMark | None = None
     newest_record: RecordMark | None = None
+    leader_epoch: int | None = None
+    begin_ms: int | None = None
 
     @property
     def read(self) -> tuple[int, int] | None:
-        """The first and the end record offset of what the nights have read of this incarnation; None: nothing."""
+        """The first and the end record offset of what the runs have read of this incarnation; None: nothing."""
         ranges = [] if self.history_range.is_empty else [self.history_range[1:]]
         if self.first_offset is not None:
             ranges.append((self.first_offset, self.end_offset))
@@ -58,7 +64,7 @@ class PartitionHistory:
 
 
 def partition_histories(start: RunStart, offsets_partitions: Iterable[int] = ()) -> dict[int, PartitionHistory]:
-    """Offsets partition -> what the cluster's last night knows of it; {} for the first night.
+    """Return the state of each offsets partition according to the cluster's last run; {} for the first run.
 
     offsets_partitions: those that the input has. They are looked up in the history tables where the table offsets_partitions was deleted.
     Raises WarehouseError where that table was deleted, and the history tables do not say how far they go.
@@ -68,19 +74,19 @@ def partition_histories(start: RunStart, offsets_partitions: Iterable[int] = ())
 
 
 def last_setting(start: RunStart, name: str) -> str | None:
-    """The setting in the newest run of the cluster that has it; None: no run has it."""
+    """Return the setting from the cluster's newest run that has it, or None."""
     return next((run.settings[name] for run in reversed(start.finished) if name in run.settings), None)
 
 
-def last_night_of(warehouse: Warehouse, cluster: str) -> dict[int, PartitionHistory]:
-    """What the last night of a cluster knows of each offsets partition, where no run begins; {} for a cluster with look-backs alone."""
-    if cluster not in warehouse.clusters_with_nights():
+def last_run_of(warehouse: Warehouse, cluster: str) -> dict[int, PartitionHistory]:
+    """Return the partition histories of a cluster's last run outside of a new run; {} for a cluster with only point-in-time runs."""
+    if cluster not in warehouse.clusters_with_nightly_runs():
         return {}
     return _histories_of_rows(warehouse.read("offsets_partitions", cluster=cluster, columns=_COLUMNS))
 
 
 def remembered_offsets(histories: Iterable[Mapping[int, PartitionHistory]]) -> dict[int, frozenset[int]]:
-    """Offsets partition -> record offsets of the records that the last nights of several clusters remember."""
+    """Offsets partition -> record offsets of the records that the last runs of several clusters remember."""
     offsets: dict[int, set[int]] = {}
     for of_cluster in histories:
         for number, history in of_cluster.items():
@@ -99,6 +105,8 @@ def _histories_of_rows(rows: pa.Table) -> dict[int, PartitionHistory]:
             first_offset=row["first_offset"],
             first_record=_mark(row, FIRST_RECORD),
             newest_record=_mark(row, NEWEST_RECORD),
+            leader_epoch=row["leader_epoch"],
+            begin_ms=row["incarnation_begin_ms"],
         )
         for row in OFFSETS_PARTITIONS.to_milliseconds(rows).to_pylist()
     }
@@ -110,14 +118,14 @@ def _mark(row: Mapping[str, Any], name: str) -> RecordMark | None:
 
 
 def mark_fields(name: str, mark: RecordMark | None) -> dict[str, Any]:
-    """The columns of offsets_partitions that remember a record. name: FIRST_RECORD or NEWEST_RECORD."""
+    """Return the columns of offsets_partitions that store a sample record. ``name`` is FIRST_RECORD or NEWEST_RECORD."""
     if mark is None:
         return {f"{name}_offset": None, f"{name}_timestamp_ms": NO_TIMESTAMP, f"{name}_crc": None}
     return {f"{name}_offset": mark.record_offset, f"{name}_timestamp_ms": mark.timestamp_ms, f"{name}_crc": mark.crc}
 
 
 def _histories_of_tables(start: RunStart, offsets_partitions: Iterable[int]) -> dict[int, PartitionHistory]:
-    """What the history tables say themselves of each offsets partition, after offsets_partitions was deleted or was empty."""
+    """Derive the partition histories from the history tables, after offsets_partitions was deleted or emptied."""
     ends = {}
     numbers = list(offsets_partitions)
     for number in numbers:
@@ -142,8 +150,8 @@ def _histories_of_tables(start: RunStart, offsets_partitions: Iterable[int]) -> 
     }
 
 
-def latest_records_at_history_end(start: RunStart) -> int | None:
-    """Delta version of latest_records after the newest run that wrote history up to the end of the log; None: it cannot be read."""
+def latest_records_at_history_end(start: RunStart) -> TablesOfRun | None:
+    """Return the tables of the newest run that wrote history up to the end of the log; None where its latest_records cannot be read."""
     # A run with --until, and a run over an older dump, stored the state of an earlier moment, not that at the end of the history.
 
     def reached_the_end(run: Run) -> bool:
@@ -154,6 +162,8 @@ def latest_records_at_history_end(start: RunStart) -> int | None:
         return None
     try:
         start.warehouse.check_files(LATEST_RECORDS, newest)
-    except WarehouseError:
+    except WarehouseError as e:
+        if may_pass(e.__cause__):
+            raise
         return None  # the table was deleted, or has lost a file of the run
-    return newest.table_versions[LATEST_RECORDS]
+    return newest.tables

@@ -1,27 +1,24 @@
-"""Guards: what a dump must not be, so that a bad copy never replaces a good night.
+"""Guards: what a dump must not be, so that a bad copy never replaces a good run.
 
-Before anything is read, each guard of GUARDS compares the plan with what the last night left in ``offsets_partitions``, and returns a
+Before anything is read, each guard of GUARDS compares the plan with what the last run left in ``offsets_partitions``, and returns a
 refusal, a warning, or nothing. The user goes on past a refusal with ``--accept WORD``. One guard comes after reading and before the commit:
 ``judge_what_was_read``.
 
-Whether two dumps are of one log is judged by records that both have, because compaction rewrites files and batches and removes records:
-a record that both have at one offset is the same in dumps of one log, and another in dumps of different logs.
+``log_changes`` decides whether a dump is of the log that the last run read.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from enum import Enum, auto
 from functools import cached_property
 from typing import Final
 
 from groupcoord_spark.errors import BadCopyError
-from groupcoord_spark.log import LogPlan, PartitionLog, PlacedDoubt
-from groupcoord_spark.log.files.broker_files import CLEANER_CHECKPOINT, first_epoch_offset
-from groupcoord_spark.log.files.storage import Location, shown
+from groupcoord_spark.log import LogPlan, PlacedDoubt, leader_epochs_of, log_start_was_moved
+from groupcoord_spark.log.broker_dir.broker_files import CLEANER_CHECKPOINT, LEADER_EPOCHS, LOG_STARTS
 from groupcoord_spark.log.partition_count import certain_partition_count
 from groupcoord_spark.moments import now_ms
 from groupcoord_spark.pipeline.accepted import ACCEPTED_WORDS, EARLIER, EMPTY, HOLE, MALFORMED, MISPLACED, MISSING, OLDER, RECREATED
@@ -29,37 +26,24 @@ from groupcoord_spark.pipeline.exchange.state_rows import PartitionReport
 from groupcoord_spark.pipeline.extents import HistoryRange
 from groupcoord_spark.pipeline.plan.earlier_runs import PartitionHistory
 from groupcoord_spark.pipeline.plan.evidence import Evidence, placed_groups
+from groupcoord_spark.pipeline.plan.log_changes import OF_ANOTHER_LOG, ComparedLog, LogChange, Truncation, change_of, compared_logs
 from groupcoord_spark.pipeline.run import RunRequest
 from groupcoord_spark.protocol.record_types import NO_TIMESTAMP
 from groupcoord_spark.sources.inputs import InputKind
+from groupcoord_spark.storage.location import shown
 from groupcoord_spark.wording import counted, first_of
 
 CLUSTER_ID_SETTING: Final = "input.cluster.id"
+TOPIC_ID_SETTING: Final = "input.topic.id"
 PARTITION_COUNT_SETTING: Final = "input.partition.count"
 ACCEPTED_SETTING: Final = "accepted"
-"""Keys in the column ``settings`` of ``runs``: the id of the cluster as the input has it; the number of partitions of the offsets topic,
-where the groups leave no doubt about it; the words of --accept without which the run would have been refused."""
+"""Keys in the column ``settings`` of ``runs``: the ids of the cluster and of the offsets topic as the input has them; the number of
+partitions of the offsets topic, where the groups leave no doubt about it; the words of --accept without which the run would have been
+refused."""
 
 _NUMBERS_NAMED: Final = 5
 
 _AFTER_MALFORMED: Final = "Export the topic again, or go on with --accept malformed."
-
-_CLOCKS_DIFFER_MS: Final = 3_600_000
-"""An hour: the clocks of brokers do not differ more."""
-
-
-class Likeness(Enum):
-    """What the records of a dump say about one offsets partition, compared with the records that the last night remembers."""
-
-    SAME_LOG = auto()
-    SAME_BEGINNING = auto()
-    """The log begins with the same record, but has another record where the last night saw its newest one."""
-    OTHER_LOG = auto()
-    ODD = auto()
-    """No remembered record is left, and the order of offsets and times is not what a cleaning leaves. Replicas that were cleaned at
-    different times can show that, too: it counts only in a dump of which no partition is of the same log."""
-    UNKNOWN = auto()
-    """Compaction has removed the remembered records, or the last night remembers none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,28 +55,28 @@ class RunRefusal:
 
 
 @dataclass(frozen=True)
-class ComparedNight:
-    """A night that the guards compare with earlier nights: its plan, and what earlier nights left.
+class ComparedRun:
+    """A run that the guards compare with earlier runs: its plan, and what earlier runs left.
 
     Attributes:
         kind: of the input.
-        last_night: what the last night knows of each offsets partition; {} for the first night.
+        last_run: history of each offsets partition according to the last run; {} for the first run.
         evidence: the records and groups that the dump shows, by offsets partition.
-        rows: the number of rows of an input other than segments, with those that the last night has read. faults: how many of these rows
-            are no records.
-        last_cluster_id, last_partition_count: what earlier nights of the cluster recorded; None where they did not know.
-        last_as_of_ms: as_of of the last night; None for the first night.
+        rows: the number of rows of an input other than segments, including rows read by the last run. faults: the number of malformed rows.
+        last_cluster_id, last_topic_id, last_partition_count: what earlier runs of the cluster recorded; None where they did not know.
+        last_as_of_ms: as_of of the last run; None for the first run.
         last_kind: of the input of the cluster's last run; None for the first run.
     """
 
     request: RunRequest
     plan: LogPlan
     kind: InputKind
-    last_night: Mapping[int, PartitionHistory]
+    last_run: Mapping[int, PartitionHistory]
     evidence: Mapping[int, Evidence]
     rows: int = 0
     faults: int = 0
     last_cluster_id: str | None = None
+    last_topic_id: str | None = None
     last_partition_count: int | None = None
     last_as_of_ms: int | None = None
     last_kind: str | None = None
@@ -103,7 +87,7 @@ class ComparedNight:
         return _shown_inputs(self.request)
 
     def evidence_of(self, offsets_partition: int) -> Evidence:
-        """The records that the dump shows of an offsets partition."""
+        """Return the evidence of an offsets partition in the copy."""
         return self.evidence.get(offsets_partition, Evidence())
 
     @cached_property
@@ -112,16 +96,25 @@ class ComparedNight:
         return placed_groups(self.evidence)
 
     @cached_property
-    def compared(self) -> dict[int, tuple[PartitionLog, PartitionHistory, Likeness]]:
-        """Offsets partition -> its log in the dump, what the last night knows, and their likeness, for the partitions of both."""
-        logs = {log.offsets_partition: log for log in self.plan.partitions}
-        likenesses = likenesses_of(self.last_night, {number: self.evidence_of(number) for number in logs})
-        return {number: (log, self.last_night[number], likenesses[number]) for number, log in logs.items() if number in likenesses}
+    def compared(self) -> dict[int, ComparedLog]:
+        """Offsets partition -> its log in the copy and its history, for partitions that both have."""
+        ids = (self.plan.topic_id, self.last_topic_id)
+        is_same_topic = None if None in ids else ids[0] == ids[1]
+        has_ends = self.kind in (InputKind.SEGMENTS, InputKind.KAFKA)
+        return compared_logs(self.plan, self.last_run, self.evidence, is_same_topic=is_same_topic, has_ends=has_ends)
 
     @cached_property
-    def read_last_night(self) -> list[int]:
-        """The offsets partitions that the last night had, or carried over."""
-        return sorted(number for number, history in self.last_night.items() if history.first_offset is not None)
+    def changes(self) -> dict[int, LogChange]:
+        """Offsets partition -> what happened to its log since the last run."""
+        return {number: change_of(compared) for number, compared in self.compared.items()}
+
+    def _changed(self, *changes: LogChange) -> list[int]:
+        return [number for number, change in self.changes.items() if change in changes]
+
+    @cached_property
+    def read_last_run(self) -> list[int]:
+        """The offsets partitions that the last run had, or carried over."""
+        return sorted(number for number, history in self.last_run.items() if history.first_offset is not None)
 
     @cached_property
     def has_no_record(self) -> bool:
@@ -130,130 +123,55 @@ class ComparedNight:
 
     @cached_property
     def other_logs(self) -> list[int]:
-        """The offsets partitions whose log is another one than last night's, with those that are empty beside them."""
-        others = [number for number, (_, _, likeness) in self.compared.items() if likeness is Likeness.OTHER_LOG]
-        return sorted({*others, *self._emptied}) if others else []
+        """Return the offsets partitions with a different log than the last run's, including empty ones."""
+        others = self._changed(*OF_ANOTHER_LOG)
+        return sorted({*others, *self._changed(LogChange.EMPTIED)}) if others else []
 
     @cached_property
     def missing(self) -> list[int]:
-        """The offsets partitions that the last night had, and that are not in the dump, or only as an empty directory."""
-        in_dump = {log.offsets_partition for log in self.plan.partitions} - set(self._emptied)
-        return [number for number in self.read_last_night if number not in in_dump and number not in self.other_logs]
+        """The offsets partitions that the last run had, and that are not in the dump, or only as an empty directory."""
+        in_dump = {log.offsets_partition for log in self.plan.partitions} - set(self._changed(LogChange.EMPTIED))
+        return [number for number in self.read_last_run if number not in in_dump and number not in self.other_logs]
 
     @cached_property
     def older(self) -> list[int]:
-        """The offsets partitions of the same log that end before the last night's end, or end with other records."""
-        return [
-            number
-            for number, (log, history, likeness) in self.compared.items()
-            if number not in self._emptied
-            and (
-                likeness is Likeness.SAME_BEGINNING
-                or (likeness is not Likeness.OTHER_LOG and log.end_offset < history.end_offset and self._ends_too_early(number, history))
-            )
-        ]
+        """The offsets partitions of the same log that end before the last run's end, or end with other records."""
+        return self._changed(LogChange.OLDER, LogChange.END_REPLACED)
 
     @cached_property
-    def _emptied(self) -> list[int]:
-        """The offsets partitions with nothing to read that had records in the last night."""
-        return [
-            number
-            for number, (log, history, _) in self.compared.items()
-            if log.first_offset is None and log.end_offset < history.end_offset
-        ]
-
-    def _ends_too_early(self, number: int, history: PartitionHistory) -> bool:
-        """The end offset of the partition, which is lower than the last night's, means that records are missing there.
-
-        Rows of files do not tell the end of the log, only the last record. Markers may not be among the rows, and compaction may have
-        removed the last record. Then the dump is older only if it has no record that is newer than the last night.
-        """
-        if self.kind in (InputKind.SEGMENTS, InputKind.KAFKA):
-            return True
-        newest = history.newest_record
-        if newest is not None and self.evidence_of(number).record_at(newest.record_offset) is not None:
-            return False
-        newest_of_last_night = max(history.newest_timestamp_ms for history in self.last_night.values())
-        marks = [evidence.newest_record for evidence in self.evidence.values()]
-        return all(mark is None or mark.timestamp_ms <= newest_of_last_night for mark in marks)
+    def truncated(self) -> dict[int, Truncation]:
+        """Offsets partition -> its truncation, for the partitions whose log was truncated."""
+        found = {number: self.compared[number].truncation for number in self._changed(LogChange.TRUNCATED)}
+        return {number: truncation for number, truncation in found.items() if truncation is not None}
 
 
 Doubts = Sequence[PlacedDoubt]
 """The run goes on, with these rows of ``warnings``."""
 
-Guard = Callable[[ComparedNight], RunRefusal | Doubts | None]
+Guard = Callable[[ComparedRun], RunRefusal | Doubts | None]
 
 
-def likenesses_of(last_night: Mapping[int, PartitionHistory], evidence: Mapping[int, Evidence]) -> dict[int, Likeness]:
-    """Offsets partition -> likeness, for those of both nights. ODD becomes OTHER_LOG, or UNKNOWN if a partition is of the same log."""
-    likenesses = {number: likeness_of(history, evidence[number]) for number, history in last_night.items() if number in evidence}
-    is_known = not {Likeness.SAME_LOG, Likeness.SAME_BEGINNING}.isdisjoint(likenesses.values())
-    odd = Likeness.UNKNOWN if is_known else Likeness.OTHER_LOG
-    return {number: odd if likeness is Likeness.ODD else likeness for number, likeness in likenesses.items()}
-
-
-def likeness_of(history: PartitionHistory, evidence: Evidence) -> Likeness:
-    """How like one offsets partition is to the last night's: by the remembered records, else by the time of the first record."""
-    newest, first = history.newest_record, history.first_record
-    at_newest = evidence.record_at(newest.record_offset) if newest is not None else None
-    at_first = evidence.record_at(first.record_offset) if first is not None else None
-    if newest is not None and at_newest is not None and at_newest.is_same(newest):
-        return Likeness.SAME_LOG
-    if first is not None and at_first is not None and at_first.is_same(first):
-        return Likeness.SAME_LOG if at_newest is None else Likeness.SAME_BEGINNING
-    if at_newest is not None or at_first is not None:
-        return Likeness.OTHER_LOG
-    # The last night has seen every record below its end: none of them can be newer than the newest.
-    first_of_dump = evidence.first_record
-    is_begun_anew = (
-        first_of_dump is not None
-        and first_of_dump.record_offset < history.end_offset
-        and first_of_dump.timestamp_ms > history.newest_timestamp_ms > NO_TIMESTAMP
-    )
-    if is_begun_anew:
-        return Likeness.OTHER_LOG
-    return Likeness.ODD if _is_odd(history, evidence) else Likeness.UNKNOWN
-
-
-def _is_odd(history: PartitionHistory, evidence: Evidence) -> bool:
-    """The first record lies below last night's, or the first or the newest record is much older than last night's at a lower offset.
-
-    A cleaning never adds records, and the coordinator writes records in the order of time, as far as the clocks of the brokers agree.
-    """
-    first, newest = (history.first_record, evidence.first_record), (history.newest_record, evidence.newest_record)
-    remembered_first, first_record = first
-    if remembered_first is not None and first_record is not None and first_record.record_offset < remembered_first.record_offset:
-        return True
-    return any(
-        remembered is not None
-        and record is not None
-        and record.record_offset > remembered.record_offset
-        and remembered.timestamp_ms - _CLOCKS_DIFFER_MS > record.timestamp_ms > NO_TIMESTAMP
-        for remembered, record in (first, newest)
-    )
-
-
-def other_origin(night: ComparedNight) -> RunRefusal | None:
-    """Earlier nights under this name are not of the same cluster, or not of a log as this one is."""
-    cluster_id = cluster_id_of(night.plan, night.kind)
-    return refusal_of_origin(night.request, night.kind, cluster_id, last_kind=night.last_kind, last_cluster_id=night.last_cluster_id)
+def other_origin(run: ComparedRun) -> RunRefusal | None:
+    """Earlier runs under this name are not of the same cluster, or not of a log as this one is."""
+    cluster_id = cluster_id_of(run.plan, run.kind)
+    return refusal_of_origin(run.request, run.kind, cluster_id, last_kind=run.last_kind, last_cluster_id=run.last_cluster_id)
 
 
 def refusal_of_origin(
     request: RunRequest, kind: InputKind, cluster_id: str | None, *, last_kind: str | None, last_cluster_id: str | None
 ) -> RunRefusal | None:
-    """Why a night must not follow the nights of its cluster, from the kind of both inputs and Kafka's ids of both clusters alone."""
+    """Return why a run must not follow the cluster's runs, from the kind of both inputs and both Kafka cluster ids alone."""
     source, name = _shown_inputs(request), repr(request.cluster)
     if last_kind is not None and (last_kind == InputKind.ADMIN) != (kind is InputKind.ADMIN):
         earlier, this = ("the log", "the Admin API") if kind is InputKind.ADMIN else ("the Admin API", "the log")
         return RunRefusal(
-            f"Earlier nights of cluster {name} are from {earlier}, and {source} is from {this}: neither can go on from the other. Name"
+            f"Earlier runs of cluster {name} are from {earlier}, and {source} is from {this}: neither can go on from the other. Name"
             " another cluster with --cluster NAME."
         )
     if None in (cluster_id, last_cluster_id) or cluster_id == last_cluster_id:
         return None
     return RunRefusal(
-        f"{source} is of the cluster with cluster.id {cluster_id!r}, and earlier nights of cluster {name} were of {last_cluster_id!r}. Name"
+        f"{source} is of the cluster with cluster.id {cluster_id!r}, and earlier runs of cluster {name} were of {last_cluster_id!r}. Name"
         " this cluster with --cluster NAME."
     )
 
@@ -262,68 +180,71 @@ def _shown_inputs(request: RunRequest) -> str:
     return ", ".join(map(shown, request.inputs))
 
 
-def nothing_to_read(night: ComparedNight) -> RunRefusal | None:
-    """The dump has no record, and the last night had some."""
-    if not night.has_no_record or not night.read_last_night:
+def nothing_to_read(run: ComparedRun) -> RunRefusal | None:
+    """Refuse a copy without records if the last run had some."""
+    if not run.has_no_record or not run.read_last_run:
         return None
     return RunRefusal(
-        f"{night.source}: there is no record in {_partitions(len(night.plan.partitions))}, and the last night had records in"
-        f" {_partitions(len(night.read_last_night))} ({_numbers(night.read_last_night)}). Copy the dump again, or go on with"
+        f"{run.source}: there is no record in {_partitions(len(run.plan.partitions))}, and the last run had records in"
+        f" {_partitions(len(run.read_last_run))} ({_numbers(run.read_last_run)}). Copy the dump again, or go on with"
         " --accept empty.",
         EMPTY,
     )
 
 
-def other_log(night: ComparedNight) -> RunRefusal | None:
-    """Another cluster's dump, or a topic begun anew: the dump has other records at the offsets of last night's records."""
-    different = [number for number in night.other_logs if night.compared[number][2] is Likeness.OTHER_LOG]
+def other_log(run: ComparedRun) -> RunRefusal | None:
+    """Refuse another cluster's copy, or a topic that was created again: the copy has different records at the sample offsets."""
+    different = [number for number in run.other_logs if run.changes[number] in OF_ANOTHER_LOG]
     if not different:
         return None
-    log, history, _ = night.compared[different[0]]
-    first, newest_ms = night.evidence_of(different[0]).first_record, history.newest_timestamp_ms
-    example = f"partition {different[0]} ends at offset {log.end_offset} (last night {history.end_offset})"
+    log, history = run.compared[different[0]].log, run.last_run[different[0]]
+    first, newest_ms = run.evidence_of(different[0]).first_record, history.newest_timestamp_ms
+    example = f"partition {different[0]} ends at offset {log.end_offset} (last run {history.end_offset})"
     if first is not None:
         example += (
-            f" and begins with offset {first.record_offset} of {_moment(first.timestamp_ms)} (newest of last night {_moment(newest_ms)})"
+            f" and begins with offset {first.record_offset} of {_moment(first.timestamp_ms)} (newest of last run {_moment(newest_ms)})"
         )
     another_cluster = "if this dump is another cluster's, name it with --cluster NAME"
     begun_anew = "if the topic was deleted and created again, go on with --accept recreated"
     is_newer = first is not None and first.timestamp_ms > newest_ms > NO_TIMESTAMP
     ways_out = "; ".join((begun_anew, another_cluster) if is_newer else (another_cluster, begun_anew))
     return RunRefusal(
-        f"{night.source} has other records than the last night of cluster {night.request.cluster!r} in"
-        f" {_of(len(different), night)} ({_numbers(different)}): {example}. {ways_out[:1].upper()}{ways_out[1:]}.",
+        f"{run.source} has other records than the last run of cluster {run.request.cluster!r} in"
+        f" {_of(len(different), run)} ({_numbers(different)}): {example}. {ways_out[:1].upper()}{ways_out[1:]}.",
         RECREATED,
     )
 
 
-def older_dump(night: ComparedNight) -> RunRefusal | None:
-    """The dump is of the same log, and ends before the last night's end, or with other records."""
-    if not night.older:
+def older_dump(run: ComparedRun) -> RunRefusal | None:
+    """Refuse an older copy of the same log, which ends before the last run's end or with different records."""
+    if not run.older:
         return None
-    logs = {number: night.compared[number] for number in night.older}
+    logs = [(number, run.compared[number]) for number in run.older if run.changes[number] is LogChange.OLDER]
     ends = [
-        f"{number} at {log.end_offset} (last night {history.end_offset})"
-        for number, (log, history, likeness) in logs.items()
-        if likeness is not Likeness.SAME_BEGINNING
+        f"{number} at {compared.log.end_offset} (last run {compared.last.end_offset})"
+        for number, compared in logs
+        if compared.log.end_offset < compared.last.end_offset
     ]
-    replaced = [number for number, (_, _, likeness) in logs.items() if likeness is Likeness.SAME_BEGINNING]
+    deposed = [number for number, compared in logs if compared.log.end_offset >= compared.last.end_offset]
+    replaced = [number for number in run.older if run.changes[number] is LogChange.END_REPLACED]
     facts = []
     if ends:
-        facts.append(f"{_of(len(ends), night)} end before it, {first_of(ends, _NUMBERS_NAMED)}")
+        facts.append(f"{_of(len(ends), run)} end before it, {first_of(ends, _NUMBERS_NAMED)}")
+    if deposed:
+        facts.append(f"{_of(len(deposed), run)} ({_numbers(deposed)}) end with records of an older leader epoch than that run saw")
     if replaced:
-        facts.append(f"{_of(len(replaced), night)} ({_numbers(replaced)}) have another record where that night saw its newest one")
+        facts.append(f"{_of(len(replaced), run)} ({_numbers(replaced)}) have another record where that run saw its newest one")
     return RunRefusal(
-        f"{night.source} is older than the last night of cluster {night.request.cluster!r}, or its end was replaced: {'; '.join(facts)}."
+        f"{run.source} is older than the last run of cluster {run.request.cluster!r}, or its end was replaced: {'; '.join(facts)}."
         " Give the newest dump, or go on with --accept older: the state goes back, the history stays.",
         OLDER,
     )
 
 
-def misplaced_groups(night: ComparedNight) -> RunRefusal | Doubts | None:
-    """The groups of the dump fit another partition count of the offsets topic than last night's."""
-    expected = night.last_partition_count
-    placed = [(group_hash, number) for group_hash, number in night.placed_groups if number not in night.other_logs]
+def misplaced_groups(run: ComparedRun) -> RunRefusal | Doubts | None:
+    """Refuse a copy whose groups fit another partition count of the offsets topic than the last run's."""
+    expected = run.last_partition_count
+    placed = [(group_hash, number) for group_hash, number in run.placed_groups if number not in run.other_logs]
     if expected is None or not placed:
         return None
     misplaced = sum(group_hash % expected != number for group_hash, number in placed)
@@ -332,7 +253,7 @@ def misplaced_groups(night: ComparedNight) -> RunRefusal | Doubts | None:
     tonight = certain_partition_count(placed, 1 + max(number for _, number in placed))
     fit = f"; they fit {tonight} partitions" if tonight is not None else ""
     sentence = (
-        f"{night.source}: {misplaced} of {len(placed)} groups looked at are not in the offsets partition that the last night's"
+        f"{run.source}: {misplaced} of {len(placed)} groups looked at are not in the offsets partition that the last run's"
         f" {expected} partitions of the topic give them{fit}."
     )
     if 2 * misplaced > len(placed):
@@ -340,72 +261,108 @@ def misplaced_groups(night: ComparedNight) -> RunRefusal | Doubts | None:
             f"{sentence} Make sure that the dump is of this cluster and that no directory was renamed, or go on with --accept misplaced.",
             MISPLACED,
         )
-    return [PlacedDoubt("partition_count_changed", sentence, night.source, None, 0, 0, None)] if tonight is not None else None
+    return [PlacedDoubt("partition_count_changed", sentence, run.source, None, 0, 0, None)] if tonight is not None else None
 
 
-def gap(night: ComparedNight) -> Doubts:
-    """The log begins after the last night's end: records between were never seen."""
+def gap(run: ComparedRun) -> Doubts:
+    """Report a log that starts after the last run's end: the records in between were never read."""
     doubts = []
-    for number, (log, history, likeness) in night.compared.items():
-        first = log.log_start_offset if log.log_start_offset is not None else log.first_offset
-        if first is None or first <= history.end_offset or likeness is Likeness.OTHER_LOG or not history.end_offset:
+    for number, compared in run.compared.items():
+        log, history, first = compared.log, compared.last, compared.begin
+        if first is None or first <= history.end_offset or run.changes[number] in OF_ANOTHER_LOG or not history.end_offset:
             continue
         detail = (
-            f"Offsets {history.end_offset} to {first - 1} lie between the last night's end and the first record of this dump."
+            f"Offsets {history.end_offset} to {first - 1} lie between the last run's end and the first record of this dump."
             " Compaction or DeleteRecords may have removed them, or the copy lacks segments: the history has nothing of them."
         )
         doubts.append(PlacedDoubt("gap_since_last_night", detail, log.directory, number, 0, 0, history.end_offset))
     return doubts
 
 
-def cleaned_later(night: ComparedNight) -> RunRefusal | None:
-    """The broker's cleaner has been beyond the end of a log: it has removed records whose later ones this copy does not have."""
-    later = [log for log in night.plan.partitions if night.plan.cleaned_ends.get(log.offsets_partition, 0) > log.end_offset]
+def short_log(run: ComparedRun) -> Doubts:
+    """Report a log without its first segments, if the last run did not have them either; ``hole`` and ``gap`` report the others."""
+    doubts = []
+    for log in run.plan.partitions:
+        first_file = min(log.files, default=0)
+        first_of_last_run = run.last_run.get(log.offsets_partition, PartitionHistory()).first_offset
+        is_known_to_last_run = first_of_last_run is not None and first_of_last_run < first_file
+        if not first_file or is_known_to_last_run or log_start_was_moved(log, leader_epochs_of(log)):
+            continue
+        detail = (
+            f"The first segment begins at offset {first_file}. Compaction never removes the first segment, and neither {LOG_STARTS} nor"
+            f" {LEADER_EPOCHS} shows that the broker moved the log start offset there: this copy lacks the segments below. Groups and"
+            " offsets whose last record lies there are missing. Copy the partition again with all its files."
+        )
+        doubts.append(PlacedDoubt("log_begins_late", detail, log.directory, log.offsets_partition, 0, 0, first_file))
+    return doubts
+
+
+def truncated(run: ComparedRun) -> Doubts:
+    """Report a partition whose leader changed to a replica with fewer records than the last run read."""
+    return [
+        PlacedDoubt(
+            "log_truncated",
+            f"The log lost records that the last run read at the offsets {found.offset} (or below) to {found.end - 1}. They were of"
+            f" leader epoch {found.last_epoch}, and the leader of epoch {found.epoch} did not have them: see"
+            " unclean.leader.election.enable, or a disk that lost records. Groups that committed there may read again from older offsets."
+            " The log is read from its beginning; the history keeps what the last run read.",
+            run.compared[number].log.directory,
+            number,
+            0,
+            0,
+            found.offset,
+        )
+        for number, found in run.truncated.items()
+    ]
+
+
+def cleaned_later(run: ComparedRun) -> RunRefusal | None:
+    """Refuse a copy if the broker's cleaner has passed the end of a log: it has removed records whose successors the copy lacks."""
+    later = [log for log in run.plan.partitions if run.plan.cleaned_ends.get(log.offsets_partition, 0) > log.end_offset]
     if not later:
         return None
     log = later[0]
     others = f"; so it is with {_partitions(len(later) - 1)} more" if len(later) > 1 else ""
     return RunRefusal(
         f"{log.directory}: the log ends at offset {log.end_offset}, and {CLEANER_CHECKPOINT} says that the log cleaner has been up to"
-        f" {night.plan.cleaned_ends[log.offsets_partition]}{others}. The broker was at work while the log was copied,"
+        f" {run.plan.cleaned_ends[log.offsets_partition]}{others}. The broker was at work while the log was copied,"
         f" and records may be missing: copy again, or remove that file to read the copy as it is."
     )
 
 
-def malformed_rows(night: ComparedNight) -> RunRefusal | None:
-    """More than half of the rows are no records."""
-    if 2 * night.faults <= night.rows:
+def malformed_rows(run: ComparedRun) -> RunRefusal | None:
+    """Refuse an input if more than half of its rows are malformed."""
+    if 2 * run.faults <= run.rows:
         return None
-    return RunRefusal(
-        f"{night.source}: {night.faults:,} of {night.rows:,} rows are malformed, more than half. {_AFTER_MALFORMED}", MALFORMED
-    )
+    return RunRefusal(f"{run.source}: {run.faults:,} of {run.rows:,} rows are malformed, more than half. {_AFTER_MALFORMED}", MALFORMED)
 
 
-def earlier_as_of(night: ComparedNight) -> RunRefusal | None:
-    """The night is as of a moment before the last night's, and would stand behind it."""
-    ways_out = f"Give --as-of that moment or a later one, look back with --until {_moment(night.request.as_of_ms)}"
-    return refusal_of_moment(night.request, night.last_as_of_ms, ways_out)
+def earlier_as_of(run: ComparedRun) -> RunRefusal | None:
+    """Refuse an as-of time before the last run's, because the run would follow it."""
+    ways_out = f"Give --as-of that moment or a later one, look back with --until {_moment(run.request.as_of_ms)}"
+    return refusal_of_moment(run.request, run.last_as_of_ms, ways_out)
 
 
 def refusal_of_moment(request: RunRequest, last_as_of_ms: int | None, ways_out: str) -> RunRefusal | None:
-    """Why a night must not follow a night of a later moment. ways_out: what to do instead, as a clause."""
+    """Return why a run must not follow a run with a later as-of time. ``ways_out`` is a clause with the remedy."""
     if last_as_of_ms is None or request.as_of_ms >= last_as_of_ms:
         return None
     not_yet = ", which has not come yet" if last_as_of_ms > now_ms() else ""
     return RunRefusal(
-        f"This night is as of {_moment(request.as_of_ms)}, and the last night of cluster {request.cluster!r} as of"
-        f" {_moment(last_as_of_ms)}{not_yet}: `diff` and the views over nights would run backwards. {ways_out}, or go on with --accept"
+        f"This run is as of {_moment(request.as_of_ms)}, and the last run of cluster {request.cluster!r} as of"
+        f" {_moment(last_as_of_ms)}{not_yet}: `diff` and the views over runs would run backwards. {ways_out}, or go on with --accept"
         " earlier.",
         EARLIER,
     )
 
 
 GUARDS: Final[tuple[Guard, ...]] = (
-    *(other_origin, malformed_rows, nothing_to_read, other_log, older_dump, cleaned_later, misplaced_groups, gap, earlier_as_of),
+    *(other_origin, malformed_rows, nothing_to_read, other_log, older_dump, truncated),
+    *(cleaned_later, misplaced_groups, gap, short_log, earlier_as_of),
 )
 """All guards before reading. The first refusal ends the run."""
 
-GUARDS_OF_A_LOOK_BACK: Final[tuple[Guard, ...]] = (other_origin, other_log)
+GUARDS_OF_A_POINT_IN_TIME: Final[tuple[Guard, ...]] = (other_origin, other_log, short_log)
 """With --until the state of an earlier moment is wanted: an older or a partial dump will do, another log will not."""
 
 
@@ -415,62 +372,65 @@ class Verdict:
 
     Attributes:
         plan: the plan with the doubts of the guards, without the partitions that count as missing.
-        missing: offsets partitions that the last night had and this dump has not; their state is carried over.
+        missing: offsets partitions that the last run had and this dump has not; their state is carried over.
+        changes: what happened to the log of each offsets partition since the last run.
         older: offsets partitions whose state goes back. recreated: offsets partitions that begin a new incarnation. Of both, nothing of
-            last night's state can be used.
+            last run's state can be used.
         accepted: the words of --accept without which the run would have been refused, or would have carried over missing partitions.
         remarks: a sentence about each of these words, for the summary.
     """
 
     plan: LogPlan
     missing: tuple[int, ...] = ()
+    changes: Mapping[int, LogChange] = field(default_factory=dict)
     older: frozenset[int] = frozenset()
     recreated: frozenset[int] = frozenset()
     accepted: tuple[str, ...] = ()
     remarks: tuple[str, ...] = ()
 
-    def accepting(self, word: str, night: ComparedNight) -> Verdict:
-        """The verdict where the user has accepted one thing more."""
-        return replace(self, accepted=(*self.accepted, word), remarks=(*self.remarks, _remark(word, night)))
+    def accepting(self, word: str, run: ComparedRun) -> Verdict:
+        """Return the verdict if the user accepts one more word."""
+        return replace(self, accepted=(*self.accepted, word), remarks=(*self.remarks, _remark(word, run)))
 
-    def histories(self, last_night: Mapping[int, PartitionHistory]) -> dict[int, PartitionHistory]:
-        """What earlier runs know of each offsets partition; of a topic that was begun anew only the number of its new incarnation."""
-        incarnations = {number: last_night[number].history_range.incarnation + 1 for number in self.recreated}
-        return {**last_night, **{number: PartitionHistory(HistoryRange(one, 0, 0)) for number, one in incarnations.items()}}
+    def histories(self, last_run: Mapping[int, PartitionHistory]) -> dict[int, PartitionHistory]:
+        """Return the partition histories; of a topic that was created again only the number of its new incarnation."""
+        incarnations = {number: last_run[number].history_range.incarnation + 1 for number in self.recreated}
+        return {**last_run, **{number: PartitionHistory(HistoryRange(one, 0, 0)) for number, one in incarnations.items()}}
 
 
-def judge(night: ComparedNight) -> Verdict:
-    """What the run may do. Raises BadCopyError, one sentence, where a guard refuses the dump and the user has not accepted that."""
-    is_look_back = night.request.until is not None
+def judge(run: ComparedRun) -> Verdict:
+    """Return the verdict on the run. Raises BadCopyError, one sentence, if a guard refuses the copy and the user has not accepted that."""
+    is_point_in_time = run.request.until is not None
     accepted: list[str] = []
     doubts: list[PlacedDoubt] = []
-    for guard in GUARDS_OF_A_LOOK_BACK if is_look_back else GUARDS:
-        finding = guard(night)
+    for guard in GUARDS_OF_A_POINT_IN_TIME if is_point_in_time else GUARDS:
+        finding = guard(run)
         if not isinstance(finding, RunRefusal):
             doubts += finding or ()
             continue
-        if finding.word not in night.request.accepted:
+        if finding.word not in run.request.accepted:
             raise BadCopyError(finding.sentence)
         accepted.append(str(finding.word))
-    missing = [] if is_look_back or EMPTY in accepted else night.missing
-    if missing and MISSING in night.request.accepted:
+    missing = [] if is_point_in_time or EMPTY in accepted else run.missing
+    if missing and MISSING in run.request.accepted:
         missing = []
         accepted.append(MISSING)
-    partitions = tuple(log for log in night.plan.partitions if log.offsets_partition not in missing)
+    partitions = tuple(log for log in run.plan.partitions if log.offsets_partition not in missing)
     return Verdict(
-        replace(night.plan, partitions=partitions, doubts=(*night.plan.doubts, *doubts)),
+        replace(run.plan, partitions=partitions, doubts=(*run.plan.doubts, *doubts)),
         tuple(missing),
-        frozenset(() if is_look_back else night.older),
-        frozenset(night.other_logs),
+        run.changes,
+        frozenset(() if is_point_in_time else run.older),
+        frozenset(run.other_logs),
         tuple(accepted),
-        tuple(_remark(word, night) for word in accepted),
+        tuple(_remark(word, run) for word in accepted),
     )
 
 
-def belongs_to(last_night: Mapping[int, PartitionHistory], evidence: Mapping[int, Evidence]) -> bool:
-    """The dump shows a record of the cluster whose last night is given, and no record that contradicts that night."""
-    likenesses = set(likenesses_of(last_night, evidence).values())
-    return Likeness.SAME_LOG in likenesses and Likeness.OTHER_LOG not in likenesses
+def belongs_to(plan: LogPlan, last_run: Mapping[int, PartitionHistory], evidence: Mapping[int, Evidence]) -> bool:
+    """Return whether the copy shares a record with the cluster's last run and no record contradicts it."""
+    compared = compared_logs(plan, last_run, evidence).values()
+    return any(log.shows_same_topic for log in compared) and LogChange.RECREATED not in map(change_of, compared)
 
 
 def cluster_id_of(plan: LogPlan, kind: InputKind) -> str | None:
@@ -478,51 +438,51 @@ def cluster_id_of(plan: LogPlan, kind: InputKind) -> str | None:
     return plan.cluster_id if kind in (InputKind.SEGMENTS, InputKind.KAFKA) else None
 
 
-def judge_what_was_read(night: ComparedNight, verdict: Verdict, reports: Sequence[PartitionReport]) -> Verdict:
-    """The verdict after reading: a refusal where the log has a hole, or where more than half of the rows or lines are quarantined.
+def judge_what_was_read(run: ComparedRun, verdict: Verdict, reports: Sequence[PartitionReport]) -> Verdict:
+    """Return the verdict after reading: refused if the log has a hole, or if more than half of the rows or lines are quarantined.
 
-    Segments are never refused for that: their damage is counted by ranges of bytes, not by records, and a dump of segments of which little
-    is left ends before the last night's end.
+    Segments are never refused for quarantined records: their damage is counted by byte ranges, not by records, and a copy with little left
+    ends before the last run's end.
 
     Raises:
         BadCopyError: more than half of the rows are quarantined, or the log has a hole, and the user has not accepted that.
     """
-    if EMPTY not in verdict.accepted and (finding := hole(night, reports)) is not None:
-        if HOLE not in night.request.accepted:
+    if EMPTY not in verdict.accepted and (finding := hole(run, reports)) is not None:
+        if HOLE not in run.request.accepted:
             raise BadCopyError(finding.sentence)
-        verdict = verdict.accepting(HOLE, night)
-    records = max(night.rows, sum(report.counts.records for report in reports))
+        verdict = verdict.accepting(HOLE, run)
+    records = max(run.rows, sum(report.counts.records for report in reports))
     quarantined = sum(report.counts.quarantined for report in reports)
-    if night.kind is InputKind.SEGMENTS or 2 * quarantined <= records or MALFORMED in verdict.accepted:
+    if run.kind is InputKind.SEGMENTS or 2 * quarantined <= records or MALFORMED in verdict.accepted:
         return verdict
     reasons: Counter[str] = Counter()
     for report in reports:
         reasons.update(report.counts.reasons)
-    if MALFORMED not in night.request.accepted:
+    if MALFORMED not in run.request.accepted:
         counts = ", ".join(f"{reason} {count:,}" for reason, count in reasons.most_common())
         raise BadCopyError(
-            f"{night.source}: {quarantined:,} of {records:,} rows are malformed, more than half ({counts}). {_AFTER_MALFORMED}"
+            f"{run.source}: {quarantined:,} of {records:,} rows are malformed, more than half ({counts}). {_AFTER_MALFORMED}"
         )
-    return verdict.accepting(MALFORMED, night)
+    return verdict.accepting(MALFORMED, run)
 
 
-def hole(night: ComparedNight, reports: Sequence[PartitionReport]) -> RunRefusal | None:
-    """No live record of the last night is left in a range of offsets, and no cleaning explains that.
+def hole(run: ComparedRun, reports: Sequence[PartitionReport]) -> RunRefusal | None:
+    """No live record of the last run is left in a range of offsets, and no cleaning explains that.
 
     Such a range is at the front where the log begins later than it did and the broker has not moved its log start offset. In the midst it
-    is one with keys of several groups, while tombstones of that night's time cannot have been cleaned yet.
+    is one with keys of several groups, while tombstones of that run's time cannot have been cleaned yet.
     """
-    logs = {log.offsets_partition: log for log in night.plan.partitions}
-    request, last_ms = night.request, night.last_as_of_ms
+    logs = {log.offsets_partition: log for log in run.plan.partitions}
+    request, last_ms = run.request, run.last_as_of_ms
     is_young = last_ms is not None and request.as_of_ms - last_ms <= request.delete_retention.ms
     for report in sorted(reports, key=lambda report: report.offsets_partition):
         vanished, log = report.vanished, logs.get(report.offsets_partition)
-        if vanished is None or vanished.is_kept or log is None:
+        if vanished is None or vanished.is_kept or log is None or log.offsets_partition in run.truncated:
             continue
-        first = night.last_night[log.offsets_partition].first_offset
+        first = run.last_run[log.offsets_partition].first_offset
         begin = log.log_start_offset
         if begin is not None and first is not None and first <= vanished.first_offset < begin:
-            if log_start_was_moved(log):
+            if log_start_was_moved(log, leader_epochs_of(log)):
                 continue
             missing = (first, begin - 1)
         elif is_young and vanished.groups_in_run > 1:
@@ -530,7 +490,7 @@ def hole(night: ComparedNight, reports: Sequence[PartitionReport]) -> RunRefusal
         else:
             continue
         return RunRefusal(
-            f"{log.directory}: of the offsets {missing[0]} to {missing[1]}, which the last night read, no live record is left:"
+            f"{log.directory}: of the offsets {missing[0]} to {missing[1]}, which the last run read, no live record is left:"
             f" {vanished.keys:,} of its {vanished.live_keys:,} live keys (of {vanished.groups}) lost their record, with neither a later one"
             " nor a tombstone. The copy lacks segments, or files of it are empty or cut. Copy again, or go on with --accept hole.",
             HOLE,
@@ -538,22 +498,14 @@ def hole(night: ComparedNight, reports: Sequence[PartitionReport]) -> RunRefusal
     return None
 
 
-def log_start_was_moved(log: PartitionLog) -> bool:
-    """The broker lets the log begin there, because of retention or DeleteRecords: its checkpoint or the first leader epoch says so."""
-    first_file = min(log.files, default=None)
-    if first_file is None or log.log_start_offset is None or not log.segments:
-        return False
-    return first_file < log.log_start_offset or first_epoch_offset(Location.of(log.segments[0].uri).parent()) == log.log_start_offset
-
-
-def _remark(word: str, night: ComparedNight) -> str:
-    numbers = {MISSING: night.missing, OLDER: night.older, RECREATED: night.other_logs}.get(word)
+def _remark(word: str, run: ComparedRun) -> str:
+    numbers = {MISSING: run.missing, OLDER: run.older, RECREATED: run.other_logs}.get(word)
     which = f" ({_partitions(len(numbers))}: {_numbers(numbers)})" if numbers else ""
     return f"{word}{which}: {ACCEPTED_WORDS[word][0].lower()}{ACCEPTED_WORDS[word][1:]}"
 
 
-def _of(count: int, night: ComparedNight) -> str:
-    return f"{count} of {_partitions(len(night.compared))}"
+def _of(count: int, run: ComparedRun) -> str:
+    return f"{count} of {_partitions(len(run.compared))}"
 
 
 def _numbers(numbers: Iterable[int]) -> str:

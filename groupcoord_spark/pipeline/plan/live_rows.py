@@ -1,6 +1,6 @@
 """The rows of a topic, through Spark's Kafka connector.
 
-A run that goes on from the last night fetches each offsets partition from the newest record of that night on.
+A run that goes on from the last run fetches each offsets partition from the newest record of that run on.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 class LiveRows(RowSource):
     """The records of a topic up to ``extent.end``, fetched as far as they are wanted, once, onto the local disks of the executors.
 
-    fetched: offsets partition -> the frame that has its records, and from which record offset on.
+    ``fetched`` maps an offsets partition to the frame with its records, and to the frame's first record offset.
     """
 
     session: SparkSession
@@ -58,7 +58,7 @@ class LiveRows(RowSource):
         return rows.mapped(wanted, function, columns, with_bytes=with_bytes)
 
     def _start(self, number: int, wanted: Wanted) -> int:
-        """The first record offset of an offsets partition that is wanted and in the topic; its end where none is."""
+        """Return the first wanted record offset of an offsets partition that the topic has, or its end."""
         first, end = self.extent.first[number], self.extent.end[number]
         ranges = wanted.get(number, ((0, NO_END),))
         return min((max(lowest, first) for lowest, beyond in ranges if lowest < end and beyond > first), default=end)
@@ -91,6 +91,6 @@ def _errors_of_kafka(spark: SparkSession, topic: LiveTopic) -> Iterator[None]:
 
 
 def _last_cause(failure: Exception) -> str:
-    """The last cause in the text of Spark's exception, in one line."""
+    """Return the last cause in the text of Spark's exception, in one line."""
     causes = [line.strip() for line in str(failure).splitlines() if re.match(r"(Caused by: )?[\w.$]+(Error|Exception)\b", line.strip())]
     return (causes or [str(failure).splitlines()[0]])[-1].rstrip(".") + "."

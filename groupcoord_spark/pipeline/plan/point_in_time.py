@@ -43,7 +43,7 @@ def find_points_in_time(
     logs = {partition.offsets_partition: partition for partition in plan.partitions}
     history_ranges = {number: history.history_range for number, history in histories.items()}
     pieces = {
-        number: HistoryPiece(number, history_ranges[number], start.last_run.table_versions)
+        number: HistoryPiece(number, history_ranges[number], start.last_run.tables)
         for number in logs
         if start.last_run is not None and number in history_ranges and not history_ranges[number].is_empty
     }
@@ -77,25 +77,25 @@ def find_points_in_time(
 
 
 def history_pieces(points_in_time: Mapping[int, PointInTime], start: RunStart) -> list[HistoryPiece]:
-    """The parts of the history tables that must be read."""
+    """Return the parts of the history tables to read."""
     if start.last_run is None:
         return []
-    versions = start.last_run.table_versions
+    tables = start.last_run.tables
     return [
-        HistoryPiece(number, point.history_range, versions, point.run_id, point.run_end_offset)
+        HistoryPiece(number, point.history_range, tables, point.run_id, point.run_end_offset)
         for number, point in points_in_time.items()
         if not point.history_range.is_empty
     ]
 
 
 def _clipped(history_range: HistoryRange, end_offset: int) -> HistoryRange:
-    """The part of the range below ``end_offset``; NO_HISTORY if there is none."""
+    """Return the part of the range below ``end_offset``, or NO_HISTORY."""
     end = min(history_range.end_offset, end_offset)
     return HistoryRange(history_range.incarnation, history_range.first_offset, end) if history_range.first_offset < end else NO_HISTORY
 
 
 def _given_end_offsets(until: Until, logs: Mapping[int, PartitionLog]) -> Mapping[int, int]:
-    """The end offsets that ``until`` names. Raises UsageError for one that no log of the plan has."""
+    """Return the end offsets in ``until``. Raises UsageError for a partition that the plan lacks."""
     for number, end in sorted(until.end_offsets.items()):
         if number not in logs:
             raise UsageError(f"{until.text} names offsets partition {number}, which the input does not have. Leave it out of the file.")
@@ -107,7 +107,7 @@ def _given_end_offsets(until: Until, logs: Mapping[int, PartitionLog]) -> Mappin
 def _first_records_after(
     time_ms: int, logs: Mapping[int, PartitionLog], pieces: Mapping[int, HistoryPiece], start: RunStart, spark: SparkSession
 ) -> dict[int, int]:
-    """Offsets partition -> record offset of its first record later than ``time_ms``, in the log or the history; absent if there is none."""
+    """Return, by offsets partition, the record offset of the first record later than ``time_ms`` in the log or the history, if any."""
     sources: list[Segment | HistoryPiece] = [segment for log in logs.values() for segment in log.segments]
     sources += pieces.values()
     if not sources:
@@ -127,7 +127,7 @@ def _first_records_after(
 
 
 def first_later_in_segment(segment: Segment, time_ms: int) -> int | None:
-    """Record offset of the first record of the segment that is later than ``time_ms``; None: there is none."""
+    """Return the record offset of the segment's first record later than ``time_ms``, or None."""
     for chunk in read_segment(segment):
         later = np.flatnonzero(chunk.records.timestamp_ms > time_ms)
         if len(later):
@@ -138,7 +138,7 @@ def first_later_in_segment(segment: Segment, time_ms: int) -> int | None:
 class _CompleteRun(NamedTuple):
     """A run after which the history has every record that counts, up to ``end_offset`` of an offsets partition.
 
-    run_id: the run itself or the one that it goes on from, which read the log from its beginning, up to ``run_end_offset``.
+    ``run_id`` is the run itself or the full run that it continues, which read the log from its beginning to ``run_end_offset``.
     """
 
     end_offset: int
@@ -157,7 +157,7 @@ def _ends_of_complete_runs(start: RunStart) -> dict[tuple[int, int], list[_Compl
         settings = run.settings
         if settings.get(HISTORY_SETTING) != "true" or UNTIL_SETTING in settings or "offsets_partitions" not in run.table_versions:
             continue
-        if run.is_kept and SURVIVORS not in run.table_versions:  # of a dropped night only a release that wrote survivors keeps its ends
+        if run.is_kept and SURVIVORS not in run.table_versions:  # of a dropped run only a release that wrote survivors keeps its ends
             continue
         columns = ["offsets_partition", "incarnation", "first_offset", "end_offset", "read_from"]
         try:
@@ -171,7 +171,7 @@ def _ends_of_complete_runs(start: RunStart) -> dict[tuple[int, int], list[_Compl
             if row["read_from"] is None:
                 of_partition.append(_CompleteRun(row["end_offset"], run.run_id, row["end_offset"]))
             else:
-                # Of the runs before, the one that ended where this run began.
+                # The earlier run that ended where this run started.
                 predecessors = [complete_run for complete_run in of_partition if complete_run.end_offset == row["read_from"]]
                 of_partition += [complete_run._replace(end_offset=row["end_offset"]) for complete_run in predecessors[-1:]]
     return ends

@@ -1,4 +1,4 @@
-"""Into which tasks a night is divided: who reads which segments, and how many tasks replay and write."""
+"""Split a run into Spark tasks: which task reads which segments, and how many tasks replay and write."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Final
 
 from groupcoord_spark.log import Segment, check_range, possible_ranges, ranges_to_read
-from groupcoord_spark.log.files.object_store import FILES_AT_ONCE
-from groupcoord_spark.log.files.storage import filesystem_of, side_by_side
 from groupcoord_spark.pipeline.division import Division, in_tasks
-from groupcoord_spark.pipeline.plan.night_plan import NightPlan
+from groupcoord_spark.pipeline.plan.run_plan import RunPlan
 from groupcoord_spark.pipeline.read.reader import Work
 from groupcoord_spark.sources.rows import UNKNOWN_PARTITION
 from groupcoord_spark.spark.job_progress import Expected
 from groupcoord_spark.spark.stage_names import describe_job
+from groupcoord_spark.storage.location import filesystem_of, side_by_side
+from groupcoord_spark.storage.object_store import FILES_AT_ONCE
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -45,8 +45,8 @@ class Tasks:
     expected: Expected | None
 
 
-def tasks_of(planned: NightPlan, spark: SparkSession, run: str) -> Tasks:
-    """The tasks of a run, by the bytes to read and the cores that there are. run: the name of the run in Spark's UI."""
+def tasks_of(planned: RunPlan, spark: SparkSession, run: str) -> Tasks:
+    """Return the tasks of a run for the bytes to read and the available cores. ``run`` is the run's name in Spark's UI."""
     division = Division.of(spark)
     with describe_job(spark, run, "split large segments"):
         segments = split_large_segments(planned.segments, spark, division)
@@ -68,7 +68,7 @@ def tasks_of(planned: NightPlan, spark: SparkSession, run: str) -> Tasks:
 def split_large_segments(
     segments: Sequence[Segment], spark: SparkSession, division: Division, range_bytes: int = RANGE_BYTES
 ) -> list[Segment]:
-    """The segments, with each large one replaced by ranges of about ``range_bytes`` if the borders of its ranges are certain.
+    """Return the segments with each large one replaced by ranges of about ``range_bytes`` if the range borders are certain.
 
     A segment is large if it is more than half of what one core has to read, or on a cluster one task; smaller segments balance without
     ranges. To be certain of the borders, a Spark job first reads every range and checks its batches.
@@ -115,13 +115,13 @@ def partitions_in_one_sequence(tasks: Iterable[Iterable[Sequence[Segment]]]) -> 
 
 
 def _by_partition(segments: Sequence[Segment]) -> list[list[Segment]]:
-    """The segments of each offsets partition, by base offset."""
+    """Return the segments of each offsets partition by base offset."""
     in_order = sorted(segments, key=lambda segment: (segment.offsets_partition, segment.base_offset))
     return [list(of_partition) for _, of_partition in groupby(in_order, key=lambda segment: segment.offsets_partition)]
 
 
 def _sequences(segments: Sequence[Segment], most_bytes: float) -> list[list[Segment]]:
-    """The segments of one offsets partition in sequences of about equal size, of about ``most_bytes`` at most."""
+    """Return the segments of one offsets partition in sequences of similar size, at most about ``most_bytes``."""
     wanted = _bytes(segments) / max(1, math.ceil(_bytes(segments) / max(most_bytes, 1)))
     sequences: list[list[Segment]] = [[]]
     for segment in segments:

@@ -1,4 +1,4 @@
-"""Counts the records of a chunk for decode_coverage and the summary of the night."""
+"""Counts the records of a chunk for decode_coverage and the summary of the run."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ def count_chunk(
     partition_count: int | None,
     counted: tuple[int, int] | None,
 ) -> None:
-    """Add the records of a chunk, and what is lost or doubtful beside them, to the counts of its offsets partition.
+    """Add a chunk's records, and its lost and doubtful places, to the counts of its offsets partition.
 
     partition_count: of ``__consumer_offsets``; None: no record is counted as misplaced. counted: first and end offset of what earlier
-    nights have counted.
+    runs have counted.
     """
     records = chunk.records
     counts.bytes += chunk.bytes

@@ -15,7 +15,7 @@ import pyarrow as pa
 from groupcoord_spark.coordinator.refusals import RULE_OF_REASON, fault_beyond_limits, refusal_of_type_or_version, refusals_of_group_value
 from groupcoord_spark.coordinator.semantics import Semantics
 from groupcoord_spark.log import Records
-from groupcoord_spark.pipeline.read.superseded import ChunkKinds, CodeNames
+from groupcoord_spark.pipeline.read.chunk_kinds import ChunkKinds, CodeNames
 from groupcoord_spark.protocol import ZERO_UUID, DecodeError, decode_value
 from groupcoord_spark.protocol.classic_group_checks import surely_loadable
 from groupcoord_spark.protocol.columnar import Int16s, KeyColumns, decode_key_columns
@@ -66,7 +66,7 @@ class RowNotes:
 
     @classmethod
     def about_codes(cls, code: Ints, notes: Sequence[tuple[int, Note]]) -> Self:
-        """The notes of all rows, from notes about what their codes stand for (a distinct key, or a distinct value).
+        """Return the notes of all rows, from notes about their codes (distinct keys or values).
 
         code: int64[n], the code of each row, -1 for none. notes: (code, note), ascending by code.
         """
@@ -82,12 +82,12 @@ class RowNotes:
 
     @classmethod
     def same_for_rows(cls, rows: Ints, code: str, detail: str) -> Self:
-        """The same note for each of the rows."""
+        """Return the same note for each of the rows."""
         return cls(rows, np.zeros(len(rows), np.int64), (code,), (detail,)) if len(rows) else cls.none()
 
     @classmethod
     def concatenated(cls, parts: Iterable[RowNotes]) -> Self:
-        """The notes of all parts, in the order of their rows."""
+        """Return the notes of all parts in row order."""
         some = [part for part in parts if len(part)]
         if not some:
             return cls.none()
@@ -100,11 +100,11 @@ class RowNotes:
         return cls(row[in_order], note[in_order], codes, details)
 
     def of_rows(self, rows: Ints) -> Self:
-        """The same notes for rows of a larger chunk. rows: int64, ascending, the row number of each row in the larger chunk."""
+        """Return the notes for rows of a larger chunk. ``rows``: int64, ascending row numbers in the larger chunk."""
         return type(self)(rows[self.row], self.note, self.codes, self.details)
 
     def where(self, chosen: npt.NDArray[np.bool_]) -> Self:
-        """The chosen notes. chosen: bool[m]."""
+        """Return the chosen notes. ``chosen`` is bool[m]."""
         return type(self)(self.row[chosen], self.note[chosen], self.codes, self.details)
 
     def has_code(self, *wanted: str) -> npt.NDArray[np.bool_]:
@@ -113,7 +113,7 @@ class RowNotes:
         return is_wanted
 
     def counts(self) -> Counter[str]:
-        """Number of notes of each code."""
+        """Return the number of notes of each code."""
         counts: Counter[str] = Counter()
         for code, count in zip(self.codes, np.bincount(self.note, minlength=len(self.codes)).tolist(), strict=True):
             if count:
@@ -121,7 +121,7 @@ class RowNotes:
         return counts
 
     def columns(self) -> tuple[pa.DictionaryArray, pa.DictionaryArray]:
-        """The code and the sentence of each note."""
+        """Return the code and the sentence of each note."""
         encoded = [pa.array(texts, pa.string()).dictionary_encode() for texts in (self.codes, self.details)]
         codes, details = (pa.DictionaryArray.from_arrays(texts.indices.take(pa.array(self.note)), texts.dictionary) for texts in encoded)
         return codes, details
@@ -137,12 +137,12 @@ class TopicIds(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class DecodedChunk:
-    """The decoded columns of ``n`` records, beside the records.
+    """The decoded columns of ``n`` records.
 
     kinds: columns for the rules of dropping. names: the keys and ids that the codes in ``kinds`` stand for.
     keys: the distinct keys, decoded. key_code: int64[n], the row of the record's key in ``keys``; -1 for control records and null keys.
     stored_key_type: int16[n], the first two bytes of the key, known type or not; -1 for shorter keys.
-    value_version: int16[n]; -1 for tombstones, and for values of which no version can be read. decodes: bool[n], True also for control
+    value_version: int16[n]; -1 for tombstones, and for values without a readable version. decodes: bool[n], True also for control
     records and for records of an unknown key type. is_unknown: bool[n], the key type or the value version is not known to this release.
     topic_ids: rows of commits with a topic id. faults: why rows do not decode, and the unknown key types. findings: doubts about rows that
     decode. refusals: rows that a broker's loader refuses or skips in any state (rules R-1.6 to R-1.10 and R-2.1 to R-2.4 of
@@ -183,7 +183,7 @@ class DecodedChunk:
 
 
 def decode_chunk(records: Records, semantics: Semantics) -> DecodedChunk:
-    """The decoded columns of the records, with all notes. ``semantics`` says which of the records that decode the coordinator accepts."""
+    """Decode the records into columns, with all notes. ``semantics`` decides which decoded records the coordinator accepts."""
     decoder = _ChunkDecoder(records, np.zeros(len(records), np.bool_), records.distinct_keys())
     value_faults, value_findings = decoder.doubtful_values(semantics)
     key_refusals, key_findings = (RowNotes.about_codes(decoder.key_code, notes) for notes in (decoder.keys.refusals, decoder.keys.doubts))
@@ -199,7 +199,7 @@ def decode_chunk(records: Records, semantics: Semantics) -> DecodedChunk:
 
 
 def decode_kept_records(records: Records, decodes: Mask, semantics: Semantics, distinct_keys: tuple[Ints, pa.BinaryArray]) -> DecodedChunk:
-    """The decoded columns, without notes, of records of which ``decode_chunk`` has noted which decode.
+    """Decode records into columns without notes. ``decodes`` comes from ``decode_chunk``.
 
     decodes: bool[n], of that chunk. distinct_keys: the result of ``records.distinct_keys()``.
     """

@@ -18,8 +18,8 @@ from groupcoord_spark.log import Chunk, Records
 from groupcoord_spark.pipeline.exchange.task_files import TaskFiles
 from groupcoord_spark.pipeline.extents import HistoryRange
 from groupcoord_spark.pipeline.read.decode import UNKNOWN_KEY_TYPE, DecodedChunk, RowNotes
+from groupcoord_spark.pipeline.read.offset_table import OffsetValues
 from groupcoord_spark.protocol import decode_end_transaction_marker
-from groupcoord_spark.protocol.columnar import decode_offset_value_columns
 from groupcoord_spark.protocol.errors import ControlRecordMalformed
 from groupcoord_spark.protocol.json_texts import key_json_column, value_json_column
 from groupcoord_spark.protocol.messages import RECORD_TYPES
@@ -41,10 +41,19 @@ MARKER_RESULTS = {MarkerType.ABORT: "aborted", MarkerType.COMMIT: "committed"}
 
 def write_chunk(
     files: TaskFiles, offsets_partition: int, source: str, chunk: Chunk, decoded: DecodedChunk, history_range: HistoryRange | None
-) -> None:
+) -> OffsetValues | None:
     """Write the rows of one chunk: lost bytes, faults and doubts, and the history of records that are new to the history tables.
 
-    offsets_partition: -1 where it is not known. history_range: record offsets that the history tables have; None: no history is written.
+    Args:
+        files: Where the rows go.
+        offsets_partition: -1 where it is not known.
+        source: The file or URI of the chunk.
+        chunk: The records, and the losses between them.
+        decoded: The same records, decoded.
+        history_range: Record offsets that the history tables have; None: no history is written.
+
+    Returns:
+        The decoded values of the offset records that are new to the history; None: no history is written, or the chunk has no records.
     """
     # a hole of a sparse file can be longer than the column holds
     lost = [replace(of_range, size=min(of_range.size, MOST_BYTES_LOST)) for of_range in chunk.lost]
@@ -59,14 +68,17 @@ def write_chunk(
     _write_quarantined(files, offsets_partition, decoded, sources)
     write_notes(files, offsets_partition, decoded.findings, decoded, sources)
     if history_range is None or not len(decoded.records):
-        return
-    is_new = _is_new(decoded.records, history_range)
-    columns_of = {"offset_commits": _commit_columns, "group_records": _group_columns, "transactions": _marker_columns}
-    for table, rows_of_table in rows_of_tables(decoded).items():
-        new = np.flatnonzero(is_new & rows_of_table)
-        if len(new):
-            columns = columns_of[table](new, decoded)
-            files.write(table, columns, offsets_partition=offsets_partition, incarnation=history_range.incarnation)
+        return None
+    place = {"offsets_partition": offsets_partition, "incarnation": history_range.incarnation}
+    new = {table: np.flatnonzero(_is_new(decoded.records, history_range) & rows) for table, rows in rows_of_tables(decoded).items()}
+    values = OffsetValues.of(new["offset_commits"], decoded)
+    if len(values.rows):
+        files.write("offset_commits", _commit_columns(values, decoded), **place)
+    if len(new["group_records"]):
+        files.write("group_records", _group_columns(new["group_records"], decoded), **place)
+    if len(new["transactions"]):
+        files.write("transactions", _marker_columns(new["transactions"], decoded), **place)
+    return values
 
 
 def write_survivors(files: TaskFiles, offsets_partition: int, records: Records, incarnation: int) -> None:
@@ -93,7 +105,7 @@ def rows_of_tables(decoded: DecodedChunk) -> dict[str, Mask]:
 
 
 def new_group_records(decoded: DecodedChunk, history_range: HistoryRange) -> Rows:
-    """Rows of group records that are new to the history tables and of a key type that rebalances are made from."""
+    """Return the rows of group records that are new to the history and of a key type that rebalances use."""
     wanted = np.isin(decoded.kinds.key_type, REBALANCE_KEY_TYPES) & decoded.decodes & ~decoded.kinds.is_control
     return np.flatnonzero(wanted & _is_new(decoded.records, history_range))
 
@@ -103,16 +115,12 @@ def _is_new(records: Records, history_range: HistoryRange) -> Mask:
     return is_new
 
 
-def _commit_columns(rows: Rows, decoded: DecodedChunk) -> dict[str, Any]:
+def _commit_columns(offset_values: OffsetValues, decoded: DecodedChunk) -> dict[str, Any]:
+    rows, at, columns = offset_values
     records, code = decoded.records, decoded.key_code[rows]
     values = records.value.take(rows)
     key_type = decoded.kinds.key_type[rows]
     is_tombstone = values.is_null
-    kept = np.flatnonzero(~is_tombstone)
-    columns = decode_offset_value_columns(key_type[kept], values.take(kept))
-    # the row of each record among the values; null for tombstones
-    at = np.full(len(rows), -1, np.int64)
-    at[kept] = np.arange(len(kept))
     into = pa.array(at, mask=is_tombstone)
 
     def of_value(column: Any) -> pa.Array:
@@ -185,7 +193,7 @@ def _marker_columns(rows: Rows, decoded: DecodedChunk) -> dict[str, Any]:
 
 
 def _coordinator_epoch(value: bytes | None) -> int | None:
-    """The coordinator epoch of a marker; None if the value cannot be read, which is no fault: Kafka's loader never reads the value."""
+    """Return the coordinator epoch of a marker, or None if the value is unreadable, which is not a fault: Kafka's loader never reads it."""
     try:
         return decode_end_transaction_marker(value)
     except ControlRecordMalformed:
@@ -225,12 +233,12 @@ def write_notes(files: TaskFiles, offsets_partition: int, notes: RowNotes, decod
 
 
 def source_of(chunk: Chunk, source: str) -> Source:
-    """The files of the chunk's records: those that the chunk names, else ``source``."""
+    """Return the files of the chunk's records if it has them, else ``source``."""
     return source if chunk.sources is None else pa.array(chunk.sources, pa.string())
 
 
 def _place_columns(rows: Rows, records: Records, source: Source) -> dict[str, Any]:
-    """Columns record_offset, source and position of the records in ``rows``."""
+    """Return the columns record_offset, source and position of the records in ``rows``."""
     n = len(rows)
     if source is None:
         return {"record_offset": records.record_offset[rows], "source": pa.nulls(n, pa.string()), "position": pa.nulls(n, pa.int64())}

@@ -19,7 +19,7 @@ from groupcoord_spark.protocol.messages.offsets import OFFSET_COMMIT_VALUE
 from groupcoord_spark.protocol.record_types import NO_PRODUCER_EPOCH, NOT_A_CONTROL_RECORD, KeyType
 from groupcoord_spark.protocol.slices import Slices
 from groupcoord_spark.warehouse import TABLES
-from groupcoord_spark.warehouse.read import SurvivingRanges, rows_at, surviving_ranges
+from groupcoord_spark.warehouse.read import RANGE_COLUMNS, SurvivingRanges, rows_at, surviving_ranges
 from groupcoord_spark.warehouse.tables import SURVIVING_RECORDS
 
 OFFSETS_AT_ONCE: Final = 500_000
@@ -37,12 +37,12 @@ _CONTROL_TYPES: Final = {result: control_type for control_type, result in MARKER
 
 
 def records_in_history(warehouse_uri: str, cluster: str, piece: HistoryPiece) -> Iterator[Records]:
-    """The records of a piece in the order of their record offsets, up to OFFSETS_AT_ONCE at a time.
+    """Yield the records of a piece in record order, up to OFFSETS_AT_ONCE at a time.
 
-    Below ``run_end_offset`` only records are given that were still in the log in that run. A record that compaction had removed by then
-    may have been deleted by a tombstone that no run saw; without the tombstone the record would come back to life.
-    Keys and values are encoded again; commits are complete except for bytes after the end of the value. The history has no records that do
-    not decode, and no control records other than COMMIT and ABORT.
+    Below ``run_end_offset`` only records are returned that were still in the log in that run. A record that compaction had removed may have
+    been deleted by a tombstone that no run read; without the tombstone the record would reappear. Keys and values are encoded again;
+    commits are complete except for trailing bytes. The history contains neither records that do not decode nor control records other than
+    COMMIT and ABORT.
     """
     survivors = _survivors(warehouse_uri, cluster, piece)
     for first, end in _windows(piece.history_range):
@@ -64,18 +64,17 @@ def records_in_history(warehouse_uri: str, cluster: str, piece: HistoryPiece) ->
 
 
 def _survivors(warehouse_uri: str, cluster: str, piece: HistoryPiece) -> SurvivingRanges:
-    """What was in the log in the run that read it from its beginning; of later record offsets nothing is known."""
+    """Return the ranges that were in the log when the full run read it. Later record offsets are unknown."""
     place = (piece.offsets_partition, piece.history_range.incarnation)
     nothing = SurvivingRanges(np.zeros(0, np.int64), np.zeros(0, np.int64))
     if piece.run_id is None:
         return nothing
-    where = [("offsets_partition", "=", place[0]), ("incarnation", "=", place[1])]
-    version = piece.table_versions[SURVIVING_RECORDS.name]
-    return surviving_ranges(warehouse_uri, version, cluster, piece.run_id, where).get(place, nothing)
+    where = [("run_id", "=", piece.run_id), ("offsets_partition", "=", place[0]), ("incarnation", "=", place[1])]
+    return surviving_ranges(rows_at(warehouse_uri, SURVIVING_RECORDS, piece.tables, cluster, RANGE_COLUMNS, where)).get(place, nothing)
 
 
 def first_later_in_history(warehouse_uri: str, cluster: str, piece: HistoryPiece, time_ms: int) -> int | None:
-    """Record offset of the first record of the piece that is later than ``time_ms``; None: there is none."""
+    """Return the record offset of the piece's first record later than ``time_ms``, or None."""
     for first, end in _windows(piece.history_range):
         later_offsets = [
             rows["record_offset"][rows["timestamp_ms"] > time_ms]
@@ -96,19 +95,19 @@ def _windows(history_range: HistoryRange) -> Iterator[tuple[int, int]]:
 def _rows(
     warehouse_uri: str, cluster: str, piece: HistoryPiece, table: str, columns: Sequence[str], first_offset: int, end_offset: int
 ) -> pa.Table:
-    """Rows of a history table with Kafka's values: times as ``<name>_ms``, -1 for none."""
+    """Return rows of a history table in Kafka's representation: times as ``<name>_ms``, -1 for none."""
     where = [
         ("offsets_partition", "=", piece.offsets_partition),
         ("incarnation", "=", piece.history_range.incarnation),
         ("record_offset", ">=", first_offset),
         ("record_offset", "<", end_offset),
     ]
-    rows = rows_at(warehouse_uri, TABLES[table], piece.table_versions[table], cluster, columns, where)
+    rows = rows_at(warehouse_uri, TABLES[table], piece.tables, cluster, columns, where)
     return TABLES[table].to_milliseconds(rows)
 
 
 def _record_columns(rows: pa.Table) -> dict[str, npt.NDArray[Any]]:
-    """The columns of Records but for key and value. What a table does not have, the replay never looks at."""
+    """Return the columns of Records except key and value. The replay does not use columns that a table lacks."""
     columns = {
         "record_offset": rows["record_offset"].to_numpy(),
         "timestamp_ms": rows["record_timestamp_ms"].to_numpy(),
@@ -125,7 +124,7 @@ def _commits(rows: pa.Table) -> dict[str, Any]:
 
 
 def _offset_keys(rows: pa.Table) -> list[bytes]:
-    """The encoded key of each row. Each distinct key is encoded once, because keys come hundreds of times."""
+    """Return the encoded key of each row. Each distinct key is encoded once, because keys repeat hundreds of times."""
     encoded: dict[tuple[int, str, str, int], bytes] = {}
     keys = []
     for place in zip(*(rows[name].to_pylist() for name in ("key_version", "group_id", "topic", "partition")), strict=True):

@@ -21,6 +21,7 @@ from groupcoord_spark.log import CHUNK_BYTES, Chunk, PartitionLog, Segment, read
 from groupcoord_spark.pipeline.exchange.health_facts import rows_of_gatherer
 from groupcoord_spark.pipeline.exchange.kept_records import (
     NEW_GROUP_RECORDS,
+    OFFSET_CHANGES,
     RECORDS,
     REPORT,
     REPORT_ORDER,
@@ -30,6 +31,7 @@ from groupcoord_spark.pipeline.exchange.kept_records import (
     kept_records,
     rows_of_parts,
 )
+from groupcoord_spark.pipeline.exchange.packing import with_column
 from groupcoord_spark.pipeline.exchange.task_files import TaskFiles
 from groupcoord_spark.pipeline.extents import NO_HISTORY, HistoryPiece, HistoryRange, PointInTime, Until
 from groupcoord_spark.pipeline.read.counting import count_chunk
@@ -45,6 +47,8 @@ from groupcoord_spark.pipeline.read.history_files import (
 )
 from groupcoord_spark.pipeline.read.history_records import records_in_history
 from groupcoord_spark.pipeline.read.history_split import split_at_history
+from groupcoord_spark.pipeline.read.offset_events import OFFSET_EVENTS, OffsetEventJob, PartChanges, PartitionOffsetEvents
+from groupcoord_spark.pipeline.read.offset_table import OffsetValues
 from groupcoord_spark.pipeline.read.superseded import SupersedeBuffer, kept_of_chunk
 from groupcoord_spark.pipeline.rebalances import LEADER_EPOCH, REBALANCES, PartitionRebalances, RebalanceJob
 from groupcoord_spark.protocol.slices import Ints
@@ -57,10 +61,11 @@ class ReadJob:
 
     partition_count: of ``__consumer_offsets``, for the check that a group is in its partition; None: nothing is checked. history_ranges:
     offsets partition -> the record offsets that the history tables have. rebalances: None: no rows of ``rebalances`` are made.
+    offset_events: None: no rows of ``offset_events`` are made; they need ``rebalances``.
     whole_partitions: offsets partitions whose records are all in one sequence; the reader itself makes the rows of ``rebalances`` for them.
     carried_partitions: offsets partitions of which only the records are read that an earlier run has not read. until: the moment or the
     record offsets before which the records of every partition end, where no point in time was looked for. counted: offsets partition that
-    is read again -> first and end record offset between which earlier nights have counted its records for decode_coverage. points_in_time:
+    is read again -> first and end record offset between which earlier runs have counted its records for decode_coverage. points_in_time:
     offsets partition -> its point in time; empty: all partitions are read to the end of their logs. health_logs: offsets partition -> its
     log, where facts about its health are gathered. chunk_bytes: bytes of a segment in memory at a time. row_bytes: bytes of records in one
     row of SHUFFLED.
@@ -74,6 +79,7 @@ class ReadJob:
     with_history: bool
     history_ranges: Mapping[int, HistoryRange]
     rebalances: RebalanceJob | None
+    offset_events: OffsetEventJob | None = None
     whole_partitions: frozenset[int] = frozenset()
     carried_partitions: frozenset[int] = frozenset()
     counted: Mapping[int, tuple[int, int]] = field(default_factory=dict)
@@ -97,7 +103,7 @@ history; or None: no record is read, and each offsets partition that is carried 
 
 
 def read_task(work: Work, job: ReadJob) -> Iterator[ShuffledRow]:
-    """Rows of SHUFFLED for the work of one task. Memory is bounded by one chunk and the kept records of the buffer."""
+    """Yield rows of SHUFFLED for one task. Memory is bounded by one chunk and the buffer of kept records."""
     reports: dict[int, PieceReport] = {}
     with TaskFiles(job.warehouse_uri, job.cluster, job.run_id) as files:
         if work is None:
@@ -112,7 +118,7 @@ def read_task(work: Work, job: ReadJob) -> Iterator[ShuffledRow]:
 
 
 def rows_of_reports(reports: Mapping[int, PieceReport], files: TaskFiles) -> Iterator[ShuffledRow]:
-    """The reports of a task, of which the first names all files; nothing more can be written to the files."""
+    """Yield the reports of a task; the first report lists all files. The files are closed afterwards."""
     written = files.written()
     for offsets_partition, report in reports.items():
         report.files, written = written, {}
@@ -136,13 +142,21 @@ class PartitionReader:
         self._known_range = job.history_ranges.get(offsets_partition, NO_HISTORY)
         self._buffer = SupersedeBuffer()
         is_whole = offsets_partition in job.whole_partitions
-        self._rebalances = PartitionRebalances(job.rebalances, offsets_partition) if job.rebalances is not None and is_whole else None
+        self._events: PartitionOffsetEvents | None = None
+        self._changes: PartChanges | None = None
+        self._rebalances: PartitionRebalances | None = None
+        if job.rebalances is not None and job.offset_events is not None and is_whole:
+            self._events = PartitionOffsetEvents(job.offset_events, job.rebalances, offsets_partition)
+        elif job.rebalances is not None and job.offset_events is not None:
+            self._changes = PartChanges(job.offset_events, self._known_range)
+        if job.rebalances is not None and is_whole:
+            self._rebalances = PartitionRebalances(job.rebalances, offsets_partition, self._events)
         self._health_log = job.health_logs.get(offsets_partition)
         self._gatherer = None if self._health_log is None else PartitionGatherer(self._health_log, segments_beside(self._health_log))
 
     def read(self, pieces: Iterable[tuple[Piece, Iterable[Chunk]]]) -> Iterator[ShuffledRow]:
-        """Rows of SHUFFLED: the kept records as they leave the buffer, the last of them after the last piece, rows that have no files of
-        their own, and what the pieces say of the topic's health.
+        """Yield rows of SHUFFLED: kept records as they leave the buffer (the last ones after the last piece), rows without files of their
+        own, and health statistics.
 
         With a point in time: only records before that point, and only records that the history tables do not have.
         """
@@ -154,7 +168,7 @@ class PartitionReader:
             yield from rows_of_gatherer(self._health_log, self._gatherer, is_whole=self._offsets_partition in self._job.whole_partitions)
 
     def read_history(self, piece: HistoryPiece) -> Iterator[ShuffledRow]:
-        """Rows of SHUFFLED for records of the history tables. An earlier run has counted these records and written their history."""
+        """Yield rows of SHUFFLED for records of the history tables. An earlier run has counted them and written their history."""
         for records in records_in_history(self._job.warehouse_uri, self._job.cluster, piece):
             self._count_after_complete(records.record_offset)
             self._report.records_from_history += len(records)
@@ -178,24 +192,38 @@ class PartitionReader:
                     yield RECORDS, self._buffer.flush()
         for rows in self._rebalances.finish() if self._rebalances is not None else ():
             self._files.write(REBALANCES, rows)
+        if self._events is not None:
+            for rows in self._events.finish():
+                self._files.write(OFFSET_EVENTS, rows)
+            self._report.offset_questions = self._events.questions()
+        if self._changes is not None:
+            yield OFFSET_CHANGES, list(self._changes.finish())
         yield RECORDS, self._buffer.flush()
 
     def _kept(self, chunks: Iterable[Chunk], piece: Piece) -> Iterator[Packable]:
-        """The kept records that leave the buffer, and with history also the group records that are new to the history."""
+        """Yield the kept records that leave the buffer, and with history also the group records that are new to it."""
         for chunk in chunks:
             self._count_after_complete(chunk.records.record_offset)
-            decoded = self._decoded(chunk, piece, self._known_range if self._job.with_history else None)
+            decoded, values = self._decoded(chunk, piece, self._known_range if self._job.with_history else None)
             if self._gatherer is not None and isinstance(piece, Segment):
                 self._gatherer.add(chunk, piece, ChunkKeys(decoded.key_code, decoded.names.keys, decoded.keys))
             self._warn(decoded, decoded.refusals, source=source_of(chunk, piece.source))
+            if self._changes is not None and values is not None and (changes := self._changes.take_chunk(decoded, values)) is not None:
+                yield OFFSET_CHANGES, [changes]
+            if self._events is not None and self._rebalances is not None and values is not None:
+                if (first_new := self._events.first_new(decoded.records)) is not None:
+                    self._rebalances.reach(first_new)
+                self._events.take_chunk(decoded, values)
             if self._job.rebalances is not None and len(new_rows := new_group_records(decoded, self._known_range)):
                 new_records = kept_records(chunk.records, new_rows, decoded.decodes)
-                new_records = new_records.append_column(LEADER_EPOCH, pa.array(chunk.leader_epochs(new_rows)))
+                new_records = with_column(new_records, LEADER_EPOCH, pa.array(chunk.leader_epochs(new_rows)))
                 if self._rebalances is None:
                     yield NEW_GROUP_RECORDS, [new_records]
                 else:
                     for rebalances in self._rebalances.apply(new_records):
                         self._files.write(REBALANCES, rebalances)
+            for events in self._events.end_chunk() if self._events is not None else ():
+                self._files.write(OFFSET_EVENTS, events)
             yield RECORDS, self._buffer.add(decoded)
 
     def _check_records_of_history(self, chunks: Iterable[Chunk], piece: Piece) -> None:
@@ -204,14 +232,14 @@ class PartitionReader:
         The records with a row are replayed from the history tables. The others do not decode and change nothing, so nothing is kept here.
         """
         for chunk in chunks:
-            decoded = self._decoded(chunk, piece, None)
+            decoded, _ = self._decoded(chunk, piece, None)
             has_no_row = ~np.logical_or.reduce(list(rows_of_tables(decoded).values()))
             self._count_after_complete(chunk.records.record_offset[has_no_row])
             refusals = decoded.refusals.where(has_no_row[decoded.refusals.row])
             self._warn(decoded, refusals, source=source_of(chunk, piece.source))
 
-    def _decoded(self, chunk: Chunk, piece: Piece, history_range: HistoryRange | None) -> DecodedChunk:
-        """The decoded chunk, after its records are counted, and its faults, doubts and history rows are written.
+    def _decoded(self, chunk: Chunk, piece: Piece, history_range: HistoryRange | None) -> tuple[DecodedChunk, OffsetValues | None]:
+        """Return the decoded chunk and ``write_chunk``'s result; count its records, and write its faults, doubts and history.
 
         history_range: the record offsets that the history tables have; None: no history is written.
         """
@@ -219,11 +247,11 @@ class PartitionReader:
         decoded = decode_chunk(chunk.records, job.semantics)
         report.topic_names |= decoded.topic_names()
         count_chunk(report.counts, chunk, decoded, offsets_partition, job.partition_count, job.counted.get(offsets_partition))
-        write_chunk(self._files, offsets_partition, piece.source, chunk, decoded, history_range)
+        values = write_chunk(self._files, offsets_partition, piece.source, chunk, decoded, history_range)
         is_whole = offsets_partition not in job.carried_partitions
         if history_range is not None and not job.points_in_time and is_whole:
             write_survivors(self._files, offsets_partition, chunk.records, history_range.incarnation)
-        return decoded
+        return decoded, values
 
     def _count_after_complete(self, record_offset: Ints) -> None:
         """Count the records from ``complete_until`` of the point in time on."""

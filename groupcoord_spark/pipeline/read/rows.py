@@ -1,8 +1,8 @@
-"""Rows of inputs other than segments, as chunks of consecutive records: the form in which segments are read too.
+"""Rows of inputs other than segments, as chunks of consecutive records, the form that segments are read in.
 
-A record may only be dropped by who sees all records around it, and rows come in any order. So the reading tasks only pack the rows that
-they have, by offsets partition and in the order of record offsets (``packed_rows``). The task that replays a partition merges the pieces
-of all tasks (``rows_in_order``) and reads them like the chunks of a segment (``with_rows_read``): each row crosses to Java once, packed.
+Only a task that reads the whole offsets partition may drop a record, and rows come in any order. The reading tasks therefore pack their
+rows by offsets partition in record order (``packed_rows``). The task that replays a partition merges the pieces of all tasks
+(``rows_in_order``) and reads them like the chunks of a segment (``with_rows_read``): each row crosses Java once, packed.
 """
 
 from __future__ import annotations
@@ -12,35 +12,37 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import wraps
-from itertools import chain, groupby
+from itertools import chain, groupby, islice
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from groupcoord_spark.errors import InputError
 from groupcoord_spark.log import CHUNK_BYTES, Chunk, Lost, PlacedDoubt, Records
-from groupcoord_spark.log.files.storage import Location
 from groupcoord_spark.pipeline.division import Division
 from groupcoord_spark.pipeline.exchange.kept_records import ROWS, PieceReport, ShuffledRow, as_one, batches_of_size, records_of, to_spark
 from groupcoord_spark.pipeline.exchange.task_files import TaskRows
 from groupcoord_spark.pipeline.extents import Until
 from groupcoord_spark.pipeline.read.reader import PartitionReader, ReadJob, rows_of_reports
-from groupcoord_spark.protocol.record_types import NO_LEADER_EPOCH, NOT_A_CONTROL_RECORD, MarkerType
-from groupcoord_spark.sources.columns import lacks_of, raw_rows
-from groupcoord_spark.sources.frames import DEFAULT_CLUSTER, wanted_rows
+from groupcoord_spark.protocol.record_types import CLOCKS_DIFFER_MS, NO_LEADER_EPOCH, NO_TIMESTAMP, NOT_A_CONTROL_RECORD, MarkerType
+from groupcoord_spark.sources.byte_texts import FIRST_ROWS, NO_TEXT, TextForms, text_forms_of
+from groupcoord_spark.sources.columns import lacks_of, row_batch
+from groupcoord_spark.sources.frames import DEFAULT_CLUSTER, told_fields, wanted_rows
 from groupcoord_spark.sources.inputs import InputKind, below, data_files
-from groupcoord_spark.sources.json_lines import LINES_BYTES, read_lines
+from groupcoord_spark.sources.json_lines import LINES_BYTES, first_documents, read_lines
 from groupcoord_spark.sources.live import TopicExtent
-from groupcoord_spark.sources.parquet import PIECE_BYTES, constants_of, delta_pieces, read_parquet, readable_table
+from groupcoord_spark.sources.parquet import PIECE_BYTES, constants_of, delta_pieces, first_texts, has_text_in, read_parquet, readable_table
 from groupcoord_spark.sources.rows import EVERY_ROW, ROW_SCHEMA, SOURCE, FilePiece, RowBatch, Wanted, cut
+from groupcoord_spark.storage.location import Location
 from groupcoord_spark.wording import counted
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 ORDER: Final = ("offsets_partition", "record_offset", "record_timestamp_ms DESC", "producer_id DESC", "source", "position")
-"""The order of rows. Of several rows with one record offset the first is read: the newest, and the one that has a producer id."""
+"""The order of rows. Of several rows with one record offset the first is read: the newest, preferably with a producer id."""
 
 
 CHUNK_ROWS: Final = 200_000
@@ -48,6 +50,8 @@ HELD_BYTES: Final = 32 << 20
 """Bytes of rows that a task holds, sorts and packs together."""
 PACKED_BYTES: Final = 1 << 20
 """Bytes of rows in one packed piece. Of each such 32 MiB the merge may have to hold one piece, however the rows are ordered."""
+FIRST_FILES: Final = 20
+"""Maximum number of files whose first rows are inspected."""
 _OTHER_CONTROL_TYPE: Final = 127
 """Stands for a control type that is neither COMMIT nor ABORT nor a number that fits a byte."""
 
@@ -63,19 +67,21 @@ OfBatches = Callable[[Iterator[RowBatch]], Iterator[pa.RecordBatch]]
 class RowSource(ABC):
     """An input of rows.
 
-    inputs: what the user gave, for sentences. extent: of a topic; None: nobody knows it before the rows are looked at.
+    inputs: what the user gave, for sentences. extent: of a topic; None: nobody knows it before the rows are looked at. remarks: sentences
+    about files that are not read.
     """
 
     kind: InputKind
     inputs: Sequence[str]
     extent: TopicExtent | None = None
+    remarks: Sequence[str] = ()
 
     @abstractmethod
     def mapped(self, wanted: Wanted, function: OfBatches, columns: str, *, with_bytes: bool = True) -> DataFrame:
-        """What the function makes of the wanted rows, as a frame with these columns. with_bytes: it needs keys and values."""
+        """Return a frame of the function's results for the wanted rows. ``with_bytes``: it needs keys and values."""
 
     def release(self) -> None:
-        """Free what is kept of the rows; most sources keep nothing."""
+        """Free cached rows; most sources cache nothing."""
         return
 
 
@@ -83,33 +89,74 @@ class RowSource(ABC):
 class RowFiles:
     """Files of rows. No row has been read.
 
-    pieces: the pieces that may have a wanted row, as far as is known without opening their files.
+    pieces: the pieces that may have a wanted row, as far as is known without opening their files. remarks: sentences about files that are
+    not read. forms: of keys and values that are text.
     """
 
     kind: InputKind
     inputs: tuple[str, ...]
     pieces: Callable[[Wanted], list[FilePiece]]
+    remarks: Sequence[str] = ()
+    forms: TextForms = NO_TEXT
 
 
 def row_files(kind: InputKind, inputs: Sequence[str]) -> RowFiles:
-    """The files that the inputs are. Raises InputError for a directory that cannot be listed, and a table that cannot be opened."""
+    """Return the files of the inputs. Only the first rows are read, for the form of keys and values.
+
+    Raises:
+        InputError: A directory cannot be listed, a table cannot be opened, or the bytes of values were replaced by characters.
+    """
     tops = [Location.of(given) for given in inputs]
     if kind is InputKind.DELTA:
         tables = [(top, readable_table(top)) for top in tops]
-        return RowFiles(kind, tuple(inputs), lambda wanted: [piece for top, table in tables for piece in delta_pieces(top, table, wanted)])
-    pieces = []
+
+        def pieces_of_tables(wanted: Wanted) -> list[FilePiece]:
+            return [piece for top, table in tables for piece in delta_pieces(top, table, wanted)]
+
+        has_text = any(map(has_text_in, (table for _, table in tables)))
+        return RowFiles(kind, tuple(inputs), pieces_of_tables, (), _forms_in(kind, pieces_of_tables(EVERY_ROW) if has_text else ()))
+    pieces, remarks = list[FilePiece](), list[str]()
     for top in tops:
-        for path, size in data_files(top):
-            is_lines = kind is InputKind.JSON
-            pieces += cut(below(top, path).uri, size, LINES_BYTES if is_lines else PIECE_BYTES, () if is_lines else constants_of(path))
-    return RowFiles(kind, tuple(inputs), lambda _: pieces)
+        found = data_files(top, kind)
+        remarks += [found.remark] if found.remark is not None else []
+        for path, size in found.sizes.items():
+            pieces += cut(below(top, path).uri, size, LINES_BYTES if kind is InputKind.JSON else PIECE_BYTES, constants_of(path))
+    return RowFiles(kind, tuple(inputs), lambda _: pieces, remarks, _forms_in(kind, pieces))
 
 
-def read_piece(kind: InputKind, piece: FilePiece, wanted: Wanted = EVERY_ROW, *, with_bytes: bool = True) -> Iterator[RowBatch]:
-    """The wanted rows of a piece of a file of this kind. with_bytes: with keys and values."""
+def _forms_in(kind: InputKind, pieces: Sequence[FilePiece]) -> TextForms:
+    """Return the forms of keys and values, by the first rows of the first files that have text.
+
+    Raises InputError where the values have lost bytes.
+    """
+    first_rows: list[tuple[Any, Any]] = []
+    source = ""
+    for piece in islice((piece for piece in pieces if not piece.start), FIRST_FILES):
+        of_piece = list(islice(first_documents(piece), FIRST_ROWS)) if kind is InputKind.JSON else first_texts(piece)
+        if of_piece is None:
+            break
+        source = source or (piece.source if of_piece else "")
+        first_rows += of_piece
+        if len(first_rows) >= FIRST_ROWS:
+            break
+    try:
+        return text_forms_of(first_rows[:FIRST_ROWS])
+    except ValueError as error:
+        raise InputError(f"{source}: {error}. Export keys and values in base64 or hex, or as bytes in Parquet.") from error
+
+
+def read_piece(
+    kind: InputKind, piece: FilePiece, wanted: Wanted = EVERY_ROW, forms: TextForms = NO_TEXT, *, with_bytes: bool = True
+) -> Iterator[RowBatch]:
+    """Return the wanted rows of a piece of a file of this kind.
+
+    Args:
+        forms: The forms of keys and values that are text.
+        with_bytes: Whether keys and values are needed.
+    """
     if kind is InputKind.JSON:
-        return (batch.wanted(wanted) for batch in read_lines(piece))
-    return read_parquet(piece, wanted, with_bytes=with_bytes)
+        return (batch.wanted(wanted) for batch in read_lines(piece, forms))
+    return read_parquet(piece, wanted, with_bytes=with_bytes, forms=forms)
 
 
 @dataclass(frozen=True)
@@ -120,14 +167,16 @@ class FileRows(RowSource):
     kind: InputKind
     inputs: Sequence[str]
     pieces: Callable[[Wanted], list[FilePiece]]
+    remarks: Sequence[str] = ()
+    forms: TextForms = NO_TEXT
 
     def mapped(self, wanted: Wanted, function: OfBatches, columns: str, *, with_bytes: bool = True) -> DataFrame:
-        kind, pieces = self.kind, self.pieces(wanted)
+        kind, pieces, forms = self.kind, self.pieces(wanted), self.forms
 
         def read(batches: Iterable[pa.RecordBatch]) -> Iterator[RowBatch]:
             for batch in batches:
                 for task in batch.column(0).to_pylist():
-                    yield from read_piece(kind, pieces[task], wanted, with_bytes=with_bytes)
+                    yield from read_piece(kind, pieces[task], wanted, forms, with_bytes=with_bytes)
 
         tasks = Division.of(self.session).row_tasks(sum(piece.end - piece.start for piece in pieces), len(pieces))
         return self.session.range(0, len(pieces), 1, tasks).mapInArrow(lambda batches: function(read(batches)), columns)
@@ -135,7 +184,7 @@ class FileRows(RowSource):
 
 @dataclass(frozen=True)
 class FrameRows(RowSource):
-    """The rows of a DataFrame with the columns of Spark's Kafka source, or those of the source ``consumer_offsets``.
+    """The rows of a DataFrame with the columns of Spark's Kafka source or of the source ``consumer_offsets``.
 
     Raises UsageError as ``wanted_rows`` does.
     """
@@ -146,20 +195,19 @@ class FrameRows(RowSource):
 
     def mapped(self, wanted: Wanted, function: OfBatches, columns: str, *, with_bytes: bool = True) -> DataFrame:
         rows = wanted_rows(self.frame, wanted, with_bytes=with_bytes)
-        fields, lacks = rows.columns, lacks_of(rows.columns)
+        fields, lacks = rows.columns, lacks_of(told_fields(rows))
 
         @wraps(function)  # explain() has its name
         def of_batches(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-            converted = (raw_rows(dict(zip(fields, batch.columns, strict=True)), batch.num_rows) for batch in batches)
-            return function(RowBatch(batch, lacks=lacks) for batch in converted)
+            return function(row_batch(dict(zip(fields, batch.columns, strict=True)), batch.num_rows, lacks=lacks) for batch in batches)
 
         return rows.mapInArrow(of_batches, columns)
 
 
 def packed_rows(cluster: str | None) -> OfBatches:
-    """The function for ``RowSource.mapped``: raw rows in any order -> rows of SHUFFLED of the kind ROWS.
+    """Return the function for ``RowSource.mapped``: raw rows in any order -> rows of SHUFFLED of the kind ROWS.
 
-    cluster: of all rows; None: as each row says, and DEFAULT_CLUSTER where a row names none.
+    ``cluster`` overrides the ``cluster`` column; None keeps it, with DEFAULT_CLUSTER for rows without one.
     """
 
     def pack_rows(batches: Iterable[RowBatch]) -> Iterator[pa.RecordBatch]:
@@ -199,7 +247,7 @@ def _offsets(rows: pa.RecordBatch) -> Any:
 
 
 def rows_in_order(pieces: Iterable[ShuffledRow]) -> Iterator[pa.RecordBatch]:
-    """The raw rows of one offsets partition in the order ORDER.
+    """Yield the raw rows of one offsets partition in the order ORDER.
 
     pieces: of the kind ROWS, by their first offsets: as soon as a piece begins, all rows below its first offset are there.
     """
@@ -229,14 +277,14 @@ def _sorted(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
 
 
 def _order_of(rows: pa.RecordBatch | pa.Table) -> pa.Array:
-    """The numbers of the rows in the order ORDER. Rows without a record offset come first."""
+    """Return the row numbers in the order ORDER. Rows without a record offset come first."""
     keys = [(name.removesuffix(" DESC"), "descending" if name.endswith(" DESC") else "ascending") for name in ORDER]
-    by = rows.set_column(rows.schema.get_field_index("record_offset"), "record_offset", pc.fill_null(rows["record_offset"], -1))
+    by = pa.table({name: rows[name] for name, _ in keys} | {"record_offset": pc.fill_null(rows["record_offset"], -1)})
     return pc.sort_indices(by, sort_keys=keys)
 
 
 def with_rows_read(shuffled: Iterable[ShuffledRow], offsets_partition: int, source: str, job: ReadJob) -> Iterator[ShuffledRow]:
-    """Rows of SHUFFLED of one offsets partition, by their first offsets, with what the reader makes of raw rows in the place of these.
+    """Yield rows of SHUFFLED of one offsets partition in offset order, with raw rows replaced by the reader's output.
 
     source: for rows that name none.
     """
@@ -253,6 +301,8 @@ def with_rows_read(shuffled: Iterable[ShuffledRow], offsets_partition: int, sour
     of_rows = pieces()
     if (first := next(of_rows, None)) is not None:  # without a row there is nothing to report
         chunks = _PartitionChunks(offsets_partition, source).of(rows_in_order(chain([first], of_rows)))
+        if not job.warehouse_uri:  # a run has looked at all rows before
+            chunks = _of_one_incarnation(chunks, offsets_partition)
         if job.until is not None:
             chunks = _before(chunks, job.until, offsets_partition)
         files, reports = TaskRows(), dict[int, PieceReport]()
@@ -266,8 +316,26 @@ def with_rows_read(shuffled: Iterable[ShuffledRow], offsets_partition: int, sour
     yield from others
 
 
+def _of_one_incarnation(chunks: Iterable[Chunk], offsets_partition: int) -> Iterator[Chunk]:
+    """Yield the chunks. Raises InputError where their records are of several incarnations of the topic."""
+    newest_ms = NO_TIMESTAMP
+    for chunk in chunks:
+        times = chunk.records.timestamp_ms
+        newest = np.maximum.accumulate(np.r_[newest_ms, times])
+        is_earlier = (times > NO_TIMESTAMP) & (times < newest[1:] - CLOCKS_DIFFER_MS)
+        if is_earlier.any():
+            row = int(np.argmax(is_earlier))
+            raise InputError(
+                f"The rows of offsets partition {offsets_partition} are of several incarnations of the topic: the record at offset"
+                f" {chunk.records.record_offset[row]} is older, by more than the clocks of brokers differ, than one at a lower offset. Give"
+                f" the rows of one, for example records.where(\"timestamp >= '...'\"), or run_nightly(..., accept=['recreated'])."
+            )
+        newest_ms = int(newest[-1])
+        yield chunk
+
+
 def _before(chunks: Iterable[Chunk], until: Until, offsets_partition: int) -> Iterator[Chunk]:
-    """The chunks as far as they are before the first record that is later than ``until``."""
+    """Yield the chunks up to the first record later than ``until``."""
     for chunk in chunks:
         records = chunk.records
         if until.time_ms is not None:
@@ -281,10 +349,10 @@ def _before(chunks: Iterable[Chunk], until: Until, offsets_partition: int) -> It
 
 
 def sorted_table(files: RowFiles, most_bytes: int) -> pa.Table | None:
-    """All rows, sorted, as one table in memory, without Spark; None if they need more than ``most_bytes``."""
+    """Return all rows, sorted, as one table in memory, without Spark; None if they need more than ``most_bytes``."""
     batches, size = [], 0
     for piece in files.pieces(EVERY_ROW):
-        for batch in read_piece(files.kind, piece):
+        for batch in read_piece(files.kind, piece, EVERY_ROW, files.forms):
             batches.append(batch.rows)
             size += batch.rows.nbytes
             if size > most_bytes:
@@ -336,10 +404,10 @@ class _PartitionChunks:
             pending_batches.append(batch)
             rows, size = rows + batch.num_rows, size + batch.nbytes
             if rows >= CHUNK_ROWS or size >= CHUNK_BYTES:
-                yield self._chunk(pa.concat_batches(pending_batches))
+                yield self._chunk(as_one(pending_batches))
                 pending_batches, rows, size = [], 0, 0
         if pending_batches:
-            yield self._chunk(pa.concat_batches(pending_batches))
+            yield self._chunk(as_one(pending_batches))
         if self._duplicates:
             detail = f"The partition has {counted(self._duplicates, 'row')} more than once, byte for byte; one of each is taken."
             doubt = PlacedDoubt("row_duplicate", detail, self._source, self._offsets_partition, 0, 0, None, self._duplicates)
@@ -364,10 +432,10 @@ class _PartitionChunks:
         return Lost(code, *place, detail, 1, row["key"], row["value"])
 
     def _without_duplicates(self, rows: pa.RecordBatch, lost: list[Lost]) -> pa.RecordBatch:
-        """The first row of each record offset. Of the other rows, equal ones are counted as duplicates and different ones are lost."""
+        """Return the first row of each record offset. Equal further rows count as duplicates, different ones as lost."""
         from_last_chunk = 0
         if self._last is not None:
-            rows, from_last_chunk = pa.concat_batches([self._last, rows]), 1
+            rows, from_last_chunk = as_one([self._last, rows]), 1
         if not rows.num_rows:
             return rows
         offsets = rows.column("record_offset").to_numpy()

@@ -9,91 +9,25 @@ loader may refuse because of the state before it is never dropped. docs/explanat
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, fields, replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from groupcoord_spark.pipeline.exchange.kept_records import kept_records
+from groupcoord_spark.pipeline.read.chunk_kinds import ChunkKinds, CodeNames, concatenated
+from groupcoord_spark.pipeline.read.decode import DecodedChunk
 from groupcoord_spark.protocol.record_types import GROUP_KEY_TYPES, NO_PRODUCER_ID, KeyType, MarkerType
-from groupcoord_spark.protocol.slices import Ints, Mask, codes_of
-
-if TYPE_CHECKING:
-    from groupcoord_spark.pipeline.read.decode import DecodedChunk
+from groupcoord_spark.protocol.slices import Ints, Mask
 
 BUFFER_BYTES = 16 << 20
-"""Size at which the buffer gives its records back."""
+"""Size of the buffer that makes it release its records."""
 LEAST_ROWS_TO_FILTER = 100_000
-"""Below so many rows the buffer is not filtered again: it would save less than it costs."""
-
-
-@dataclass(frozen=True, slots=True)
-class ChunkKinds:
-    """Columns about the ``n`` records of a chunk, in the order of their record offsets: all that the rules of dropping look at.
-
-    key_code: int64, one code for each distinct key; -1 where the key is null. group_code: int64, one code for each group id; -1 where the
-    key has none. member_code: int64, one code for each member id, in all groups together. key_type: int16, -1 where it cannot be read.
-    producer_id: int64, NO_PRODUCER_ID for none. control_type: int8, as in Records. is_control, is_tombstone: bool.
-    is_transactional: bool, the bit of the batch (the Scala coordinator looks at this bit, the Java coordinator at the producer id).
-    decodes: bool, the key is of a known type, and key and value decode.
-    coordinator_accepts: bool, the record decodes and the coordinator loads records of its key type and value version. A record that is not
-    accepted is refused in any state: it changes nothing and supersedes nothing.
-    keeps_ended_transactions: of the whole chunk. For releases where a tombstone leaves the transaction open
-    (``Semantics.tombstone_leaves_transaction_open``): every tombstone counts, and commits of transactions that have ended.
-    """
-
-    key_code: Ints
-    group_code: Ints
-    member_code: Ints
-    key_type: npt.NDArray[np.int16]
-    producer_id: Ints
-    control_type: npt.NDArray[np.int8]
-    is_control: Mask
-    is_tombstone: Mask
-    is_transactional: Mask
-    decodes: Mask
-    coordinator_accepts: Mask
-    keeps_ended_transactions: bool = False
-
-    def __len__(self) -> int:
-        return len(self.key_type)
-
-    def take(self, rows: Mask | Ints) -> ChunkKinds:
-        """The columns of the chosen records."""
-        return replace(self, **{name: getattr(self, name)[rows] for name in _COLUMNS})
-
-
-_COLUMNS = tuple(field.name for field in fields(ChunkKinds))[:-1]
-
-
-class CodeNames(NamedTuple):
-    """The distinct keys, group ids and member ids of a chunk. A code of ChunkKinds is the position here."""
-
-    keys: pa.BinaryArray
-    group_ids: pa.StringArray
-    member_ids: pa.StringArray
-
-
-def concatenated(chunks: Sequence[tuple[ChunkKinds, CodeNames]]) -> tuple[ChunkKinds, CodeNames]:
-    """Consecutive chunks as one chunk, with new codes."""
-    columns = {name: [getattr(kinds, name) for kinds, _ in chunks] for name in _COLUMNS}
-    names = []
-    for code, names_of_chunks in zip(
-        ("key_code", "group_code", "member_code"), zip(*(code_names for _, code_names in chunks), strict=True), strict=True
-    ):
-        encoded = pa.concat_arrays(names_of_chunks).dictionary_encode()
-        names.append(encoded.dictionary)
-        new_codes = np.split(codes_of(encoded), np.cumsum([len(of_chunk) for of_chunk in names_of_chunks])[:-1])
-        columns[code] = [np.append(new_code, -1)[old_codes] for new_code, old_codes in zip(new_codes, columns[code], strict=True)]
-    whole: dict[str, Any] = {name: np.concatenate(arrays) for name, arrays in columns.items()}
-    return replace(chunks[0][0], **whole), CodeNames(*names)
+"""Below this number of rows the buffer is not filtered again: that would cost more than it saves."""
 
 
 def needed_for_replay(kinds: ChunkKinds) -> Mask:
-    """Which records of the chunk must be replayed; bool of length n.
+    """Return which records of the chunk must be replayed, as bool of length n.
 
     "Plain" is a record of an offset outside of a transaction, a "group record" is a record of key type 2 or above. Kept are:
 
@@ -101,7 +35,7 @@ def needed_for_replay(kinds: ChunkKinds) -> Mask:
     - of each key of an offset: the last plain value, the last plain tombstone, and the last record;
     - of transactional commits: the rows of _visible_transactional_commits, and all tombstones;
     - of each group: the last commit before each group record that may find no group, and the last commit of the chunk;
-    - group records, except those of _superseded_classic_records;
+    - group records, except the result of _superseded_classic_records;
     - of records that the coordinator does not accept: the last of each key (the last record decides whether the key is live), the last of
       each key of type 0 that decodes (it decides whether the offset may come back), and the first record of a transaction that is still
       open.
@@ -128,7 +62,7 @@ def needed_for_replay(kinds: ChunkKinds) -> Mask:
         is_kept[_visible_transactional_commits(kinds, plain, staged, transactions)] = True
         is_kept[_last_rows(kinds.key_code, plain | staged)] = True
     is_group_record = (kinds.key_type >= KeyType.GROUP_METADATA) & (kinds.group_code >= 0) & ~kinds.is_control
-    # A commit creates the group if there is none, and the effect of the next group record depends on whether the group exists.
+    # A commit creates the group if it does not exist, and the effect of the next group record depends on that.
     is_kept[_last_rows(kinds.group_code, is_commit)] = True
     if is_group_record.any():
         is_kept[_commits_before_group_records(kinds, is_commit, is_group_record)] = True
@@ -151,7 +85,7 @@ class _Transactions(NamedTuple):
 
 
 def _transactions(kinds: ChunkKinds) -> _Transactions:
-    """All transactional records of the chunk, without the control records that end the transactions."""
+    """Return all transactional records of the chunk without the control records that end the transactions."""
     rows = np.flatnonzero(kinds.is_transactional | kinds.is_control)
     rows = rows[np.argsort(kinds.producer_id[rows], kind="stable")]
     producer, is_control = kinds.producer_id[rows], kinds.is_control[rows]
@@ -164,14 +98,14 @@ def _transactions(kinds: ChunkKinds) -> _Transactions:
 
 
 def _first_rows_of_open_transactions(transactions: _Transactions) -> Ints:
-    """The row of the first record of each transaction that is open at the end of the chunk."""
+    """Return the first row of each transaction that is open at the end of the chunk."""
     row, transaction, marker = transactions
     begins: Ints = row[np.r_[True, transaction[1:] != transaction[:-1]][: len(row)] & (marker < 0)]
     return begins
 
 
 def _visible_transactional_commits(kinds: ChunkKinds, plain: Mask, staged: Mask, transactions: _Transactions) -> Ints:
-    """Rows of transactional commits that must be replayed: the last value of each transaction and key, without those that have no effect.
+    """Return the rows of transactional commits to replay: the last value of each transaction and key, without those that have no effect.
 
     An aborted value has no effect. A committed value has none if a later record overrides it for certain: a plain record of the key after
     the marker, or the value with the greatest record offset that any transaction commits for the key, if its marker is later. All markers
@@ -199,7 +133,7 @@ def _visible_transactional_commits(kinds: ChunkKinds, plain: Mask, staged: Mask,
 
 
 def _coordinators_agree(kinds: ChunkKinds, plain: Mask, staged: Mask) -> bool:
-    """Whether both coordinators read every commit of the chunk in the same way.
+    """Return whether both coordinators read every commit of the chunk the same way.
 
     They do not where a commit has only one of a producer id and the transactional bit, or where a marker has an unknown type.
     """
@@ -209,7 +143,7 @@ def _coordinators_agree(kinds: ChunkKinds, plain: Mask, staged: Mask) -> bool:
 
 
 def _last_rows(code: Ints, among: Mask) -> Ints:
-    """The last row of each code, among the rows in ``among``."""
+    """Return the last row of each code, among the rows in ``among``."""
     last = last_row_by_code(code, among)
     return last[last >= 0]
 
@@ -223,7 +157,7 @@ def last_row_by_code(code: Ints, among: Mask) -> Ints:
 
 
 def stable_order(code: Ints) -> Ints:
-    """Row numbers sorted by code; rows of one code stay in their order."""
+    """Return row numbers in stable order by code."""
     # numpy sorts 16-bit integers with a radix sort, in a quarter of the time. As uint16, -1 becomes the last code.
     narrow = code.astype(np.uint16) if len(code) and int(code.max()) < (1 << 16) - 1 else code
     return np.argsort(narrow, kind="stable")
@@ -259,7 +193,7 @@ def _commits_before_group_records(kinds: ChunkKinds, is_commit: Mask, is_group_r
 
 
 def _superseded_classic_records(kinds: ChunkKinds, rows: Ints) -> Ints:
-    """Rows of classic group records (key type 2) that are followed by a classic value, as the next group record of their group.
+    """Return the rows of classic group records (key type 2) whose group's next group record is a classic value.
 
     rows: rows of group records, sorted by group. A record of another type between two classic records depends on the first of them, and a
     tombstone has another effect if the group exists: these are not dropped. The refusals of a classic value (rules R-2.1 to R-2.4 of
@@ -272,7 +206,7 @@ def _superseded_classic_records(kinds: ChunkKinds, rows: Ints) -> Ints:
 
 
 def kept_of_chunk(decoded: DecodedChunk) -> tuple[Ints, pa.RecordBatch]:
-    """The rows of the records that the replay needs, and these records as a batch of KEPT."""
+    """Return the rows that the replay needs, and these records as a batch of KEPT."""
     rows = np.flatnonzero(needed_for_replay(decoded.kinds))
     return rows, kept_records(decoded.records, rows, decoded.decodes)
 
@@ -303,7 +237,7 @@ class SupersedeBuffer:
         return self._take_all() if sum(batch.nbytes for batch in self._batches) >= self._buffer_bytes else []
 
     def flush(self) -> list[pa.RecordBatch]:
-        """All records of the buffer, filtered once more."""
+        """Return all records of the buffer, filtered again."""
         if len(self._chunks) > 1:
             self._filter()
         return self._take_all()

@@ -27,7 +27,7 @@ PendingByGroup = dict[str, dict[tuple[str, int], object]]
 
 
 def pending_by_group(replay: KeptRecordsReplay) -> PendingByGroup:
-    """The pending offsets of the replay."""
+    """Return the pending offsets of the replay."""
     by_group: PendingByGroup = {}
     for (group_id, topic, partition), by_producer in replay.coordinator.offsets.pending.items():
         by_group.setdefault(group_id, {})[topic, partition] = by_producer
@@ -47,7 +47,7 @@ def state_of_group(replay: KeptRecordsReplay, group_id: str, pending: PendingByG
 
 
 class CarriedStateComparison:
-    """The state that earlier runs carried on, replayed beside the state that this run reads from the beginning of the log."""
+    """State carried over from earlier runs, compared with the state that this run reads from the beginning of the log."""
 
     def __init__(self, carried: KeptRecordsReplay, end_offset: int) -> None:
         """carried: the replay of the latest records of the earlier run. end_offset: of the first record after them."""
@@ -61,7 +61,7 @@ class CarriedStateComparison:
             self._carried.apply(later)
 
     def differences(self, read: KeptRecordsReplay) -> list[LoadWarning]:
-        """A warning for each group whose carried state is another one than its state in ``read``."""
+        """Return a warning for each group whose carried state differs from its state in ``read``."""
         both = (self._carried, read)
         pending = [pending_by_group(replay) for replay in both]
         group_ids = {group_id for replay in both for group_id in (*replay.coordinator.group_ids(), *replay.coordinator.offsets.committed)}
@@ -72,7 +72,7 @@ class CarriedStateComparison:
             if carried != is_read:
                 was, is_now = (_in_words(replay, group_id, of) for replay, of in zip(both, pending, strict=True))
                 where = "" if was != is_now else ", with other contents"
-                detail = f"The nights before carried on {was}; the log, read from its beginning, gives {is_now}{where}."
+                detail = f"The earlier runs carried on {was}; the log, read from its beginning, gives {is_now}{where}."
                 warnings.append(LoadWarning(None, group_id, "carried_state_differs", f"{detail} The tables have what the log gives."))
         return warnings
 
@@ -87,9 +87,9 @@ class LiveKeys:
     def __init__(self, latest: pa.RecordBatch, replayed: Callable[[], KeptRecordsReplay], changed: ChangedFiles | None = None) -> None:
         """latest: the latest records of the earlier run. replayed: gives their replay, where a transaction makes the state matter.
 
-        changed: only the keys that are live by a record in these files must be there. What the files have now is read at once, and the
-        rest of the log where that does not have them all: a later record can be one that the coordinator refuses, and of which no trace
-        is among the latest records. Raises InputError where a file cannot be read, also where the cleaner has replaced it meanwhile.
+        ``changed``: only keys whose live record is in these files must be present. Their present contents are read at once, and the rest of
+        the log if keys are missing, because the coordinator may reject a later record, which then leaves no trace in the latest records.
+        Raises InputError if a file cannot be read, also if the cleaner has replaced it meanwhile.
         """
         records, _ = records_of_kept(latest)
         is_data = (records.control_type == NOT_A_CONTROL_RECORD) & ~records.key.is_null
@@ -125,7 +125,7 @@ class LiveKeys:
             self._unseen = self._unseen[last < self._offsets[self._unseen]]
 
     def vanished(self, read: KeptRecordsReplay) -> VanishedKeys | None:
-        """What is known of the keys that were not seen; None: all were. read: the replay of the later log.
+        """Return the keys that were not seen, or None if all were. ``read`` is the replay of the later log.
 
         A group that was converted to another kind has shed the keys of the former kind: no tombstone of theirs is missed.
         """
@@ -149,7 +149,7 @@ class LiveKeys:
         )
 
     def _key(self, row: int) -> tuple[int, str]:
-        """Type and group id of a key; -1 and no group of one that cannot be read."""
+        """Return type and group id of a key, or -1 and no group for an unreadable key."""
         try:
             key = decode_key(self._keys[row].as_py())
             return key.key_type, key.fields["group_id"]
@@ -158,7 +158,7 @@ class LiveKeys:
 
 
 def _is_of_former_kind(key_type: int, group_id: str, read: KeptRecordsReplay) -> bool:
-    """The key is of another kind of group than the one that has the id now."""
+    """Return whether the key belongs to another group type than the group that has the id now."""
     group = read.coordinator.group(group_id)
     if group is None or key_type < KeyType.GROUP_METADATA:
         return False

@@ -1,4 +1,4 @@
-"""The replay of one offsets partition from batches of kept records, with what needs the log beside the coordinator."""
+"""Replay one offsets partition from batches of kept records, including state that needs the log and not only the coordinator."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class KeptRecordsReplay:
 
     @classmethod
     def of(cls, latest: pa.RecordBatch, semantics: Semantics) -> Self:
-        """The replay of the latest records of an earlier run."""
+        """Replay the latest records of an earlier run."""
         replay = cls(semantics)
         replay.apply_latest(latest)
         return replay
@@ -128,7 +128,7 @@ class KeptRecordsReplay:
                 self.open_since.setdefault(producer_id, record_offset)
 
     def live_among(self, keys: set[bytes]) -> tuple[set[bytes], set[bytes]]:
-        """Which of these keys are live, and which of them are live keys of type 0."""
+        """Return which of these keys are live, and which of those have key type 0."""
         return self._live_keys & keys, self._type_0_keys & keys
 
     @property

@@ -1,10 +1,10 @@
 """The latest records of one offsets partition: replaying them gives the internal state that replaying the whole log gives.
 
-The next night replays them in place of the log that this night has read. The reduction of ``read.superseded`` keeps the promise too, but it
-keeps every record of a modern group, every marker and every tombstone, so its result grows for ever. Here the state is known, and a smaller
-choice is tried first: the records that made what is in the state now. The choice is then replayed, and each group of which the internal
-state is not the same keeps what the reduction of ``read.superseded`` keeps. So no rule of this module can make a night wrong; a rule that
-fits seldom only makes it keep more. docs/explanation/incremental-nights.md has the whole argument.
+The next run replays them in place of the log that this run has read. The reduction of ``read.superseded`` would also do, but it keeps every
+record of a modern group, every marker and every tombstone, so its result grows forever. Here the state is known, and a smaller choice is
+tried first: the records that produced the present state. The choice is replayed, and each group whose internal state differs keeps the
+records that ``read.superseded`` keeps. A rule of this module can therefore never make a run wrong; a rule that rarely applies only keeps
+more records. docs/explanation/incremental-nights.md has the full argument.
 """
 
 from __future__ import annotations
@@ -17,8 +17,9 @@ import pyarrow as pa
 from groupcoord_spark.coordinator.groups.classic import ReplayedClassicGroup
 from groupcoord_spark.log import Records
 from groupcoord_spark.pipeline.exchange.kept_records import as_one, empty_batch, records_of_kept
+from groupcoord_spark.pipeline.read.chunk_kinds import ChunkKinds
 from groupcoord_spark.pipeline.read.decode import decode_kept_records
-from groupcoord_spark.pipeline.read.superseded import ChunkKinds, last_row_by_code, needed_for_replay
+from groupcoord_spark.pipeline.read.superseded import last_row_by_code, needed_for_replay
 from groupcoord_spark.pipeline.replay.carried_state import pending_by_group, state_of_group
 from groupcoord_spark.pipeline.replay.kept_records_replay import KeptRecordsReplay
 from groupcoord_spark.protocol.columnar import KeyColumns
@@ -30,7 +31,7 @@ HELD_BYTES = 128 << 20
 
 
 class LatestRecords:
-    """The records of one offsets partition from which the replay can be repeated, reduced now and then to the latest ones."""
+    """Records of one offsets partition that reproduce its replay, reduced now and then to the latest ones."""
 
     def __init__(self) -> None:
         self._batches: list[pa.RecordBatch] = []
@@ -51,18 +52,17 @@ class LatestRecords:
             self.begin_with(self.reduced(replay))
 
     def reduced(self, replay: KeptRecordsReplay) -> pa.RecordBatch:
-        """The latest records, as a batch of KEPT in the order of their record offsets."""
+        """Return the latest records as a batch of KEPT in record order."""
         held = as_one(self._batches) if self._batches else empty_batch()
         return held if held.num_rows == self._latest_rows else latest_of(held, self._latest_rows, replay)
 
 
 def latest_of(held: pa.RecordBatch, latest_rows: int, replay: KeptRecordsReplay) -> pa.RecordBatch:
-    """The records of ``held`` whose replay gives the internal state of ``replay``, which is that after all of ``held``.
+    """Return the records of ``held`` whose replay gives the internal state of ``replay``, the state after all of ``held``.
 
     Args:
         held: of KEPT, in the order of record offsets.
-        latest_rows: so many rows, from the first, are the result of an earlier reduction. Those of them whose group no later row
-            concerns are kept as they are.
+        latest_rows: this many leading rows are the result of an earlier reduction. Those whose group has no later row are kept as they are.
         replay: its state is not changed.
     """
     rows = _held_rows(held, latest_rows, replay)
@@ -128,7 +128,7 @@ def _held_rows(held: pa.RecordBatch, latest_rows: int, replay: KeptRecordsReplay
 
 
 def _entities(keys: KeyColumns, kinds: ChunkKinds) -> Ints:
-    """The column ``entity`` of _HeldRows."""
+    """Return the column ``entity`` of _HeldRows."""
     groups, topics = (codes_of(column.dictionary_encode()) for column in (keys.group_id, keys.topic))
     partitions, partition_code = np.unique(keys.partition, return_inverse=True)
     combined = (groups * (int(topics.max(initial=0)) + 1) + topics) * len(partitions) + partition_code
@@ -138,11 +138,11 @@ def _entities(keys: KeyColumns, kinds: ChunkKinds) -> Ints:
 
 
 def _latest(rows: _HeldRows, replay: KeptRecordsReplay) -> Mask:
-    """The choice: bool[n], the records that made what is in the state now, and what these records need around them.
+    """Choose (bool[n]) the records that produced the present state, and the records that these need around them.
 
-    Of groups that are open to choice these are: the records that the state names; the last record of each live key; for a group that exists
-    by commits alone one commit; the tombstone of a group of which records are left. After each of these the last tombstone of the same
-    offset and the last record of the same key, and to each record in a transaction the markers that follow.
+    For groups that may be reduced, these are the records named by the state, the last record of each live key, one commit for a group that
+    exists only through commits, and the tombstone of a group with remaining records. Each brings the last tombstone of the same offset and
+    the last record of the same key after it, and each transactional record the markers that follow it.
     """
     kinds, n = rows.kinds, len(rows.kinds)
     chosen = ~rows.is_open & ~kinds.is_control
@@ -165,7 +165,7 @@ def _latest(rows: _HeldRows, replay: KeptRecordsReplay) -> Mask:
 
 
 def _offsets_in_state(rows: _HeldRows, replay: KeptRecordsReplay) -> list[int]:
-    """Record offsets that the state of the open groups and of the open transactions names."""
+    """Return the record offsets that the state of the open groups and transactions names."""
     store = replay.coordinator.offsets
     open_ids = {rows.group_ids[code] for code in rows.open_groups.tolist()}
     named = list(replay.open_since.values())
@@ -184,7 +184,7 @@ def _offsets_in_state(rows: _HeldRows, replay: KeptRecordsReplay) -> list[int]:
 
 
 def _commits_of_bare_groups(rows: _HeldRows, chosen: Mask, replay: KeptRecordsReplay) -> Ints:
-    """The last commit of each open group that exists because of a commit, where no commit of the group is chosen."""
+    """Return the last commit of each open group that exists through a commit, if no commit of the group is chosen."""
     kinds = rows.kinds
     is_offset = np.isin(kinds.key_type, (KeyType.LEGACY_OFFSET_COMMIT, KeyType.OFFSET_COMMIT))
     is_commit = is_offset & kinds.coordinator_accepts & ~kinds.is_tombstone & ~kinds.is_control
@@ -200,7 +200,7 @@ def _commits_of_bare_groups(rows: _HeldRows, chosen: Mask, replay: KeptRecordsRe
 
 
 def _removals(rows: _HeldRows, chosen: Mask, replay: KeptRecordsReplay) -> list[int]:
-    """Record offsets of the tombstones that removed open groups with a chosen record; with Scala of all open groups (R-1.28)."""
+    """Return record offsets of tombstones that removed open groups with a chosen record; with Scala of all open groups (R-1.28)."""
     has_record = np.zeros(len(rows.group_ids) + 1, np.bool_)
     has_record[rows.kinds.group_code[chosen & rows.is_open]] = True
     counts_later = not replay.semantics.groups_live_from_first_commit
@@ -210,7 +210,7 @@ def _removals(rows: _HeldRows, chosen: Mask, replay: KeptRecordsReplay) -> list[
 
 
 def _tombstones_after(rows: _HeldRows, chosen: Mask) -> Ints:
-    """For each offset of which a record is chosen: its last tombstone after that record, of each producer."""
+    """For each offset with a chosen record, choose its last tombstone after that record from each producer."""
     kinds = rows.kinds
     tombstones = np.flatnonzero(rows.is_open & kinds.is_tombstone & (rows.entity >= 0))
     if not len(tombstones):
@@ -225,7 +225,7 @@ def _tombstones_after(rows: _HeldRows, chosen: Mask) -> Ints:
 
 
 def _markers_of(rows: _HeldRows, chosen: Mask) -> Mask:
-    """bool[n], the control records that follow a chosen record of their producer, up to the one that ends its transaction."""
+    """Choose (bool[n]) the control records after a chosen record of their producer, up to the end of its transaction."""
     kinds = rows.kinds
     is_marker = np.zeros(len(kinds), np.bool_)
     places = np.flatnonzero(kinds.is_control | (chosen & rows.in_transaction))
@@ -287,7 +287,7 @@ def _groups_to_compare(rows: _HeldRows, replay: KeptRecordsReplay) -> Ints:
 
 
 def _rows_at(rows: _HeldRows, record_offsets: list[int]) -> Ints:
-    """The rows with these record offsets; a record offset that no row has is left out."""
+    """Return the rows with these record offsets, skipping offsets without a row."""
     wanted = np.array(record_offsets, np.int64)
     at = np.searchsorted(rows.records.record_offset, wanted)
     is_there = at < len(rows.records)

@@ -50,7 +50,7 @@ MIX_HIGH, MIX_LOW, MIX_GROUP = (np.int64(odd) for odd in (-7046029254386353131, 
 class RedundantRecords(NamedTuple):
     """The redundant records of a batch.
 
-    without_collisions: groups in which no partition has two owners during the batch. others: groups in which one has, or may have.
+    without_collisions: groups without two owners of a partition during the batch. others: groups that have, or may have, such a partition.
     is_redundant: bool[n], rows that need not be replayed.
     """
 
@@ -73,7 +73,7 @@ class _MemberRecords(NamedTuple):
 
 
 def find_redundant_records(decoded: DecodedChunk, coordinator: PartitionReplay) -> RedundantRecords:
-    """The redundant records of consumer groups in a batch that ``coordinator`` is about to replay.
+    """Return the redundant records of consumer groups in a batch before ``coordinator`` replays it.
 
     All records of a group are replayed if anything about the group is unusual: a record that is not accepted or of another group type, a
     tombstone of the group or of its target assignment, or a partition that already has two owners. A process without the compiled loops,
@@ -138,7 +138,7 @@ def _records_by_member(decoded: DecodedChunk, own: Ints) -> _MemberRecords:
 
 
 def _member_of(decoded: DecodedChunk, rows: Ints) -> Ints:
-    """A number for the group and member of each row."""
+    """Return a number for the group and member of each row."""
     kinds = decoded.kinds
     return kinds.group_code[rows] * (int(kinds.member_code.max()) + 1) + kinds.member_code[rows]
 
@@ -149,7 +149,7 @@ def _groups_with_collisions(
     state: dict[int, ReplayedConsumerGroup | None],
     members: list[str],
 ) -> Ints:
-    """Codes of the groups in which a partition has, or may have, two owners at once.
+    """Return codes of the groups with a partition that has, or may have, two owners at once.
 
     A member owns the partitions of an assignment from its row to the member's next assignment or tombstone. The partitions that the member
     owns before the batch it owns up to its first row.
@@ -190,7 +190,7 @@ class _OwnedPartitions(NamedTuple):
 
 
 def _groups_with_two_owners(assignments: _Assignments, owned_before: _OwnedPartitions) -> Ints:
-    """Codes of the groups in which a partition gets an owner before its previous owner gives it up, or with odd values."""
+    """Return codes of the groups where a partition gets an owner before its previous owner gives it up, or with odd values."""
     loops = fast_path.load()
     assert loops is not None  # find_redundant_records has asked
     is_odd, value = np.zeros(len(assignments.value), np.bool_), assignments.value
@@ -217,7 +217,8 @@ def _partition_numbers(topic_id: str, partitions: Sequence[int], group: int) -> 
 def _owned_before(
     state: dict[int, ReplayedConsumerGroup | None], groups: list[int], first_row: dict[tuple[int, str], int]
 ) -> _OwnedPartitions:
-    """The partitions that members of the groups own before the batch, by _partition_numbers, and the rows up to which they own them."""
+    """Return the partitions that members of the groups own before the batch, by _partition_numbers, and the row at which each ownership
+    ends."""
     names, until = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
     for code in groups:
         group = state.get(code)
@@ -239,7 +240,7 @@ def _rows_that_make_groups(decoded: DecodedChunk, own: Ints, state: dict[int, Re
 
 
 def _superseded_settings(decoded: DecodedChunk, own: Ints) -> Ints:
-    """Rows of SETTING_KEY_TYPES that a later value of the same key replaces.
+    """Return the rows of SETTING_KEY_TYPES that a later value of the same key replaces.
 
     The target assignment before and after a removal of its member are different, because the removal depends on the target (rule R-3.11).
     """

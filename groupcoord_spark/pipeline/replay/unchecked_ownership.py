@@ -1,4 +1,4 @@
-"""A coordinator that leaves out the checks of R-3.14 for consumer groups in which no partition can have two owners.
+"""A coordinator that skips the checks of R-3.14 for consumer groups whose partitions cannot have two owners.
 
 ``redundant_assignments`` looks at a whole batch of records at once and finds these groups. Their records may then be dropped or replayed
 without the owner of each partition: on a log of consumer groups that takes most of the time of a replay.
@@ -36,7 +36,7 @@ class UncheckedConsumerGroup(ReplayedConsumerGroup):
             self._checks_owners = True
 
     def _partition_owners(self) -> dict[str, dict[int, int]]:
-        """The same whether the group follows the owners or they follow from the assignments."""
+        """Return the same owners whether the group tracks them or they are derived from the assignments."""
         if self._checks_owners:
             return super()._partition_owners()
         owner_epochs: dict[str, dict[int, int]] = {}
@@ -56,7 +56,7 @@ class UncheckedConsumerGroup(ReplayedConsumerGroup):
 
 
 class KeptRecordsCoordinator(PartitionReplay):
-    """The state of one offsets partition, from records of which a reader has dropped some and has written warnings for others."""
+    """The state of one offsets partition from kept records; the reader has dropped others and has already written some warnings."""
 
     def __init__(self, semantics: Semantics) -> None:
         super().__init__(semantics)
@@ -65,7 +65,7 @@ class KeptRecordsCoordinator(PartitionReplay):
     def rule_out_collisions(self, without_collisions: frozenset[str], with_collisions: frozenset[str]) -> None:
         """Choose the groups whose records are applied without the checks of R-3.14, from the next record on.
 
-        without_collisions: groups in which no partition can have two owners; each is absent, simple or an orderly consumer group.
+        without_collisions: groups whose partitions cannot have two owners; each is absent, simple or an orderly consumer group.
         with_collisions: groups whose records are checked.
         """
         for group_id in with_collisions & self._unchecked_groups:

@@ -1,4 +1,4 @@
-"""What a night reads beside the offsets topic, compared with the answers of the broker that wrote it; and copies that lack some of it."""
+"""What a run reads beside the offsets topic, compared with the answers of the broker that wrote it; and copies that lack some of it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import pytest
 from crc32c import crc32c
 
 from groupcoord_spark.coordinator.semantics import JAVA
-from groupcoord_spark.pipeline.log_directory.beside_the_offsets import BesideTheOffsets, read_beside_the_offsets
+from groupcoord_spark.pipeline.beside_the_offsets import BesideTheOffsets, read_beside_the_offsets
 from groupcoord_spark.pipeline.run import RunRequest
 from groupcoord_spark.sources.inputs import InputKind
 from groupcoord_spark.warehouse import TABLES
@@ -200,7 +200,7 @@ def damaged(data: bytes, rng: random.Random) -> bytes:
 
 
 def with_right_checksums(data: bytearray) -> bytes:
-    """The batches of a segment with the checksum of what they hold now, so that the decoders see the damage."""
+    """Return the batches of a segment with the checksum of what they hold now, so that the decoders see the damage."""
     at = 0
     while at + 61 <= len(data):
         size = int.from_bytes(data[at + 8 : at + 12], "big") + 12

@@ -1,4 +1,4 @@
-"""A night from the Admin API: the state that brokers describe, for clusters whose offsets topic nobody may read.
+"""A run from the Admin API: the state that brokers describe, for clusters whose offsets topic nobody may read.
 
 What only the log has is not made up: record offsets, versions, times of commits and of expiry are NULL, and the tables of the history, of
 expiration and of open transactions have no rows. No Spark job runs.
@@ -12,10 +12,10 @@ from dataclasses import replace
 from typing import Any, Final
 
 from groupcoord_spark.errors import BadCopyError, UsageError
-from groupcoord_spark.log.files.broker_files import OFFSETS_TOPIC
+from groupcoord_spark.log.broker_dir.broker_files import OFFSETS_TOPIC
 from groupcoord_spark.log.partition_count import KAFKAS_DEFAULT
 from groupcoord_spark.pipeline.accepted import EARLIER, EMPTY
-from groupcoord_spark.pipeline.log_directory.beside_the_offsets import read_beside_the_offsets
+from groupcoord_spark.pipeline.beside_the_offsets import read_beside_the_offsets
 from groupcoord_spark.pipeline.outcome import run_row
 from groupcoord_spark.pipeline.plan.earlier_runs import last_setting
 from groupcoord_spark.pipeline.plan.guards import CLUSTER_ID_SETTING, refusal_of_moment, refusal_of_origin
@@ -28,29 +28,29 @@ from groupcoord_spark.verification import Answers, connected
 from groupcoord_spark.warehouse import TABLES, RunStart, Warehouse, begin_run, commit_run, discarded_on_failure, write_part
 
 LOG_NOT_READ: Final = (
-    "The night is from the Admin API: only the log has record offsets, times of commits and of expiry, offsets in open transactions and the"
+    "The run is from the Admin API: only the log has record offsets, times of commits and of expiry, offsets in open transactions and the"
     " history. These columns are NULL, and these tables have no rows."
 )
 
 
-def run_admin_night(request: RunRequest, warehouse: Warehouse, properties: Mapping[str, str], progress: Progress) -> Summary:
-    """Summary of a night whose tables have what the brokers answer now.
+def run_over_admin_api(request: RunRequest, warehouse: Warehouse, properties: Mapping[str, str], progress: Progress) -> Summary:
+    """Summary of a run whose tables have what the brokers answer now.
 
     Args:
         request: what the user asked for; its cluster may be empty: then it is the id of the cluster.
         properties: of Kafka's client. They are never shown.
     Raises:
         UsageError: the address or the properties are wrong, or several clusters are given.
-        BadCopyError: the nights before are from a log or of another cluster, or all groups are gone and that is not accepted.
+        BadCopyError: the earlier runs are from a log or of another cluster, or all groups are gone and that is not accepted.
         GroupcoordError, WarehouseError: the brokers do not answer, or the warehouse cannot be used.
     """
     if len(request.inputs) > 1:
         raise UsageError(f"{len(request.inputs)} clusters are given, and one run asks one. Several brokers are admin://one:9092,two:9092.")
     progress.begin("ask the brokers")
-    cluster = connected(request.inputs[0], properties, "The command config")
-    answers = cluster.answers()
-    # After the offsets: no commit of the night is newer than the sample.
-    extents = cluster.log_extents()
+    with connected(request.inputs[0], properties, "The command config") as cluster:
+        answers = cluster.answers()
+        # After the offsets: no commit of the run is newer than the sample.
+        extents = cluster.log_extents()
     progress.end(rows=len(answers.offsets or ()))
     assert answers.asked_at_ms is not None  # the client always says it
     request = replace(
@@ -63,7 +63,7 @@ def run_admin_night(request: RunRequest, warehouse: Warehouse, properties: Mappi
         log_ends_sampled_at_ms=answers.asked_at_ms[1],
     )
     start = begin_run(warehouse, request.cluster)
-    _refuse_bad_night(request, answers, cluster.cluster_id, start)
+    _refuse_bad_run(request, answers, cluster.cluster_id, start)
     count = cluster.partitions.get(OFFSETS_TOPIC) or request.offsets_partitions or KAFKAS_DEFAULT
     rows = rows_of_answers(answers, count)
     rows["warnings"] = list(_warnings(request.inputs[0], answers, start.run_id))
@@ -79,21 +79,21 @@ def run_admin_night(request: RunRequest, warehouse: Warehouse, properties: Mappi
     return summary
 
 
-def _refuse_bad_night(request: RunRequest, answers: Answers, cluster_id: str | None, start: RunStart) -> None:
-    """Raises BadCopyError for a cluster whose nights are of something else or later, and for one without groups that had some."""
+def _refuse_bad_run(request: RunRequest, answers: Answers, cluster_id: str | None, start: RunStart) -> None:
+    """Raises BadCopyError for a cluster whose runs are of something else or later, and for one without groups that had some."""
     last_id = last_setting(start, CLUSTER_ID_SETTING)
     last_kind = start.finished[-1].input_kind if start.finished else None
     refusal = refusal_of_origin(request, InputKind.ADMIN, cluster_id, last_kind=last_kind, last_cluster_id=last_id)
     if refusal is not None:
         raise BadCopyError(refusal.sentence)
     last_ms = None if start.last_run is None else start.last_run.as_of_ms
-    is_earlier = refusal_of_moment(request, last_ms, "An admin:// night is of the moment of its answers: set the clock of this machine")
+    is_earlier = refusal_of_moment(request, last_ms, "An admin:// run is of the moment of its answers: set the clock of this machine")
     if is_earlier is not None and EARLIER not in request.accepted:
         raise BadCopyError(is_earlier.sentence)
     had_groups = start.last_run is not None and start.last_run.row["groups"][0].as_py()
     if had_groups and not answers.groups and EMPTY not in request.accepted:
         raise BadCopyError(
-            f"{answers.source} describes no group, and the last night had {had_groups:,}: the client may not describe groups any more, or"
+            f"{answers.source} describes no group, and the last run had {had_groups:,}: the client may not describe groups any more, or"
             " they are gone. Look at its rights, or go on with --accept empty."
         )
 
@@ -113,24 +113,27 @@ def rows_of_answers(answers: Answers, partition_count: int) -> dict[str, list[di
     for group in answers.groups or ():
         group_id, members = group["group"], group["members"]
         for member in members:
-            rows["members"].append({"group_id": group_id, **{name: member.get(name) for name in _MEMBER_COLUMNS}})
-            for kind, field in (("current", "assignment"), ("target", "target_assignment")):
-                assigned = [(topic, number) for topic, of_topic in member.get(field) or () for number in of_topic]
-                numbers["assigned"][group_id] += len(assigned) if kind == "current" else 0
-                for topic, number in assigned:
-                    # The records of a classic group have no ids of topics.
-                    topic_id = None if group["type"] == "classic" else answers.topic_ids.get(topic)
-                    place = {"topic": topic, "topic_id": topic_id, "partition": number}
-                    rows["assignments"].append({"group_id": group_id, "member_id": member["member_id"], "kind": kind, **place})
+            rows["members"].append({"group_id": group_id, **{name: _or_null(member.get(part)) for name, part in _MEMBER_COLUMNS.items()}})
+            for field, kind, task_type in _ASSIGNMENTS:
+                for name, of_name in member.get(field) or ():
+                    numbers["assigned"][group_id] += len(of_name) if field == "assignment" else 0
+                    if group["type"] == "streams":
+                        place = {"subtopology": name, "task_type": task_type}
+                    else:
+                        # The records of a classic group have no ids of topics.
+                        place = {"topic": name, "topic_id": None if group["type"] == "classic" else answers.topic_ids.get(name)}
+                    of_member = {"group_id": group_id, "member_id": member["member_id"], "kind": kind, **place}
+                    rows["assignments"].extend({**of_member, "partition": number} for number in of_name)
         rows["groups"].append(
             {
                 "group_id": group_id,
                 "group_type": group["type"],
                 "is_simple": not group["protocol_type"],
-                # The client does not know the states of KIP-848 in which members wait for partitions.
-                "state": group["state"] or "Reconciling",
+                "state": group["state"],
                 "protocol_type": group["protocol_type"] or None,
                 "protocol": group["protocol"] or None,
+                "generation": group.get("generation"),
+                "assignment_epoch": group.get("assignment_epoch"),
                 "member_count": len(members),
                 "subscribed_topics": _subscribed_topics(group),
                 "topic_count": len(topics[group_id]),
@@ -145,13 +148,28 @@ def rows_of_answers(answers: Answers, partition_count: int) -> dict[str, list[di
     return rows
 
 
-_MEMBER_COLUMNS: Final = ("member_id", "instance_id", "client_id", "client_host", "rack_id", "subscribed_topics")
+_MEMBER_COLUMNS: Final = {
+    **{name: name for name in ("member_id", "instance_id", "client_id", "client_host", "rack_id", "subscribed_topics")},
+    "member_epoch": "epoch",
+    "subscribed_topic_regex": "subscribed_regex",
+}
+"""Column of the table ``members`` -> field of an answer."""
+_ASSIGNMENTS: Final = (
+    *(("assignment", "current", "active"), ("target_assignment", "target", "active")),
+    *(("standby_tasks", "current", "standby"), ("warmup_tasks", "current", "warmup")),
+)
+"""(field of an answer, kind, and type of task in a streams group)."""
+
+
+def _or_null(answered: Any) -> Any:
+    """Return the value, or None for the empty text by which a broker answers that there is none."""
+    return None if answered == "" else answered
 
 
 def _subscribed_topics(group: Mapping[str, Any]) -> list[str] | None:
-    """The topics that the members subscribe to; None: a member's are not known."""
-    of_members = [member.get("subscribed_topics") for member in group["members"]]
-    if group["protocol_type"] != "consumer" or None in of_members:
+    """Return the topics that the members subscribe to, or None if a member's are unknown."""
+    of_members: list[Any] = [None if member.get("subscribed_regex") else member.get("subscribed_topics") for member in group["members"]]
+    if group["protocol_type"] not in ("consumer", "share") or None in of_members:
         return None
     return sorted({topic for topics in of_members for topic in topics})
 

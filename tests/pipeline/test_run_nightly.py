@@ -1,4 +1,4 @@
-"""``run_night``: a night from Python, in the tests' own session."""
+"""``run_nightly``: a run from Python, in the tests' own session."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ import subprocess
 import sys
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import duckdb
 import pandas as pd
 import pytest
 
 import groupcoord_spark as gc
-from groupcoord_spark.errors import BadCopyError, UsageError
+from groupcoord_spark.errors import BadCopyError, InputError, UsageError
 from groupcoord_spark.pipeline.progress import Stage
-from groupcoord_spark.pipeline.run_night import until_of
+from groupcoord_spark.pipeline.run_nightly import until_of
 from tests.conftest import SAMPLE_AS_OF_MS, SAMPLE_LOGS, SampleWarehouse
 from tests.pipeline.test_rows import night_over
 from tests.running import raw, tables_of
@@ -34,11 +34,9 @@ AS_OF = datetime.fromtimestamp(SAMPLE_AS_OF_MS / 1000, UTC)
 
 
 @pytest.mark.spark
-def test_a_night_from_python_writes_what_the_command_writes(
-    spark: SparkSession, sample_warehouse: SampleWarehouse, tmp_path: Path
-) -> None:
+def test_a_night_from_python_writes_what_the_command_writes(spark: SparkSession, sample_warehouse: SampleWarehouse, tmp_path: Path) -> None:
     stages: list[Stage] = []
-    summary = gc.run_night(
+    summary = gc.run_nightly(
         SAMPLE_LOGS, tmp_path / "w", cluster="sample", as_of=AS_OF, retention=timedelta(days=7), spark=spark, progress=stages.append
     )
     assert tables_of(tmp_path / "w") == tables_of(sample_warehouse.path)
@@ -50,7 +48,7 @@ def test_a_night_from_python_writes_what_the_command_writes(
     empty = tmp_path / "empty" / "__consumer_offsets-0"
     empty.mkdir(parents=True)
     with pytest.raises(BadCopyError):
-        gc.run_night([empty.parent], tmp_path / "w", cluster="sample", spark=spark)
+        gc.run_nightly([empty.parent], tmp_path / "w", cluster="sample", spark=spark)
 
 
 @pytest.mark.spark
@@ -64,21 +62,21 @@ def test_a_night_over_a_dataframe_goes_on_from_the_night_before(
     ).write.parquet(str(tmp_path / "bronze"))  # fmt: skip
     bronze = spark.read.parquet(str(tmp_path / "bronze"))
     place = tmp_path / "w"
-    first = gc.run_night(bronze.where("offset < 20"), place, cluster="sample", as_of=AS_OF, upkeep=False)
-    second = gc.run_night(bronze, place, cluster="sample", as_of=AS_OF, upkeep=False)
+    first = gc.run_nightly(bronze.where("offset < 20"), place, cluster="sample", as_of=AS_OF, upkeep=False)
+    second = gc.run_nightly(bronze, place, cluster="sample", as_of=AS_OF, upkeep=False)
     assert first.input_kind == second.input_kind == "dataframe" and first.lacks == ("leader_epochs",)
     assert 0 < second.reading.new_records < second.records_read + first.records_read
     columns = ["group_id", "topic", "partition", "committed_offset", "record_offset"]
-    night = gc.open_warehouse(place).night("sample")
-    expected = gc.open_warehouse(sample_warehouse.path).night("sample")
+    night = gc.open_warehouse(place).snapshot("sample")
+    expected = gc.open_warehouse(sample_warehouse.path).snapshot("sample")
     for table in ("committed_offsets", "groups"):
         shown = columns if table == "committed_offsets" else ["group_id", "state", "member_count"]
         rows, expected_rows = (sorted(of.table(table).select(shown).to_pylist(), key=str) for of in (night, expected))
         assert rows == expected_rows
     with pytest.raises(UsageError, match="no column 'value'"):
-        gc.run_night(bronze.drop("value"), place, cluster="sample")
+        gc.run_nightly(bronze.drop("value"), place, cluster="sample")
     with pytest.raises(UsageError, match=r"this is pandas\.DataFrame"):
-        gc.run_night(pd.DataFrame({"key": [b""]}), place)  # type: ignore[arg-type]
+        gc.run_nightly(pd.DataFrame({"key": [b""]}), place)  # type: ignore[arg-type]
 
 
 @pytest.mark.spark
@@ -101,7 +99,7 @@ def test_a_delta_table_with_deleted_rows_and_renamed_columns_is_read_as_it_is(
     spark_with_delta.sql(f"DELETE FROM delta.`{table}` WHERE partition = 0 AND offset >= 5")
     names = ("key", "value", "offsets_partition", "record_offset", "record_timestamp_ms")
     left = duckdb.from_arrow(raw_rows(SAMPLE_LOGS).select(names)).filter("offsets_partition <> 0 OR record_offset < 5").to_arrow_table()
-    summary = gc.run_night(table, tmp_path / "w", cluster="sample", as_of=AS_OF, spark=spark_with_delta)
+    summary = gc.run_nightly(table, tmp_path / "w", cluster="sample", as_of=AS_OF, spark=spark_with_delta)
     night_over(local, tmp_path / "of-rows", write_parquet(tmp_path / "left", left), as_of_ms=SAMPLE_AS_OF_MS)
     assert (summary.input_kind, summary.records_read) == ("delta", left.num_rows)
     rows = [tables_of(tmp_path / place)["committed_offsets"] for place in ("w", "of-rows")]
@@ -123,19 +121,19 @@ class TestArguments:
 
     def test_of_no_release(self, tmp_path: Path) -> None:
         with pytest.raises(UsageError):
-            gc.run_night(SAMPLE_LOGS, tmp_path, broker_version="17.1")
+            gc.run_nightly(SAMPLE_LOGS, tmp_path, broker_version="17.1")
 
     def test_settings_with_a_misspelled_name(self, tmp_path: Path) -> None:
         with pytest.raises(UsageError, match="settings: "):
-            gc.run_night(SAMPLE_LOGS, tmp_path, settings={"offsets.retention.minuts": "5"})
+            gc.run_nightly(SAMPLE_LOGS, tmp_path, settings={"offsets.retention.minuts": "5"})
 
     def test_a_word_of_accept_that_does_not_exist(self, tmp_path: Path) -> None:
         with pytest.raises(UsageError, match="'emty' is no word of accept"):
-            gc.run_night(SAMPLE_LOGS, tmp_path, accept=["emty"])
+            gc.run_nightly(SAMPLE_LOGS, tmp_path, accept=["emty"])
 
     def test_topic_ids_of_another_form(self, tmp_path: Path) -> None:
         with pytest.raises(UsageError, match="topic_ids gives 'orders' the id '1'"):
-            gc.run_night(SAMPLE_LOGS, tmp_path, topic_ids={"orders": "1"})
+            gc.run_nightly(SAMPLE_LOGS, tmp_path, topic_ids={"orders": "1"})
 
     def test_end_offsets_of_an_until_are_whole_numbers(self) -> None:
         assert until_of({0: 5}).end_offsets == {0: 5}  # type: ignore[union-attr]
@@ -153,7 +151,7 @@ def test_the_door_is_lazy() -> None:
     program = "import groupcoord_spark, sys, json; print(json.dumps(sorted({m.split('.')[0] for m in sys.modules})))"
     loaded = json.loads(subprocess.run([sys.executable, "-c", program], capture_output=True, check=True, text=True).stdout)
     assert not {"pyspark", "pandas", "numpy", "pyarrow", "deltalake"} & set(loaded)
-    assert {"run_night", "open_warehouse", "decode", "replay", "expire", "rebalances", "register"} <= set(dir(gc))
+    assert {"run_nightly", "open_warehouse", "decode", "replay", "expire", "rebalances", "register"} <= set(dir(gc))
     with pytest.raises(AttributeError, match="'groupcoord_spark' has no attribute 'nothing'"):
         gc.nothing  # type: ignore[attr-defined]  # noqa: B018
 
@@ -177,17 +175,47 @@ def test_a_first_run_is_known_by_the_compiled_files_that_it_lacks(tmp_path: Path
         assert fast_path.remark_on_compiling.__wrapped__() is not None
 
 
+def test_names_of_the_release_before_still_work_and_warn(tmp_path: Path) -> None:
+    from tests.warehouse.nights import group, night
+
+    night(tmp_path, "prod", {"groups": [group("g")]})
+    with pytest.warns(DeprecationWarning, match="now called run_nightly"):
+        assert gc.run_night is gc.run_nightly
+    with pytest.warns(DeprecationWarning, match="now called Warehouse.snapshot"):
+        snapshot = gc.open_warehouse(tmp_path).night("prod")
+    assert snapshot.run == gc.open_warehouse(tmp_path).snapshot().run
+    assert "cluster 'prod' as of 2026-01-01" in repr(snapshot) and f"'prod': run {snapshot.run.run_id}" in repr(gc.open_warehouse(tmp_path))
+    night(tmp_path, "test", {"groups": [group("g")]})
+    with pytest.raises(UsageError, match="holds the clusters 'prod', 'test'"):
+        gc.open_warehouse(tmp_path).snapshot()
+
+
 def test_a_night_is_read_back_as_tables_views_and_answers(tmp_path: Path) -> None:
     from tests.warehouse.nights import AS_OF_MS, DAY_MS, group, night
 
     night(tmp_path, "prod", {"groups": [group("old")]}, as_of_ms=AS_OF_MS)
     night(tmp_path, "prod", {"groups": [group("new")]}, as_of_ms=AS_OF_MS + DAY_MS)
     warehouse = gc.open_warehouse(str(tmp_path))
-    newest, first = warehouse.night("prod"), warehouse.night("prod", at=AS_OF_MS)
+    newest, first = warehouse.snapshot("prod"), warehouse.snapshot("prod", at=AS_OF_MS)
     assert newest.table("groups")["group_id"].to_pylist() == ["new"]
     assert first.sql("SELECT group_id FROM groups").to_pylist() == [{"group_id": "old"}]
-    assert warehouse.night("prod", run=first.run.run_id).table("groups")["group_id"].to_pylist() == ["old"]
+    assert warehouse.snapshot("prod", run=first.run.run_id).table("groups")["group_id"].to_pylist() == ["old"]
     assert newest.view("idle_groups").num_rows >= 0
     for wrong in (newest.table, newest.view):
         with pytest.raises(UsageError, match="There is no"):
             wrong("nothing")
+
+
+@pytest.mark.parametrize(
+    ("inputs", "what"),
+    [
+        ([1, 2], "1 is of the type int"),
+        ([], "there is none"),
+        (b"logs", "108 is of the type int"),
+        (["logs", None], "None is of the type NoneType"),
+    ],
+)
+def test_inputs_that_are_no_paths_are_one_sentence(tmp_path: Path, inputs: Any, what: str) -> None:
+    with pytest.raises(InputError, match=rf"The inputs of a run are paths or URIs, or one DataFrame, and {what}\."):
+        gc.run_nightly(inputs, tmp_path / "w")
+    assert not (tmp_path / "w").exists()

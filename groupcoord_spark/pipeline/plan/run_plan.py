@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from groupcoord_spark.log import LogPlan, PartitionLog, Segment
+from groupcoord_spark.log.partition_count import PartitionCount
 from groupcoord_spark.pipeline.extents import HistoryPiece, HistoryRange, PointInTime
 from groupcoord_spark.pipeline.plan.carry_over import CarryOver, plan_carry_over, surveyed
 from groupcoord_spark.pipeline.plan.earlier_runs import (
@@ -17,36 +18,37 @@ from groupcoord_spark.pipeline.plan.earlier_runs import (
     remembered_offsets,
 )
 from groupcoord_spark.pipeline.plan.evidence import evidence_of_segments
-from groupcoord_spark.pipeline.plan.guards import CLUSTER_ID_SETTING, PARTITION_COUNT_SETTING, ComparedNight, Verdict, judge
+from groupcoord_spark.pipeline.plan.guards import CLUSTER_ID_SETTING, PARTITION_COUNT_SETTING, TOPIC_ID_SETTING, ComparedRun, Verdict, judge
 from groupcoord_spark.pipeline.plan.input_rows import RowPlan
-from groupcoord_spark.pipeline.plan.partition_count import PartitionCount, partition_count_of
+from groupcoord_spark.pipeline.plan.partition_count import partition_count_of
 from groupcoord_spark.pipeline.plan.point_in_time import find_points_in_time, history_pieces
 from groupcoord_spark.pipeline.run import RunRequest
 from groupcoord_spark.sources.inputs import InputKind
 from groupcoord_spark.warehouse import RunStart
+from groupcoord_spark.warehouse.read import TablesOfRun
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
 @dataclass(frozen=True, slots=True)
-class NightPlan:
+class RunPlan:
     """What a run reads and what it takes over.
 
     Attributes:
-        night: what the guards looked at. verdict: what they let the run do.
+        run: what the guards looked at. verdict: what they let the run do.
         log: the logs of the input, without the offsets partitions that count as missing.
         rows: the rows of an input other than segments, which are then read instead of segments.
-        histories: offsets partition -> what earlier runs know of it.
-        carry_over: what the run takes over from the last night.
+        histories: offsets partition -> its history in earlier runs.
+        carry_over: what the run takes over from the last run.
         points_in_time: offsets partition -> its point in time; {}: all are read to the end of their logs.
         segments: the segments that are read. history: the parts of the history tables that are read.
-        partition_count: number of partitions of ``__consumer_offsets``, and what the log says of it.
-        latest_records_version: as in RebalanceJob.
+        partition_count: number of partitions of ``__consumer_offsets``, as derived from the log.
+        tables_at_history_end: as in RebalanceJob.
     """
 
     request: RunRequest
-    night: ComparedNight
+    run: ComparedRun
     verdict: Verdict
     log: LogPlan
     rows: RowPlan | None
@@ -56,7 +58,7 @@ class NightPlan:
     segments: Sequence[Segment]
     history: Sequence[HistoryPiece]
     partition_count: PartitionCount
-    latest_records_version: int | None = None
+    tables_at_history_end: TablesOfRun | None = None
 
     @property
     def history_ranges(self) -> dict[int, HistoryRange]:
@@ -65,9 +67,9 @@ class NightPlan:
 
     @property
     def health_logs(self) -> dict[int, PartitionLog]:
-        """Offsets partition -> its log, where facts about the health of the log are gathered: in a night over segments."""
-        is_night_over_segments = self.rows is None and self.request.until is None
-        return {log.offsets_partition: log for log in self.log.partitions if log.segments} if is_night_over_segments else {}
+        """Offsets partition -> its log, where facts about the health of the log are gathered: in a run over segments."""
+        is_nightly_over_segments = self.rows is None and self.request.until is None
+        return {log.offsets_partition: log for log in self.log.partitions if log.segments} if is_nightly_over_segments else {}
 
     @property
     def reads_something(self) -> bool:
@@ -75,17 +77,17 @@ class NightPlan:
         return bool(self.segments or self.history or self.carry_over.state) or self.rows is not None
 
 
-def plan_night(request: RunRequest, log: LogPlan, rows: RowPlan | None, start: RunStart, spark: SparkSession) -> NightPlan:
-    """The plan of a run over the logs, or over rows of an input other than segments.
+def plan_run(request: RunRequest, log: LogPlan, rows: RowPlan | None, start: RunStart, spark: SparkSession) -> RunPlan:
+    """Plan a run over logs, or over rows of an input other than segments.
 
     Raises:
         BadCopyError: the input looks like a bad copy, and the request does not accept that.
         InputError, UsageError, WarehouseError: as ``plan_carry_over`` and ``find_points_in_time`` do.
     """
-    latest_records_version = latest_records_at_history_end(start)
-    night = _night(request, log, rows, start)
-    verdict = judge(night)
-    histories = verdict.histories(night.last_night)
+    tables_at_history_end = latest_records_at_history_end(start)
+    run = _run(request, log, rows, start)
+    verdict = judge(run)
+    histories = verdict.histories(run.last_run)
     complete_from = None if rows is None else rows.complete_from
     carry_over = plan_carry_over(request, verdict, start, histories, spark, complete_from=complete_from)
     log = surveyed(verdict.plan, carry_over, request)
@@ -94,9 +96,9 @@ def plan_night(request: RunRequest, log: LogPlan, rows: RowPlan | None, start: R
     if request.until is not None:
         points_in_time = find_points_in_time(request.until, log, histories, start, spark, rows)
         segments = [segment for segment in segments if segment.base_offset < points_in_time[segment.offsets_partition].end_offset]
-    return NightPlan(
+    return RunPlan(
         request=request,
-        night=night,
+        run=run,
         verdict=verdict,
         log=log,
         rows=rows,
@@ -105,25 +107,27 @@ def plan_night(request: RunRequest, log: LogPlan, rows: RowPlan | None, start: R
         points_in_time=points_in_time,
         segments=segments,
         history=history_pieces(points_in_time, start),
-        partition_count=partition_count_of(night, log, rows),
-        latest_records_version=latest_records_version,
+        partition_count=partition_count_of(run, log, rows),
+        tables_at_history_end=tables_at_history_end,
     )
 
 
-def _night(request: RunRequest, plan: LogPlan, rows: RowPlan | None, start: RunStart) -> ComparedNight:
-    """What the guards look at."""
-    last_night = partition_histories(start, [partition.offsets_partition for partition in plan.partitions])
-    count, cluster_id = (last_setting(start, name) for name in (PARTITION_COUNT_SETTING, CLUSTER_ID_SETTING))
-    remembered = remembered_offsets([last_night])
-    return ComparedNight(
+def _run(request: RunRequest, plan: LogPlan, rows: RowPlan | None, start: RunStart) -> ComparedRun:
+    """Return the input of the guards."""
+    last_run = partition_histories(start, [partition.offsets_partition for partition in plan.partitions])
+    settings = (PARTITION_COUNT_SETTING, CLUSTER_ID_SETTING, TOPIC_ID_SETTING)
+    count, cluster_id, topic_id = (last_setting(start, name) for name in settings)
+    remembered = remembered_offsets([last_run])
+    return ComparedRun(
         request,
         plan,
         InputKind.SEGMENTS if rows is None else rows.source.kind,
-        last_night,
-        evidence_of_segments(plan, remembered) if rows is None else rows.evidence,
+        last_run,
+        evidence_of_segments(plan, remembered, last_run) if rows is None else rows.evidence,
         0 if rows is None else rows.rows + rows.read_before,
         0 if rows is None else rows.faults,
         cluster_id,
+        topic_id,
         None if count is None else int(count),
         None if start.last_run is None else start.last_run.as_of_ms,
         start.finished[-1].input_kind if start.finished else None,

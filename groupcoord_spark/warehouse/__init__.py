@@ -2,7 +2,7 @@
 
 Every table is declared once (``tables``). Workers write Parquet files and return one AddedFile for each (``PartWriter``, ``write_part``).
 The driver then commits the files of a run to all tables, one right after the other (``begin_run``, ``commit_run``). Readers go by the
-newest row of ``runs``, so they see one night or the next and never a mixture (``open_warehouse``; in Spark ``views.register``). Nothing
+newest row of ``runs``, so they see one run or the next and never a mixture (``open_warehouse``; in Spark ``views.register``). Nothing
 here needs Spark.
 """
 

@@ -48,7 +48,7 @@ class Column:
         declared: SQL type, for example ``BIGINT NOT NULL``.
         sentence: what the column holds; users read it as the column's comment.
         words: every value that the column can have, where there are few; the comment ends with them.
-        absent: the value by which Kafka says "none"; it is stored as NULL.
+        absent: Kafka's value for "none"; it is stored as NULL.
         meanings: for each word the sentence that the reference has for it.
     """
 
@@ -106,7 +106,7 @@ class Table:
     partition_columns = ("cluster",)
 
     def __getstate__(self) -> dict[str, object]:
-        """What goes to Spark's workers: the declaration, without what follows from it. A schema of delta-rs cannot be pickled."""
+        """Return the declaration for Spark's workers without derived values. A delta-rs schema cannot be pickled."""
         return {declared.name: getattr(self, declared.name) for declared in fields(self)}
 
     @cached_property
@@ -137,11 +137,11 @@ class Table:
         return tuple(c.name for c in self.columns if c.name in wanted and c.sql_type in kinds and c.name not in self.partition_columns)
 
     def empty(self) -> pa.Table:
-        """The table without rows."""
+        """Return the table without rows."""
         return no_rows(self.arrow_schema)
 
     def from_rows(self, rows: Iterable[Mapping[str, Any]]) -> pa.Table:
-        """The rows as an Arrow table of this table's columns. A column that no row has is NULL.
+        """Return the rows as an Arrow table of this table's columns. A column without values is NULL.
 
         rows: Kafka's values by column name; times as ``<name>_ms`` integers, -1 for none. Raises ValueError for an unknown column.
         """
@@ -151,19 +151,19 @@ class Table:
         return self.from_milliseconds(self.columns_of(names, values), rows=len(listed))
 
     def columns_of(self, names: Sequence[str], rows: Iterable[Sequence[Any]]) -> pa.Table:
-        """The rows as columns that ``from_milliseconds`` takes. names: the column of each value of a row, a time as ``<name>_ms``."""
+        """Return the rows as columns for ``from_milliseconds``. ``names`` lists the columns of a row, a time as ``<name>_ms``."""
         columns = list(zip(*rows, strict=True)) or [()] * len(names)
         return pa.table({name: pa.array(values, self._type_before_conversion(name)) for name, values in zip(names, columns, strict=True)})
 
     def _type_before_conversion(self, name: str) -> pa.DataType:
-        """The type that ``from_milliseconds`` takes for a column. Raises ValueError where the table does not have the column."""
+        """Return the type of a column before ``from_milliseconds``. Raises ValueError if the table does not have the column."""
         time = self.by_name.get(name.removesuffix("_ms"))
         if name not in self.by_name and (time is None or not time.is_time):
             raise ValueError(f"table {self.name} has no column {[name]!r}")
         return self.by_name[name].arrow_type if name in self.by_name else pa.int64()
 
     def from_milliseconds(self, data: pa.Table, *, rows: int | None = None) -> pa.Table:
-        """The columns of this table from columns with Kafka's values. Only here times become TIMESTAMPs and "none" becomes NULL.
+        """Convert columns in Kafka's representation to this table's columns. Only here times become TIMESTAMPs and "none" becomes NULL.
 
         Args:
             data: any of the table's columns by name; a time also as ``<name>_ms`` (int64 epoch milliseconds). Strings may be
@@ -175,7 +175,7 @@ class Table:
             NULL. A time outside of the years 1 to 9999 is NULL, and ``timestamps_out_of_range`` has its exact milliseconds.
 
         Raises:
-            ValueError: ``data`` has a column that the table lacks, or lacks one that is NOT NULL, or has a time out of range and the table
+            ValueError: ``data`` has a column that the table lacks, or lacks a NOT NULL column, or has a time out of range and the table
                 has no ``timestamps_out_of_range``.
         """
         count = data.num_rows if rows is None else rows
@@ -208,7 +208,7 @@ class Table:
         return pa.Table.from_arrays([converted[f.name] for f in fields], schema=pa.schema(fields))
 
     def to_milliseconds(self, rows: pa.Table) -> pa.Table:
-        """The reverse of ``from_milliseconds``: every time as ``<name>_ms``, and Kafka's own value for "none" in place of NULL.
+        """Revert ``from_milliseconds``: every time as ``<name>_ms``, and Kafka's own value for "none" in place of NULL.
 
         rows: any of the table's columns; where a time can be out of range, ``timestamps_out_of_range`` too, which is left out of the
         result. A column without a value for "none" keeps its NULLs.
@@ -226,12 +226,12 @@ class Table:
 
 
 def _items_of_map(value: Any) -> Any:
-    """The items of a map, as Arrow takes them; any other value as it is."""
+    """Return the items of a map as Arrow expects them, and any other value unchanged."""
     return list(value.items()) if isinstance(value, Mapping) else value
 
 
 def no_rows(schema: pa.Schema) -> pa.Table:
-    """A table without rows. ``Schema.empty_table`` does the same and imports pandas."""
+    """Return a table without rows. ``Schema.empty_table`` does the same but imports pandas."""
     return pa.Table.from_batches([], schema)
 
 
@@ -255,7 +255,7 @@ def _without_absent(values: pa.ChunkedArray, absent: int | str | None) -> pa.Chu
 
 
 def _timestamps(milliseconds: pa.ChunkedArray, absent: int | str | None) -> tuple[pa.ChunkedArray, pa.ChunkedArray | None]:
-    """The times as TIMESTAMPs, and the milliseconds that no TIMESTAMP can hold (NULL in all other rows; None: there are none)."""
+    """Return the times as TIMESTAMPs, and the milliseconds outside of TIMESTAMP's range (NULL in other rows; None without such rows)."""
     milliseconds = _without_absent(_typed(milliseconds, pa.int64()), absent)
     bounds = pc.min_max(milliseconds).as_py()
     out_of_range = None
@@ -281,7 +281,7 @@ def _column_of_times_out_of_range(out_of_range: list[tuple[str, pa.ChunkedArray]
 
 
 def _exact_milliseconds(rows: pa.Table, column: str) -> pa.ChunkedArray:
-    """A time column as int64 epoch milliseconds, exact also for times that no TIMESTAMP can hold. NULL stays NULL."""
+    """Return a time column as exact int64 epoch milliseconds, also outside of TIMESTAMP's range. NULL stays NULL."""
     # Whole milliseconds are all that was ever written: nothing is cut off.
     milliseconds = pc.divide(rows[column].cast(pa.int64()), pa.scalar(1000, pa.int64()))
     if TIMESTAMPS_OUT_OF_RANGE.name not in rows.column_names or rows[TIMESTAMPS_OUT_OF_RANGE.name].null_count == rows.num_rows:

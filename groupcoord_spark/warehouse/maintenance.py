@@ -1,6 +1,7 @@
-"""The upkeep of a warehouse: joins small files of history, drops old nights and old history, and deletes files that no night needs.
+"""The upkeep of a warehouse: joins small files of history, drops old runs and old history, and deletes files that no run needs.
 
-Nothing that a kept night or a look-back shows changes. The entries of Delta's logs stay: without them a version that ``runs`` names could
+Nothing that a kept run or a point-in-time run shows changes. The entries of Delta's logs stay: without them a version that
+``runs`` names could
 not be read any more.
 """
 
@@ -12,6 +13,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from itertools import pairwise
+from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
@@ -19,21 +21,22 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 from deltalake.exceptions import DeltaError
-from deltalake.transaction import AddAction, RemoveAction
 from pyarrow import fs
 
 from groupcoord_spark.errors import WarehouseError
+from groupcoord_spark.storage.location import infos_in
+from groupcoord_spark.storage.warehouse_location import WarehouseLocation, cause_of
 from groupcoord_spark.warehouse import read
 from groupcoord_spark.warehouse.declaration import Table
-from groupcoord_spark.warehouse.location import WarehouseLocation, cause_of
-from groupcoord_spark.warehouse.open_table import OpenTable, open_table
-from groupcoord_spark.warehouse.parts import FILE_BYTES, AddedFile, PartWriter, run_of, write_part
+from groupcoord_spark.warehouse.open_table import OpenTable, begins_after, check_commit, open_table
+from groupcoord_spark.warehouse.parts import FILE_BYTES, UPKEEP, AddedFile, PartWriter, run_of, write_part
 from groupcoord_spark.warehouse.stored_file import rows_of_file
-from groupcoord_spark.warehouse.tables import OFFSETS_PARTITIONS, RUNS, SURVIVING_RECORDS, TABLES
+from groupcoord_spark.warehouse.tables import NIGHTLY, OFFSETS_PARTITIONS, RUNS, SURVIVING_RECORDS, TABLES
 from groupcoord_spark.warehouse.write import begin_run
+from groupcoord_spark.wording import command_line
 
 KEEP_NIGHTS: Final = 30
-"""Nights whose tables stay readable, if the user does not say otherwise."""
+"""Runs whose tables stay readable, if the user does not say otherwise."""
 
 FEW_BYTES: Final = 256 * 1024 * 1024
 """The most bytes of a table that a nightly run joins; `groupcoord maintain` joins everything."""
@@ -41,6 +44,7 @@ FEW_BYTES: Final = 256 * 1024 * 1024
 SORTED_BY: Final[Mapping[str, tuple[str, ...]]] = {
     "offset_commits": ("group_id", "offsets_partition", "incarnation", "record_offset"),
     "group_records": ("group_id", "offsets_partition", "incarnation", "record_offset"),
+    "offset_events": ("group_id", "offsets_partition", "incarnation", "record_offset"),
     "rebalances": ("group_id", "offsets_partition", "incarnation", "record_offset"),
     "transactions": ("offsets_partition", "incarnation", "record_offset"),
     "surviving_records": ("offsets_partition", "incarnation", "run_id", "first_offset"),
@@ -48,18 +52,15 @@ SORTED_BY: Final[Mapping[str, tuple[str, ...]]] = {
     "warnings": ("run_id", "offsets_partition", "record_offset"),
     "log_ends": ("topic", "partition", "run_id"),
 }
-"""Every table but ``runs`` to which nights only append -> the columns by which its joined files are sorted.
+"""Every append-only table except ``runs`` -> the sort columns of its compacted files.
 
 The rows of a group (in tables without groups, of an offsets partition or a run) then lie in few row groups.
 """
 
-# A look-back replays these tables: a record that was in the log at the border stays, however old the record is.
+# A point-in-time run replays these tables: a record that was in the log at the border stays, however old the record is.
 _REPLAYED: Final = ("offset_commits", "group_records", "transactions")
-# A look-back needs to know where the log of an old night ended, for as long as there is history of that night.
-_KEPT_OF_DROPPED_NIGHTS: Final = OFFSETS_PARTITIONS.name
-
-_NAME: Final = "upkeep"
-"""The name of upkeep in commits and in the names of its files of ``runs``, which no run reads."""
+# A point-in-time run needs to know where the log of an old run ended, for as long as there is history of that run.
+_KEPT_OF_DROPPED_RUNS: Final = OFFSETS_PARTITIONS.name
 
 _MOST_ROWS: Final = 8_000_000
 _UNFINISHED_MS: Final = 86_400_000
@@ -98,10 +99,10 @@ def maintain(
     now_ms: int | None = None,
     dry_run: bool = False,
 ) -> Upkeep:
-    """Joins, drops and deletes what a cluster's nights do not need.
+    """Joins, drops and deletes what a cluster's runs do not need.
 
     Args:
-        keep_nights: the tables of so many of the newest nights stay readable; look-backs go with the nights before which they ran.
+        keep_nights: the tables of this number of newest runs stay readable; point-in-time runs go with the runs before which they ran.
         keep_history_ms: rows of history older than this are dropped, except for records that were still in the log at that time: the
             state of later moments needs them. None: all history stays.
         most_bytes: of each table no more bytes than this are joined; None: no limit.
@@ -114,7 +115,7 @@ def maintain(
     opened = read.open_warehouse(warehouse)
     opened.run(cluster)  # raises the error that lists the clusters where this one has no run
     if not dry_run:
-        # Removes what dead runs left, and lets a night finish that commits at this moment.
+        # Removes what dead runs left, and lets a run finish that commits at this moment.
         opened = begin_run(opened, cluster, spares_ms=_COMMITTING_MS).warehouse
     target = _Target(opened.location, cluster, opened.finished_runs(), now_ms or time.time_ns() // 1_000_000, dry_run)
     border_ms = None if keep_history_ms is None else target.now_ms - keep_history_ms
@@ -124,15 +125,27 @@ def maintain(
             done[table.name] = replace(done[table.name], rows_dropped=_drop_rows(target, table, border_ms))
         joined, made = _join(target, table, most_bytes)
         done[table.name] = replace(done[table.name], files_joined=joined, files_made=made)
-    dropped, runs = _drop_nights(target, keep_nights, border_ms)
+    dropped, runs = _drop_runs(target, keep_nights, border_ms)
     for table in TABLES.values():
         newest = open_table(target.location, table)
         files, size = _delete_unneeded(target, newest, runs)
         done[table.name] = replace(done[table.name], files_deleted=files, bytes_deleted=size)
         if not dry_run:
-            newest.delta.create_checkpoint()
-    nights = sum(run.kind == "night" for run in dropped)
-    return Upkeep(nights, len(dropped) - nights, tuple(done.values()))
+            _checkpoint(newest)
+    nightly = sum(run.kind == NIGHTLY for run in dropped)
+    return Upkeep(nightly, len(dropped) - nightly, tuple(done.values()))
+
+
+def _checkpoint(opened: OpenTable) -> None:
+    """Write a checkpoint of the table's log. Raises WarehouseError where it cannot be written."""
+    try:
+        opened.delta.create_checkpoint()
+        opened.sync([], opened.version - 1)
+    except (DeltaError, OSError) as e:
+        raise WarehouseError(
+            f"The log of table {opened.table.name} of {opened.location.uri} cannot be written: {cause_of(e)}. Run `groupcoord maintain`"
+            " again."
+        ) from e
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,7 +177,7 @@ class _TableFile:
 
 
 def _files(target: _Target, opened: OpenTable) -> list[_TableFile]:
-    """The files of the cluster's finished runs, oldest run first. Files of runs that are at work are left out."""
+    """Return the files of the cluster's finished runs, oldest run first. Files of runs that are at work are left out."""
     finished = {run.run_id: run for run in target.own_runs}
     named = ((path, file, run_of(path.rsplit("/", 1)[-1]) or "") for path, file in opened.files(target.cluster).items())
     files = [
@@ -176,7 +189,7 @@ def _files(target: _Target, opened: OpenTable) -> list[_TableFile]:
 
 
 def _join(target: _Target, table: Table, most_bytes: int | None) -> tuple[int, int]:
-    """The number of files before and after those of each past month are joined."""
+    """Join the files of each past month, and return the number of files before and after."""
     opened = open_table(target.location, table)
     newest_run = target.own_runs[-1].run_id
     months: dict[tuple[int, int], list[_TableFile]] = {}
@@ -216,7 +229,7 @@ def _bins(files: Sequence[_TableFile]) -> Iterator[list[_TableFile]]:
 
 
 def _is_in_order(opened: OpenTable, file: _TableFile) -> bool:
-    """Whether no two row groups of the file share values of the first column of the order, except at their border."""
+    """Return whether no two row groups of the file share values of the first column of the order, except at their border."""
     # Not by the statistics in the footer: to ask a damaged one for them can end the process.
     with opened.checked(opened.path_of(file.path)) as parquet:
         columns = [parquet.read_row_group(group, columns=[SORTED_BY[opened.table.name][0]])[0] for group in range(parquet.num_row_groups)]
@@ -230,7 +243,7 @@ def _rewrite(target: _Target, opened: OpenTable, files: Sequence[_TableFile], ke
     of_files = ((_rows(opened, target.cluster, file), file.run) for file in files)
     rows = pa.concat_tables(of_file if kept is None else kept.of(of_file, run) for of_file, run in of_files)
     rows = rows.take(pc.sort_indices(rows, sort_keys=[(name, "ascending") for name in SORTED_BY[table.name]]))
-    # The name of a finished run: a run that repairs the table knows by it that the rows belong there.
+    # The name of a finished run. A repairing run recognizes by it that the rows belong there.
     with PartWriter(target.location.uri, table, target.cluster, files[-1].run.run_id) as writer:
         for begin in range(0, rows.num_rows, table.group_rows):
             writer.write(rows.slice(begin, table.group_rows))
@@ -239,7 +252,7 @@ def _rewrite(target: _Target, opened: OpenTable, files: Sequence[_TableFile], ke
 
 
 def _rows(opened: OpenTable, cluster: str, file: _TableFile) -> pa.Table:
-    """All rows of the file in the columns of the table, except for the cluster."""
+    """Return all rows of the file in the columns of the table, except for the cluster."""
     with opened.checked(opened.path_of(file.path)) as parquet:
         return rows_of_file(parquet, cluster, opened.table.file_schema, ())
 
@@ -253,7 +266,7 @@ class _KeptRows:
     finished_at_ms: Mapping[str, int]
     """Run -> when it finished."""
     survivors: Mapping[tuple[int, int], read.SurvivingRanges]
-    """(offsets partition, incarnation) -> what was in the log at the border."""
+    """(offsets partition, incarnation) -> ranges that were in the log at the border."""
 
     def of(self, rows: pa.Table, run: read.Run) -> pa.Table:
         if "record_timestamp" in rows.column_names:
@@ -278,7 +291,7 @@ class _KeptRows:
 
 
 def _drop_rows(target: _Target, table: Table, border_ms: int) -> int:
-    """The number of rows of history that were dropped: those older than the border that no later moment needs."""
+    """Drop the rows of history older than the border that no later moment needs, and return their number."""
     opened = open_table(target.location, table)
     finished_at_ms = {run.run_id: run.finished_at_ms for run in target.own_runs}
     # The rows of the newest run stay, whatever their age: they describe the log as it is.
@@ -299,27 +312,27 @@ def _drop_rows(target: _Target, table: Table, border_ms: int) -> int:
 
 
 def _survivors(target: _Target, border_ms: int) -> dict[tuple[int, int], read.SurvivingRanges]:
-    """The ranges that the first run after the border found in the log, or else the newest run that has any; empty where no run has."""
+    """Return the ranges that the first run after the border found in the log, else the newest run's that has any."""
     opened = open_table(target.location, SURVIVING_RECORDS)
     run_ids = opened.rows(target.cluster, ["run_id"])["run_id"].unique().to_pylist()
     runs = [run for run in target.own_runs if run.run_id in run_ids]
     if not runs:
         return {}
     at_border = next((run for run in runs if run.finished_at_ms >= border_ms), runs[-1])
-    return read.surviving_ranges(target.location.uri, opened.version, target.cluster, at_border.run_id)
+    return read.surviving_ranges(opened.rows(target.cluster, read.RANGE_COLUMNS, [("run_id", "=", at_border.run_id)]))
 
 
-def _drop_nights(target: _Target, keep_nights: int, border_ms: int | None) -> tuple[list[read.Run], list[read.Run]]:
-    """The runs whose versions are taken out of ``runs``, and all runs as they are afterwards."""
-    nights = [run for run in target.own_runs if run.kind == "night"]
-    first_kept_ms = nights[-keep_nights].finished_at_ms if len(nights) > keep_nights else 0
+def _drop_runs(target: _Target, keep_nights: int, border_ms: int | None) -> tuple[list[read.Run], list[read.Run]]:
+    """Take the versions of old runs out of ``runs``. Return these runs, and all runs as they are afterwards."""
+    runs = [run for run in target.own_runs if run.kind == NIGHTLY]
+    first_kept_ms = runs[-keep_nights].finished_at_ms if len(runs) > keep_nights else 0
     changed: dict[str, dict[str, int]] = {}
     for run in target.own_runs:
         if run.finished_at_ms < first_kept_ms:
             versions = dict(run.table_versions)
             if (border_ms is not None and run.finished_at_ms < border_ms) or (run.is_kept and SURVIVING_RECORDS.name not in versions):
                 versions = {}
-            versions = {name: version for name, version in versions.items() if name == _KEPT_OF_DROPPED_NIGHTS}
+            versions = {name: version for name, version in versions.items() if name == _KEPT_OF_DROPPED_RUNS}
             if versions != dict(run.table_versions):
                 changed[run.run_id] = versions
     dropped = [run for run in target.own_runs if run.run_id in changed and run.is_kept]
@@ -340,36 +353,60 @@ def _write_versions(target: _Target, changed: Mapping[str, Mapping[str, int]]) -
     # The run in the name of a file of `runs` does not matter: all rows are of finished runs.
     newest = target.own_runs[-1]
     files = [_TableFile(path, file.size, 0, None, newest) for path, file in opened.files(target.cluster).items()]
-    _commit(target, opened, files, write_part(target.location.uri, RUNS, rows, target.cluster, _NAME), is_data_change=True)
+    _commit(target, opened, files, write_part(target.location.uri, RUNS, rows, target.cluster, UPKEEP), is_data_change=True)
 
 
 def _delete_unneeded(target: _Target, opened: OpenTable, runs: Sequence[read.Run]) -> tuple[int, int]:
-    """The number and bytes of the deleted files: those that neither the newest version of the table nor a run names."""
+    """Delete files that neither the newest version of the table nor a run names, and return their number and bytes.
+
+    Raises WarehouseError where a version that a run names is damaged: which files it needs is then unknown.
+    """
     table = opened.table
     naming = [run for run in runs if table.name in run.table_versions]
-    # There may be hundreds of dropped nights. Reading each of their versions takes long, and file names say the same.
-    versions = sorted({run.table_versions[table.name] for run in naming if run.is_kept})
+    # There may be hundreds of dropped runs. Reading each of their versions takes long, and file names say the same.
     of_dropped = {run.run_id for run in naming if not run.is_kept}
     finished_at_ms = {run.run_id: run.finished_at_ms for run in runs}
-    filesystem = target.location.filesystem
-    count = size = 0
     try:
-        unneeded = opened.delta.vacuum(retention_hours=0, dry_run=True, enforce_retention_duration=False, full=True, keep_versions=versions)
-        # A file that was removed, added and removed again is listed twice.
-        for file in filesystem.get_file_info([target.location.path_in(table.name, path) for path in dict.fromkeys(unneeded)]):
-            if not file.is_file or run_of(file.base_name) in of_dropped or _may_be_committed(table, file, finished_at_ms):
-                continue
-            count, size = count + 1, size + file.size
-            if not target.dry_run:
+        candidates = [
+            file
+            for file in _own_files(target, table)
+            if run_of(file.base_name) not in of_dropped and not _may_be_committed(table, file, finished_at_ms)
+        ]
+        if candidates:
+            needed = opened.paths_of_all_clusters()
+            for version, run in {run.table_versions[table.name]: run for run in naming if run.is_kept}.items():
+                if not begins_after(target.location, table, version):
+                    check_commit(target.location, table, version, run.cluster, run.run_id)
+                    needed |= open_table(target.location, table, version).paths_of_all_clusters()
+            candidates = [file for file in candidates if file.path not in needed]
+        if not target.dry_run:
+            for file in candidates:
                 with suppress(FileNotFoundError):  # another upkeep was faster
-                    filesystem.delete_file(file.path)
-    except (DeltaError, OSError) as e:
+                    target.location.filesystem.delete_file(file.path)
+    except OSError as e:
         raise WarehouseError(f"Table {table.name} of {target.location.uri} cannot be cleaned up: {cause_of(e)}.") from e
-    return count, size
+    return len(candidates), sum(file.size for file in candidates)
+
+
+def _own_files(target: _Target, table: Table) -> Iterator[fs.FileInfo]:
+    """Yield the files of our names in the directories of a table's clusters. A link may lead anywhere, so none is followed."""
+    location = target.location
+    top = location.path_in(table.name, "")[:-1]
+
+    def is_link(path: str) -> bool:
+        return location.is_local and Path(path).is_symlink()
+
+    if is_link(top):
+        return
+    for directory in infos_in(location.filesystem, top):
+        if directory.base_name.startswith("cluster=") and directory.type == fs.FileType.Directory and not is_link(directory.path):
+            for file in infos_in(location.filesystem, directory.path):
+                if file.is_file and run_of(file.base_name) is not None and not is_link(file.path):
+                    yield file
 
 
 def _may_be_committed(table: Table, file: fs.FileInfo, finished_at_ms: Mapping[str, int]) -> bool:
-    """Whether a run or an upkeep that is at work may have written the file, which is in no table yet. None of them takes a day."""
+    """Return whether a run or an upkeep that is at work may have written the file, which is in no table yet. None of them takes a day."""
     if file.mtime is None:
         return True
     written_ms = file.mtime_ns // 1_000_000
@@ -381,15 +418,10 @@ def _may_be_committed(table: Table, file: fs.FileInfo, finished_at_ms: Mapping[s
 
 
 def _commit(target: _Target, opened: OpenTable, old: Sequence[_TableFile], new: Sequence[AddedFile], *, is_data_change: bool) -> None:
-    now_ms = time.time_ns() // 1_000_000
-    partition: dict[str, str | None] = {"cluster": target.cluster}
-    removed = [RemoveAction(file.path, is_data_change, now_ms, file.size, partition) for file in old]
-    added = [AddAction(file.path, file.size, partition, file.modification_time_ms, is_data_change, file.stats) for file in new]
-    # `runs` keeps its number of rows here, and a run may add one now.
-    run = opened.last_run(target.cluster) if is_data_change and opened.table is not RUNS else None
     try:
-        opened.commit(target.cluster, [*removed, *added], {"userMetadata": _NAME}, run=run)
+        opened.replace(target.cluster, {file.path: file.size for file in old}, new, UPKEEP, is_data_change=is_data_change)
     except (DeltaError, OSError) as e:
         raise WarehouseError(
-            f"Table {opened.table.name} of {target.location.uri} cannot be changed: {cause_of(e)}. Run `groupcoord maintain` again."
+            f"Table {opened.table.name} of {target.location.uri} cannot be changed: {cause_of(e)}. Run"
+            f" `{command_line('maintain', warehouse=target.location.uri, cluster=target.cluster)}` again."
         ) from e

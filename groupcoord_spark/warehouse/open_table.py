@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+import os
+import re
+import stat
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import Final, NamedTuple
 from urllib.parse import unquote
 
@@ -17,11 +22,12 @@ from deltalake.transaction import AddAction, RemoveAction, Transaction
 from pyarrow import fs
 
 from groupcoord_spark.errors import WarehouseError
-from groupcoord_spark.log.files.object_store import FILES_AT_ONCE
-from groupcoord_spark.log.files.storage import infos_in
+from groupcoord_spark.storage import page_checksums
+from groupcoord_spark.storage.location import infos_in
+from groupcoord_spark.storage.object_store import FILES_AT_ONCE
+from groupcoord_spark.storage.warehouse_location import WarehouseLocation, cause_of, directory_of, sync
 from groupcoord_spark.warehouse.declaration import Table, no_rows
-from groupcoord_spark.warehouse.location import WarehouseLocation, cause_of, directory_of
-from groupcoord_spark.warehouse.parts import run_of
+from groupcoord_spark.warehouse.parts import AddedFile, run_of
 from groupcoord_spark.warehouse.stored_file import Condition, checked_file, rows_of_file
 from groupcoord_spark.warehouse.tables import HISTORY, RUNS
 from groupcoord_spark.wording import counted
@@ -32,9 +38,15 @@ _MOST_RUNS: Final = 1 << 22
 
 Action = AddAction | RemoveAction
 
+# The one feature of Delta's protocol that a table may have: whether its files use it is checked where they are listed.
+_DELETION_VECTORS: Final = "deletionVectors"
+
+CLUSTER_OF_COMMIT: Final = "groupcoord.cluster"
+"""Key of the cluster in the metadata of a commit, which also has the run's id as ``userMetadata``."""
+
 
 class StoredFile(NamedTuple):
-    """What Delta's log says of a file; a field is None where the log lacks the value.
+    """A file as described by Delta's log; a field is None if the log lacks the value.
 
     oldest_us: the smallest record timestamp, in microseconds.
     """
@@ -58,17 +70,18 @@ class OpenTable:
         self._files: dict[str, Mapping[str, StoredFile]] = {}
         self._transactions: dict[str, int | None] = {}
         self._unread_version: int | None = None
+        self._refuse_other_protocols()
 
     @property
     def delta(self) -> DeltaTable:
-        """delta-rs's table. A commit that was made here is read first; raises DeltaError or OSError where it cannot be read."""
+        """The table as delta-rs opened it, after a commit that was made here. Raises WarehouseError where that cannot be read."""
         if self._unread_version:
             self.refresh()
         return self._delta
 
     @property
     def version(self) -> int:
-        """The version at which the table is open, also where a commit that was made here has not been read yet."""
+        """Return the open version of the table, also if a commit by this process has not been read yet."""
         return self._unread_version or self._delta.version()
 
     @property
@@ -77,12 +90,44 @@ class OpenTable:
         return {field.name for field in self.delta.schema().fields}
 
     def refresh(self) -> None:
-        """Goes on to the newest version. Raises DeltaError or OSError where a newer commit cannot be read."""
-        self._delta.update_incremental()
+        """Go on to the newest version. Raises WarehouseError where a newer commit cannot be read."""
+        with reading(self.location, self.table):
+            self._delta.update_incremental()
         self._files, self._transactions, self._unread_version = {}, {}, None
+        self._refuse_other_protocols()
+
+    def _refuse_other_protocols(self) -> None:
+        """Raise WarehouseError where its Parquet files alone do not have its rows, because of a table feature.
+
+        Every reader opens tables here, so this is the one check of Delta's protocol.
+        """
+        protocol = self._delta.protocol()
+        features = set(protocol.reader_features or ()) - {_DELETION_VECTORS}
+        if self._delta.metadata().configuration.get("delta.columnMapping.mode", "none") == "none":
+            features.discard("columnMapping")
+        elif protocol.min_reader_version == 2:
+            features.add("columnMapping")
+        if features or protocol.min_reader_version > 3:
+            named = ", ".join(sorted(features)) or f"of reader version {protocol.min_reader_version}"
+            why = f"another program enabled Delta features that this release does not read ({named})"
+            raise unreadable(self.location, self.table, why)
+
+    def _refuse_deletion_vectors(self, files: Mapping[str, StoredFile]) -> None:
+        """Raise WarehouseError where a deletion vector marks rows of one of the files as deleted."""
+        if _DELETION_VECTORS not in (self._delta.protocol().reader_features or ()):
+            return
+        with reading(self.location, self.table):
+            marked = pa.table(self._delta.deletion_vectors())["filepath"].to_pylist()
+        names = {unquote(path).rpartition("/")[2] for path in marked}
+        if any(path.rpartition("/")[2] in names for path in files):
+            uri = self.location.table_uri(self.table.name).replace("`", "``")
+            raise WarehouseError(
+                f"Table {self.table.name} of {self.location.uri} has deletion vectors, which this release does not read: another program"
+                f" deleted rows. Run REORG TABLE delta.`{uri}` APPLY (PURGE) in Spark, and then the nightly."
+            )
 
     def files(self, cluster: str) -> Mapping[str, StoredFile]:
-        """The files of a cluster, by their path within the table.
+        """Return the files of a cluster, by their path within the table.
 
         Files lie one directory deep. Raises WarehouseError where a file of the cluster lies elsewhere, as one with ``../`` in its path
         does, and where the log gives a file in the directory of one cluster to another cluster, as one flipped bit does.
@@ -91,9 +136,17 @@ class OpenTable:
             self._files[cluster] = self._checked_files(cluster)
         return self._files[cluster]
 
+    def _listed(self) -> pa.Table:
+        """Return the files of the table as delta-rs lists them."""
+        delta = self.delta
+        with reading(self.location, self.table):
+            actions = delta.get_add_actions(flatten=True)
+            if not hasattr(pa.RecordBatchReader, "from_stream"):  # pyarrow 14
+                return pa.table(actions)  # imports pandas
+            return pa.RecordBatchReader.from_stream(actions).read_all()
+
     def _checked_files(self, cluster: str) -> dict[str, StoredFile]:
-        # Not ``pa.table``, which imports pandas.
-        listed = pa.RecordBatchReader.from_stream(self.delta.get_add_actions(flatten=True)).read_all()
+        listed = self._listed()
         oldest = listed["min.record_timestamp"].cast(pa.int64()) if "min.record_timestamp" in listed.column_names else pa.nulls(len(listed))
         columns = [*(listed[name] for name in ("partition.cluster", "path", "size_bytes", "num_records")), oldest]
         files: dict[str, StoredFile] = {}
@@ -102,7 +155,7 @@ class OpenTable:
             path = unquote(quoted_path)
             directory, _, name = path.rpartition("/")
             if named_cluster != cluster and directory != own_directory:
-                continue  # a file of another cluster: its damage is told to readers of that cluster
+                continue  # a file of another cluster; the damage is reported when that cluster is read
             if "/" in directory or directory in ("", ".", ".."):
                 sentence = f"The log of table {self.table.name} of {self.location.uri} names a file outside of it: {path}."
                 raise WarehouseError(f"{sentence} {way_out(self.location, self.table)}")
@@ -112,20 +165,23 @@ class OpenTable:
                 raise unreadable(self.location, self.table, why)
             if named_cluster == cluster:
                 files[path] = StoredFile(*says)
+        self._refuse_deletion_vectors(files)
         return files
 
     def transaction(self, application: str) -> int | None:
-        """The version of the last transaction of a Delta application; None: there is none."""
+        """Return the version of the last transaction of a Delta application; None: there is none."""
         if application not in self._transactions:
-            self._transactions[application] = self.delta.transaction_version(application)
+            delta = self.delta
+            with reading(self.location, self.table):
+                self._transactions[application] = delta.transaction_version(application)
         return self._transactions[application]
 
     def last_run(self, cluster: str) -> int:
-        """The number of the cluster's last run in the table; 0: no run has written one."""
+        """Return the number of the cluster's last run in the table; 0: no run has written one."""
         return self.transaction(f"groupcoord:{cluster}") or 0
 
     def check_number_of_rows(self, cluster: str) -> None:
-        """Raises WarehouseError where the table has another number of rows of a cluster than its last commit left there.
+        """Raise WarehouseError where the table has another number of rows of a cluster than its last commit left there.
 
         Delta ignores an action of its log that it does not know: one flipped bit hides a file that was added, or brings a removed file
         back.
@@ -151,7 +207,7 @@ class OpenTable:
         transactions: Sequence[Transaction] = (),
         replaces: bool = False,
     ) -> None:
-        """Adds and removes files of a cluster in one commit, and goes on to the new version. Raises DeltaError or OSError.
+        """Add and remove files of a cluster in one commit, and go on to the new version. Raises DeltaError or OSError.
 
         metadata: entries for the metadata of the commit. run: the number of the run (``last_run``); the commit then also records how many
         rows the cluster has after the commit (``check_number_of_rows``); None: the commit records no number of rows. transactions: of
@@ -169,13 +225,45 @@ class OpenTable:
             commit_properties=CommitProperties(custom_metadata=metadata, app_transactions=[*rows, *transactions]),
         )
         self._files, self._transactions, self._unread_version = {}, {}, self._delta.version() + 1
-        later = self.path_of(f"_delta_log/{self._unread_version + 1:020}.json")
+        later = path_of_entry(self.location, self.table, self._unread_version + 1)
         if self.location.filesystem.get_file_info(later).type != fs.FileType.NotFound:
             self.refresh()  # another cluster committed too, before or after
 
+    def replace(self, cluster: str, old: Mapping[str, int], new: Sequence[AddedFile], name: str, *, is_data_change: bool) -> None:
+        """Replace files of a cluster by others in one commit, which is on the disk afterwards. Raises DeltaError or OSError.
+
+        old: path within the table -> size. name: the name of the commit. is_data_change: whether the rows are not the same afterwards.
+        """
+        partition: dict[str, str | None] = {"cluster": cluster}
+        now_ms = time.time_ns() // 1_000_000
+        removed = [RemoveAction(path, is_data_change, now_ms, size, partition) for path, size in old.items()]
+        added = [AddAction(file.path, file.size, partition, file.modification_time_ms, is_data_change, file.stats) for file in new]
+        # `runs` keeps its number of rows here, and a run may add one now.
+        run = self.last_run(cluster) if is_data_change and self.table is not RUNS else None
+        version = self.version
+        self.sync([file.path for file in new], version)
+        self.commit(cluster, [*removed, *added], {"userMetadata": name}, run=run)
+        self.sync([], version)
+
+    def sync(self, files: Iterable[str], above: int) -> None:
+        """Write files of the table, and the entries of its log above a version, to the disk of this machine. Raises OSError."""
+        sync(self.location, self.to_sync(files, above))
+
+    def to_sync(self, files: Iterable[str], above: int) -> list[str]:
+        """Return the paths of files of the table, of the entries of its log above a version, and of their directories."""
+        if not self.location.is_local:
+            return []
+        log = self.path_of("_delta_log")
+        with os.scandir(log) as entries:
+            numbered = [(entry.path, entry.name.partition(".")[0]) for entry in entries if entry.is_file()]
+        new = [path for path, number in numbered if not number.isdecimal() or int(number) > above]
+        paths = [self.path_of(path) for path in files]
+        directories = [*(path.rpartition("/")[0] for path in paths), log, self.path_of(""), self.location.path]
+        return [*paths, *new, *directories]
+
     @staticmethod
     def _transaction_of_rows(cluster: str, run: int, present: Mapping[str, StoredFile], actions: Sequence[Action]) -> list[Transaction]:
-        """The number of the cluster's rows after a commit, as a transaction; none where the log lacks the number of rows of a file."""
+        """Return the number of rows of the cluster after a commit, as a transaction; [] where the log lacks the number of a file."""
         rows = {path: file.rows for path, file in present.items()}
         for action in actions:
             if isinstance(action, AddAction):
@@ -187,31 +275,38 @@ class OpenTable:
         return [Transaction(f"groupcoord.rows:{cluster}", version)] if len(numbers) == len(rows) else []
 
     def path_of(self, path: str) -> str:
-        """A path within the table, for example of ``files``, as a path in the warehouse's file system."""
+        """Return a path within the table, for example of ``files``, as a path in the warehouse's file system."""
         return self.location.path_in(self.table.name, path)
 
+    def paths_of_all_clusters(self) -> set[str]:
+        """Return the paths of the table's files in the warehouse's file system, of every cluster."""
+        listed = self._listed()
+        return {self.path_of(unquote(path)) for path in listed["path"].to_pylist()}
+
     def paths(self, cluster: str, where: Sequence[Condition] = ()) -> list[str]:
-        """The paths, in the warehouse's file system, of a cluster's files that may have rows of the conditions.
+        """Return the paths, in the warehouse's file system, of a cluster's files that may have rows of the conditions.
 
         Raises WarehouseError as ``files`` does, and where the log has other files than were written (``check_number_of_rows``).
         """
-        try:
-            self.check_number_of_rows(cluster)
-            files = list(self.files(cluster))
-            stored = self.stored_columns
-            in_log = [(name, how, value) for name, how, value in where if name in stored]
-            # To delta-rs an empty text in a condition means NULL; Kafka has groups of that name.
-            for_files = [(name, how, value) for name, how, value in in_log if "" not in (value if how == "in" else [value])]
-            if for_files:
-                uris = self.delta.file_uris(file_pruning_predicate=[("cluster", "=", cluster), *for_files])
-                chosen = {uri.rpartition("/")[2] for uri in uris}
-                files = [path for path in files if path.rpartition("/")[2] in chosen]
-        except (DeltaError, OSError) as e:
-            raise unreadable(self.location, self.table, cause_of(e)) from e
+        self.check_number_of_rows(cluster)
+        files = list(self.files(cluster))
+        stored = self.stored_columns
+        in_log = [(name, how, value) for name, how, value in where if name in stored]
+        # To delta-rs an empty text in a condition means NULL; Kafka has groups of that name.
+        for_files = [(name, how, value) for name, how, value in in_log if "" not in (value if how == "in" else [value])]
+        if for_files:
+            with reading(self.location, self.table):
+                uris = self._delta.file_uris(file_pruning_predicate=[("cluster", "=", cluster), *for_files])
+            chosen = {uri.rpartition("/")[2] for uri in uris}
+            files = [path for path in files if path.rpartition("/")[2] in chosen]
         return [self.path_of(path) for path in files]
 
     def rows(self, cluster: str, columns: Sequence[str], where: Sequence[Condition] = ()) -> pa.Table:
-        """A cluster's rows that meet the conditions. Raises WarehouseError where a file cannot be read."""
+        """Return a cluster's rows that meet the conditions. Raises WarehouseError where a file cannot be read."""
+        return self.rows_in(self.paths(cluster, where), cluster, columns, where)
+
+    def rows_in(self, paths: Sequence[str], cluster: str, columns: Sequence[str], where: Sequence[Condition] = ()) -> pa.Table:
+        """Return the rows in these files, which a commit may still have to name. Raises WarehouseError where one cannot be read."""
         schema = pa.schema([self.table.arrow_schema.field(name) for name in columns])
 
         def of_file(path: str) -> pa.Table:
@@ -220,23 +315,24 @@ class OpenTable:
 
         # pyarrow reads a file without Python's lock: threads pay on a disk too
         with ThreadPoolExecutor(FILES_AT_ONCE) as pool:
-            return pa.concat_tables([no_rows(schema), *pool.map(of_file, self.paths(cluster, where))])
+            return pa.concat_tables([no_rows(schema), *pool.map(of_file, paths)])
 
     @contextmanager
     def checked(self, path: str) -> Iterator[pq.ParquetFile]:
-        """The open file, as ``checked_file`` does. Raises WarehouseError where it cannot be opened, or read within the block.
+        """Open a file, as ``checked_file`` does. Raises WarehouseError where it cannot be opened, or read within the block.
 
         path: in the warehouse's file system.
         """
         name, uri = self.table.name, self.location.uri
         try:
+            refuse_irregular(self.location, path)
             # delta-rs's own file system would bring its threads along, which at times outlive the interpreter
             with self.location.filesystem.open_input_file(path) as source:
                 yield checked_file(source, path, self.table)
         except FileNotFoundError as e:
             raise WarehouseError(
                 f"A file of table {name} of {uri} is gone: {cause_of(e)}."
-                " After a vacuum, nights older than the retention of deleted files cannot be read. Where a file was removed by hand:"
+                " After a vacuum, runs older than the retention of deleted files cannot be read. Where a file was removed by hand:"
                 f" {way_out(self.location, self.table)}"
             ) from e
         except KeyError as e:
@@ -245,41 +341,157 @@ class OpenTable:
                 " pre-release: run the nightly into another directory."
             ) from e
         except (OSError, pa.ArrowException) as e:
-            raise unreadable(self.location, self.table, cause_of(e)) from e
+            why = cause_of(e)
+            raise unreadable(self.location, self.table, why if path in why else f"{path}: {why}") from e
 
 
 def table_exists(location: WarehouseLocation, table: Table) -> bool:
-    """Whether there is a Delta table, at whatever version. Raises WarehouseError where that cannot be found out."""
-    try:
+    """Return whether there is a Delta table, at whatever version. Raises WarehouseError where that cannot be found out."""
+    with reading(location, table):
         return DeltaTable.is_deltatable(location.table_uri(table.name))
-    except (DeltaError, OSError) as e:
-        raise unreadable(location, table, cause_of(e)) from e
 
 
 def open_table(location: WarehouseLocation, table: Table, version: int | None = None) -> OpenTable:
-    """A table at a version, or at its newest one. Raises WarehouseError where it does not exist or cannot be read."""
+    """Open a table at a version, or at its newest one. Raises WarehouseError where it does not exist or cannot be read."""
+    at_version = "" if version is None else f" at version {version}"
     try:
-        return OpenTable(location, table, DeltaTable(location.table_uri(table.name), version=version))
-    except (DeltaError, OSError, ValueError) as e:
+        with reading(location, table, at_version):
+            _refuse_irregular_log(location, table)
+            delta = DeltaTable(location.table_uri(table.name), version=version)
+    except WarehouseError as e:
+        if damaged := damaged_checkpoints(location, table):
+            raise WarehouseError(
+                f"Table {table.name} of {location.uri} cannot be read{at_version}: {damaged[0]} is damaged. The log does not need it: run"
+                " the nightly, which deletes it."
+            ) from e
         if version is not None and begins_after(location, table, version):
             raise WarehouseError(
-                f"Table {table.name} of {location.uri} was deleted and made anew after this night, whose rows of it are gone: version"
-                f" {version} does not exist any more. Newer nights can be read."
+                f"Table {table.name} of {location.uri} was deleted and made anew after this run, whose rows of it are gone: version"
+                f" {version} does not exist any more. Newer runs can be read."
             ) from e
-        if isinstance(e, TableNotFoundError):
+        if isinstance(e.__cause__, TableNotFoundError):
             raise WarehouseError(
                 f"{location.uri} has no table {table.name}: it was removed, or the warehouse is damaged. {way_out(location, table)}"
             ) from e
-        raise unreadable(location, table, cause_of(e), "" if version is None else f" at version {version}") from e
+        raise
+    return OpenTable(location, table, delta)
+
+
+@contextmanager
+def reading(location: WarehouseLocation, table: Table, at_version: str = "") -> Iterator[None]:
+    """Raise WarehouseError, a sentence about the table, where delta-rs or the file system fails within the block.
+
+    at_version: words that name a version of the table.
+    """
+    try:
+        yield
+    except (DeltaError, OSError, ValueError, pa.ArrowException) as e:
+        raise unreadable(location, table, cause_of(e), at_version) from e
     except BaseException as e:
-        # The Rust below delta-rs panics at some damages of a checkpoint. Its error is no Exception, and has no name to import.
+        # delta-rs panics on some damaged checkpoints. Its error is not an Exception and has no name to import.
         if type(e).__name__ != "PanicException":
             raise
         raise unreadable(location, table, f"a checkpoint in {location.path_in(table.name, '_delta_log')} is damaged") from e
 
 
+def _refuse_irregular_log(location: WarehouseLocation, table: Table) -> None:
+    """Raise OSError where the log of a table of this machine has an irregular file.
+
+    delta-rs would wait for a FIFO. It passes over a directory or a dangling link in place of an entry, and then no run could commit.
+    """
+    if location.is_local:
+        with suppress(FileNotFoundError), os.scandir(location.path_in(table.name, "_delta_log")) as entries:
+            for entry in entries:
+                if not entry.is_file() and not (entry.is_dir() and not entry.name.endswith(".json")):
+                    raise OSError(f"{entry.path} is not a regular file")
+
+
+def damaged_checkpoints(location: WarehouseLocation, table: Table) -> list[str]:
+    """Return the paths of unreadable checkpoints of a table of this machine, with the pointer to them.
+
+    A power cut leaves such files while a run commits. The list is empty where the log needs a checkpoint, because it lacks older entries.
+    """
+    log = location.path_in(table.name, "_delta_log")
+    try:
+        infos = infos_in(location.filesystem, log, allow_not_found=True) if location.is_local else []
+    except OSError:
+        return []
+    names = {info.base_name for info in infos if info.is_file}  # to open a FIFO may take for ever
+    versions = sorted(int(name[:-5]) for name in names if re.fullmatch(r"\d{20}\.json", name))
+    if not versions or versions != [*range(len(versions))]:
+        return []
+    checkpoints = {name for name in names if re.fullmatch(r"\d{20}\.checkpoint.*\.parquet", name)}
+    damaged = {name for name in checkpoints if not _is_readable(f"{log}/{name}")}
+    pointer = "_last_checkpoint"
+    if damaged or (pointer in names and not checkpoints):
+        damaged |= {pointer} & names
+    return sorted(f"{log}/{name}" for name in damaged)
+
+
+def _is_readable(path: str) -> bool:
+    """Return whether a file is Parquet that can be read to its end."""
+    try:
+        pq.ParquetFile(path, **page_checksums.VERIFIED).read()
+    except (OSError, pa.ArrowException):
+        return False
+    return True
+
+
+def refuse_irregular(location: WarehouseLocation, path: str) -> None:
+    """Raise OSError where a path of this machine is a FIFO, a socket or a device: to open one may take for ever."""
+    if location.is_local and not stat.S_ISREG(mode := Path(path).stat().st_mode) and not stat.S_ISDIR(mode):
+        raise OSError(f"{path} is not a regular file")
+
+
+def check_commit(location: WarehouseLocation, table: Table, version: int, cluster: str, run_id: str) -> None:
+    """Raise WarehouseError where the log of a table does not have the whole commit of a run at the version that the run names.
+
+    Delta takes an entry of its log without bytes, as a power cut, a full disk or a copy that broke off leaves it, for a commit that changes
+    nothing: the version would then have the rows of an earlier run.
+    """
+    at_version = f" at version {version}"
+    for number in range(version, -1, -1):
+        path = path_of_entry(location, table, number)
+        with reading(location, table, at_version):
+            try:
+                commit, transactions = commit_at(location, path)
+            except FileNotFoundError:
+                return  # a checkpoint has the version, or it cannot be opened
+        is_of_run = commit is not None and commit.get("userMetadata") == run_id
+        # The transaction of the cluster is the last line of the entry. The first release wrote none.
+        if is_of_run and (f"groupcoord:{cluster}" in transactions or not open_table(location, table, version).last_run(cluster)):
+            return
+        if is_of_run or commit is None:
+            raise unreadable(location, table, f"{path} is empty or cut off", at_version)
+        if commit.get(CLUSTER_OF_COMMIT) == cluster:
+            why = f"{path} is the commit of run {commit.get('userMetadata')}, and not of run {run_id}"
+            raise unreadable(location, table, why, at_version)
+        # Another cluster committed at the same moment, and the run names the version after both commits.
+
+
+def path_of_entry(location: WarehouseLocation, table: Table, version: int) -> str:
+    """Return the path of the entry of a table's log that made a version."""
+    return location.path_in(table.name, f"_delta_log/{version:020}.json")
+
+
+def commit_at(location: WarehouseLocation, path: str) -> tuple[Mapping[str, object] | None, set[str]]:
+    """Return the commitInfo of an entry of a log and the applications of its transactions; (None, {}) for an entry that is not whole.
+
+    Raises OSError where the entry does not exist or cannot be read.
+    """
+    refuse_irregular(location, path)
+    with location.filesystem.open_input_file(path) as file:
+        entry = file.read()
+    try:
+        actions = [dict(json.loads(line)) for line in entry.splitlines()]
+        transactions = {action["txn"]["appId"] for action in actions if "txn" in action}
+        return dict(next(action["commitInfo"] for action in actions if "commitInfo" in action)), transactions
+    except (ValueError, TypeError, KeyError, StopIteration, RecursionError):
+        return None, set()
+
+
 def begins_after(location: WarehouseLocation, table: Table, version: int) -> bool:
-    """True where the log of a table begins above a version, because the table was deleted and a later run made it anew."""
+    """Return whether the log of a table starts above a version, because the table was deleted and created again by a later run."""
     try:
         log = infos_in(location.filesystem, location.path_in(table.name, "_delta_log"), allow_not_found=True)
     except OSError:
@@ -289,15 +501,17 @@ def begins_after(location: WarehouseLocation, table: Table, version: int) -> boo
 
 
 def unreadable(location: WarehouseLocation, table: Table, why: str, at_version: str = "") -> WarehouseError:
-    """The error of a table that cannot be read. at_version: words that name a version of the table."""
-    return WarehouseError(f"Table {table.name} of {location.uri} cannot be read{at_version}: {why}. {way_out(location, table)}")
+    """Return the error of a table that cannot be read. at_version: words that name a version of the table."""
+    is_denied = re.search(r"permission denied|errno 13", why, re.IGNORECASE)
+    remedy = "Let this user read its files." if is_denied else way_out(location, table)
+    return WarehouseError(f"Table {table.name} of {location.uri} cannot be read{at_version}: {why}. {remedy}")
 
 
 def way_out(location: WarehouseLocation, table: Table) -> str:
-    """How to go on where a table is gone or damaged, in a sentence."""
+    """Return how to go on where a table is gone or damaged, in a sentence."""
     if table in HISTORY or table is RUNS:
         return "Restore it from a copy, or run the nightly into another directory."
     return (
         f"Restore it from a copy, or delete the directory {location.table_uri(table.name)}: the next nightly then writes the table anew,"
-        " and its earlier nights are lost."
+        " and its earlier runs are lost."
     )

@@ -20,9 +20,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from groupcoord_spark.errors import WarehouseError
-from groupcoord_spark.log.files.object_store import is_object_store
+from groupcoord_spark.storage import page_checksums
+from groupcoord_spark.storage.object_store import is_object_store
+from groupcoord_spark.storage.warehouse_location import cause_of, directory_of, locate
 from groupcoord_spark.warehouse.declaration import Table
-from groupcoord_spark.warehouse.location import cause_of, directory_of, locate
 
 FILE_BYTES: Final = 128 * 1024 * 1024
 GROUP_BYTES: Final = 32 * 1024 * 1024
@@ -31,7 +32,10 @@ GROUP_BYTES: Final = 32 * 1024 * 1024
 _TEXT_KEPT: Final = 32
 _GREATEST_CHARACTER: Final = "\U0010ffff"
 
-_FILE_NAME: Final = re.compile(r"(.+)-[0-9a-f]{32}\.parquet")
+UPKEEP: Final = "upkeep"
+"""The name of upkeep in commits and in the names of its files of ``runs``, which no run reads."""
+
+_FILE_NAME: Final = re.compile(rf"(\d{{8}}T\d{{6}}Z-[0-9a-f]{{8}}|{UPKEEP})-[0-9a-f]{{32}}\.parquet")
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +87,7 @@ class PartWriter(AbstractContextManager["PartWriter"]):
             self._flush()
 
     def close(self) -> list[AddedFile]:
-        """All files of this writer."""
+        """Close the writer and return all its files."""
         self._flush()
         self._finish()
         return self.files
@@ -118,7 +122,7 @@ class PartWriter(AbstractContextManager["PartWriter"]):
 
 
 def write_part(warehouse: str, table: Table, data: pa.Table | Iterable[pa.RecordBatch], cluster: str, run_id: str) -> list[AddedFile]:
-    """The files that hold ``data``; none where it has no rows. Columns and errors as for ``PartWriter``."""
+    """Write ``data``; return its files, none without rows. Columns and errors are the same as for ``PartWriter``."""
     with PartWriter(warehouse, table, cluster, run_id) as writer:
         for batch in [data] if isinstance(data, pa.Table) else data:
             writer.write(batch)
@@ -126,13 +130,13 @@ def write_part(warehouse: str, table: Table, data: pa.Table | Iterable[pa.Record
 
 
 def run_of(file_name: str) -> str | None:
-    """The run that a file's name contains; None where the file is not one of ours."""
+    """Return the run id in a file's name, or None if the file is not one of ours."""
     match = _FILE_NAME.fullmatch(file_name)
     return match[1] if match else None
 
 
 def added_file_of(table: Table, cluster: str, path: str, size: int, metadata: pq.FileMetaData) -> AddedFile:
-    """The AddedFile of a file, from its Parquet footer."""
+    """Return the AddedFile of a file from its Parquet footer."""
     # Plain UTF-8: delta-rs reads a pair of \\u escapes as another character than the one they stand for.
     stats = json.dumps(_statistics(table, metadata), ensure_ascii=False, separators=(",", ":"))
     return AddedFile(table.name, path, size, time.time_ns() // 1_000_000, cluster, metadata.num_rows, stats)
@@ -160,7 +164,7 @@ class _OpenFile:
             self._stream = filesystem.open_output_stream(self._path)
 
     def write_group(self, rows: pa.Table, table: Table) -> int:
-        """The number of bytes in the file after these rows, which become one row group."""
+        """Write these rows as one row group; return the size of the file so far."""
         with _writing(self._path):
             if self._writer is None:
                 self._writer = _parquet_writer(self._stream, rows.schema, table, self._footers)
@@ -168,7 +172,7 @@ class _OpenFile:
             return int(self._stream.tell())
 
     def close(self) -> tuple[str, int, pq.FileMetaData]:
-        """The name, the size and the footer of the file."""
+        """Close the file; return its name, size and footer."""
         with _writing(self._path):
             assert self._writer is not None
             self._writer.close()
@@ -201,7 +205,7 @@ def _parquet_writer(stream: pa.NativeFile, schema: pa.Schema, table: Table, foot
         # Without Arrow's schema in the footer a reader takes the column's type from Parquet, also where the writer had a dictionary.
         store_schema=False,
         # zstd reads many a flipped bit as other rows. Checksums cost less than 4 % of writing, and of reading.
-        write_page_checksum=True,
+        **page_checksums.WRITTEN,
         metadata_collector=footers,
     )
 
@@ -212,7 +216,7 @@ def _in_one_schema(tables: list[pa.Table]) -> pa.Table:
 
 
 def _conformed(rows: pa.Table, schema: pa.Schema) -> pa.Table:
-    """The rows with texts dictionary-encoded where ``schema`` says so, with one dictionary for each column."""
+    """Return the rows with texts dictionary-encoded as in ``schema``, with one dictionary for each column."""
     if rows.schema.types != schema.types:
         columns = []
         for values, field in zip(rows.columns, schema, strict=True):

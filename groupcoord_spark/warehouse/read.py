@@ -1,11 +1,13 @@
-"""Reads tables as of a run: one night or another, never a mixture. Delta through delta-rs, Parquet through pyarrow; no Spark, no pandas.
+"""Reads tables as of a run: one run or another, never a mixture. Delta through delta-rs, Parquet through pyarrow; no Spark, no pandas.
 
 Delta commits one table at a time. A reader therefore takes the versions of the tables that the newest row of ``runs`` names for its
-cluster, not the newest version of each table. A look-back (``nightly --until``) is a run that readers pass over unless they are asked for.
+cluster, not the newest version of each table. Readers pass over a point-in-time run (``nightly --until``) unless they
+are asked for it.
 """
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
@@ -18,19 +20,19 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import fs
 
-from groupcoord_spark.errors import WarehouseError
-from groupcoord_spark.log.files.object_store import missing_bucket, no_such_bucket
-from groupcoord_spark.log.files.storage import infos_in
-from groupcoord_spark.moments import Moment, NightsAgo, NightTime, milliseconds_of
+from groupcoord_spark.errors import UsageError, WarehouseError
+from groupcoord_spark.moments import Moment, RunsAgo, RunTime, milliseconds_of
+from groupcoord_spark.storage.location import infos_in
+from groupcoord_spark.storage.object_store import missing_bucket, no_such_bucket
+from groupcoord_spark.storage.warehouse_location import WarehouseLocation, cause_of, locate
 from groupcoord_spark.warehouse.declaration import Table, no_rows
-from groupcoord_spark.warehouse.location import WarehouseLocation, cause_of, locate
-from groupcoord_spark.warehouse.open_table import OpenTable, open_table, table_exists, way_out
+from groupcoord_spark.warehouse.open_table import OpenTable, check_commit, open_table, reading, table_exists, way_out
 from groupcoord_spark.warehouse.stored_file import Condition, rows_that_meet, text_array
-from groupcoord_spark.warehouse.tables import GROUPS, LOOK_BACK, NIGHT, RUNS, SCHEMA_VERSION, SURVIVING_RECORDS, TABLES
-from groupcoord_spark.wording import counted
+from groupcoord_spark.warehouse.tables import FORMER_KINDS, GROUPS, NIGHTLY, POINT_IN_TIME, RUNS, SCHEMA_VERSION, TABLES
+from groupcoord_spark.wording import command_line, counted
 
 if TYPE_CHECKING:
-    from groupcoord_spark.warehouse.sql import Night
+    from groupcoord_spark.warehouse.sql import Snapshot
 
 SCHEMA_VERSION_PROPERTY: Final = "groupcoord.schemaVersion"
 
@@ -38,7 +40,14 @@ RETENTION_SETTING: Final = "offsets.retention.ms"
 """Key of ``runs.settings`` that holds the retention of the run."""
 
 UNTIL_SETTING: Final = "until"
-"""Key of ``runs.settings`` that holds the moment of --until; nights do not have it."""
+"""Key of ``runs.settings`` that holds the moment of --until; nightly runs do not have it."""
+
+
+class TablesOfRun(NamedTuple):
+    """The versions of the tables that a run left. run_id: the run, whose id is unique; versions: table -> Delta version."""
+
+    run_id: str
+    versions: Mapping[str, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +57,7 @@ class Run:
     run_id: str
     cluster: str
     kind: str
-    """night, or look_back: a run with --until, which readers show only where they are asked for it."""
+    """nightly, or point_in_time: a run with --until, which readers show only where they are asked for it."""
     semantics: str
     """The coordinator whose rules were applied: java or scala."""
     broker_version: str | None
@@ -65,6 +74,11 @@ class Run:
     def fields(self) -> dict[str, Any]:
         """The whole row as Python values, its times as datetimes."""
         return dict(self.row.to_pylist()[0])
+
+    @property
+    def tables(self) -> TablesOfRun:
+        """The versions of the tables that the run left, for workers."""
+        return TablesOfRun(self.run_id, self.table_versions)
 
     @property
     def settings(self) -> dict[str, str]:
@@ -94,6 +108,7 @@ class Warehouse:
         self.location = location
         self.tables = tables
         self._read_last: dict[str, OpenTable] = {}
+        self._checked: set[tuple[str, str]] = set()
         self._runs_version = tables[RUNS.name].version if RUNS.name in tables else None
         if earlier is not None and earlier._runs_version == self._runs_version:
             self._runs: pa.Table = earlier._runs
@@ -101,6 +116,11 @@ class Warehouse:
         else:
             self._runs = RUNS.empty() if self._runs_version is None else _rows_of_runs(tables[RUNS.name])
             self._finished = runs_of(self._runs)
+
+    def __repr__(self) -> str:
+        runs = [self.finished_runs(cluster)[-1] for cluster in self.clusters()[:5]]
+        newest = "; ".join(f"{run.cluster!r}: run {run.run_id}" for run in runs) or "no finished run"
+        return f"<Warehouse {self.location.uri} of {counted(len(self.clusters()), 'cluster')}, newest runs: {newest}>"
 
     @cached_property
     def newest_versions(self) -> dict[str, int]:
@@ -111,60 +131,62 @@ class Warehouse:
         return named
 
     def clusters(self) -> list[str]:
-        """Names of the clusters with a finished run, sorted."""
+        """Return the names of the clusters with a finished run, sorted."""
         return sorted({run.cluster for run in self._finished})
 
-    def clusters_with_nights(self) -> list[str]:
-        """Names of the clusters with a finished night, sorted: a cluster may have look-backs alone."""
-        return sorted({run.cluster for run in self._finished if run.kind == NIGHT})
+    def clusters_with_nightly_runs(self) -> list[str]:
+        """Return the names of the clusters with a finished nightly run, sorted: a cluster may have point-in-time runs alone."""
+        return sorted({run.cluster for run in self._finished if run.kind == NIGHTLY})
 
     def runs(self, cluster: str | None = None) -> pa.Table:
-        """The rows of ``runs``, oldest first."""
+        """Return the rows of ``runs``, oldest first."""
         return self._runs if cluster is None else self._runs.filter(pc.equal(self._runs["cluster"], cluster))
 
     def finished_runs(self, cluster: str | None = None) -> list[Run]:
-        """The runs of a cluster, or of all, nights and look-backs, oldest first."""
+        """Return the runs of a cluster, or of all, point-in-time runs too, oldest first."""
         return [run for run in self._finished if cluster is None or run.cluster == cluster]
 
-    def kept_nights(self, run: Run) -> list[Run]:
-        """The nights of the run's cluster, up to the run, whose tables are kept, oldest first."""
-        nights = [night for night in self.finished_runs(run.cluster) if night.kind == NIGHT and night.is_kept]
-        return [night for night in nights if night.finished_at_ms <= run.finished_at_ms]
+    def kept_runs(self, run: Run) -> list[Run]:
+        """Return the runs of the run's cluster whose tables are kept, oldest first: up to the run, or to a point-in-time run's as_of."""
+        runs = [each for each in self.finished_runs(run.cluster) if each.kind == NIGHTLY and each.is_kept]
+        if run.kind != NIGHTLY:
+            return [each for each in runs if each.as_of_ms < run.as_of_ms]
+        return [each for each in runs if each.finished_at_ms <= run.finished_at_ms]
 
-    def run(self, cluster: str, *, at_ms: NightTime | None = None, run_id: str | None = None, look_back: bool = False) -> Run:
-        """The newest night of a cluster; with ``at_ms`` the newest night whose as_of is not later.
+    def run(self, cluster: str, *, at_ms: RunTime | None = None, run_id: str | None = None, look_back: bool = False) -> Run:
+        """Return the newest run of a cluster; with ``at_ms`` the newest run whose as_of is not later.
 
         Args:
-            at_ms: also NightsAgo; several runs with one as_of are one night, of which the last run counts.
-            look_back: the newest look-back instead of the newest night, again with ``at_ms`` among those whose as_of is not later.
-            run_id: the run, night or look-back, whose id begins so; ``at_ms`` and ``look_back`` then have no meaning.
+            at_ms: also RunsAgo; of several runs with one as_of the last one counts.
+            look_back: the newest point-in-time run instead of the newest nightly run, with ``at_ms`` among those up to then.
+            run_id: the run, also a point-in-time run, whose id begins so; ``at_ms`` and ``look_back`` then have no meaning.
 
-        Raises WarehouseError, with the clusters or nights that there are.
+        Raises WarehouseError, with the clusters or runs that there are.
         """
         finished = self.finished_runs(cluster)
         if not finished:
-            clusters = ", ".join(repr(name) for name in self.clusters()) or "none yet"
+            clusters = ", ".join(map(repr, self.clusters()[:5])) or "none yet"
             raise WarehouseError(
                 f"{self.location.uri} holds no run of cluster {cluster!r}; clusters there: {clusters}. Name one with --cluster."
             )
         if run_id is not None:
             return self._run_named(finished, run_id)
-        kind, name = (LOOK_BACK, "look-back") if look_back else (NIGHT, "night")
+        kind, name = (POINT_IN_TIME, "point-in-time run") if look_back else (NIGHTLY, "run")
         runs = [run for run in finished if run.kind == kind]
         if not runs:
             newest = finished[-1]
             raise WarehouseError(
-                f"{self.location.uri} holds no {name} of cluster {cluster!r}, only a {'night' if look_back else 'look-back'}:"
+                f"{self.location.uri} holds no {name} of cluster {cluster!r}, only a {'run' if look_back else 'point-in-time run'}:"
                 f" {'leave out --look-back' if look_back else f'show it with --run {newest.run_id}'}."
             )
         if at_ms is None:
             return runs[-1]
-        if isinstance(at_ms, NightsAgo):
+        if isinstance(at_ms, RunsAgo):
             newest_first = list({run.as_of_ms: run for run in reversed(runs)})
             if at_ms.number >= len(newest_first):
                 raise WarehouseError(
                     f"{self.location.uri} holds {counted(len(newest_first), name)} of cluster {cluster!r}, so there is none"
-                    f" {at_ms.number} before the newest. `groupcoord runs` lists all."
+                    f" {at_ms.number} before the newest. `{self._runs_command(cluster)}` lists all."
                 )
             at_ms = newest_first[at_ms.number]
         not_later = [run for run in runs if run.as_of_ms <= at_ms]
@@ -176,23 +198,49 @@ class Warehouse:
         newest_as_of_ms = max(run.as_of_ms for run in not_later)
         return [run for run in not_later if run.as_of_ms == newest_as_of_ms][-1]
 
-    def night(self, cluster: str, *, at: Moment | None = None, run: str | None = None) -> Night:
-        """The tables and views of one night of a cluster, without ``at`` and ``run`` of the newest one.
-
-        Args:
-            at: the newest night as of that moment or earlier.
-            run: the run, night or look-back, whose id begins so.
+    def named_cluster(self, cluster: str | None) -> str:
+        """Return the cluster, or for None the only one of the warehouse.
 
         Raises:
-            WarehouseError: as for ``run``.
-            UsageError: ``at`` is no time.
+            UsageError: The warehouse has several clusters.
+            WarehouseError: It has none.
         """
-        from groupcoord_spark.warehouse.sql import Night
+        clusters = self.clusters() if cluster is None else [cluster]
+        if len(clusters) > 1:
+            some = ", ".join(map(repr, clusters[:5]))
+            more = f" and {len(clusters) - 5} more" if len(clusters) > 5 else ""
+            raise UsageError(f"{self.location.uri} holds the clusters {some}{more}. Name one with --cluster.")
+        if not clusters:
+            way = command_line("nightly", "INPUT", warehouse=self.location.uri)
+            raise WarehouseError(f"{self.location.uri} holds no finished run yet. Make one with `{way}`.")
+        return clusters[0]
 
-        return Night(self, self.run(cluster, at_ms=None if at is None else milliseconds_of(at), run_id=run))
+    def snapshot(self, cluster: str | None = None, *, at: Moment | None = None, run: str | None = None) -> Snapshot:
+        """Return the tables and views of one run of a cluster; without ``at`` and ``run``, of the newest one.
+
+        Args:
+            cluster: Name of the cluster; None: the warehouse's only one.
+            at: The newest run as of this moment or earlier.
+            run: The run whose id begins with this text; it may be a point-in-time run.
+
+        Raises:
+            WarehouseError: There is no such run, or its files are gone.
+            UsageError: ``at`` is not a time, or the warehouse has several clusters and none is named.
+        """
+        from groupcoord_spark.warehouse.sql import Snapshot
+
+        return Snapshot(self, self.run(self.named_cluster(cluster), at_ms=None if at is None else milliseconds_of(at), run_id=run))
+
+    def night(self, cluster: str, *, at: Moment | None = None, run: str | None = None) -> Snapshot:
+        """Return the snapshot, by the name that this method had up to 1.0."""
+        warnings.warn("Warehouse.night is now called Warehouse.snapshot.", DeprecationWarning, stacklevel=2)
+        return self.snapshot(cluster, at=at, run=run)
+
+    def _runs_command(self, cluster: str) -> str:
+        return command_line("runs", warehouse=self.location.uri, cluster=cluster)
 
     def _run_named(self, finished: Sequence[Run], run_id: str) -> Run:
-        """The run whose id begins so. Raises WarehouseError, with ids, where there is none or several."""
+        """Return the run whose id begins so. Raises WarehouseError, with ids, where there is none or several."""
         candidates = [run for run in finished if run.run_id.startswith(run_id)]
         if len(candidates) == 1:
             return candidates[0]
@@ -204,7 +252,7 @@ class Warehouse:
         newest = ", ".join(run.run_id for run in reversed(finished[-3:]))
         raise WarehouseError(
             f"{self.location.uri} holds no run {run_id!r} of cluster {finished[-1].cluster!r}; its newest are {newest}."
-            " `groupcoord runs` lists all."
+            f" `{self._runs_command(finished[-1].cluster)}` lists all."
         )
 
     def read(
@@ -214,13 +262,13 @@ class Warehouse:
         cluster: str | None = None,
         columns: Sequence[str] | None = None,
         where: Sequence[Condition] = (),
-        at_ms: NightTime | None = None,
+        at_ms: RunTime | None = None,
         run: Run | None = None,
     ) -> pa.Table:
-        """Rows of a table as of the newest night of ``cluster``, or as of the night ``at_ms``. Of ``runs`` the runs finished by then.
+        """Return rows of a table as of the newest run of ``cluster``, or as of the run ``at_ms``; of ``runs``, the runs until then.
 
         Args:
-            cluster: None: every cluster with a night, each as of its own newest one.
+            cluster: None: every cluster with a run, each as of its own newest one.
             columns: the columns to read, in that order; None: all. A column that the release of that run did not have yet is NULL.
             where: the conditions that every row must meet. Files whose statistics contradict a condition are not opened.
             run: as of this run, and of its cluster; ``cluster`` and ``at_ms`` then have no meaning.
@@ -234,15 +282,15 @@ class Warehouse:
         if run is not None:
             runs = [run]
         else:
-            runs = [self.run(name, at_ms=at_ms) for name in ([cluster] if cluster is not None else self.clusters_with_nights())]
+            runs = [self.run(name, at_ms=at_ms) for name in ([cluster] if cluster is not None else self.clusters_with_nightly_runs())]
         if declared is RUNS:
             return self._runs_until(runs, where).select(wanted)
         for dropped in (run for run in runs if not run.is_kept and table not in run.table_versions):
             raise WarehouseError(
-                f"`groupcoord maintain` dropped the tables of run {dropped.run_id} in {self.location.uri}. `groupcoord runs` lists the"
-                " nights that are kept."
+                f"Maintenance dropped the tables of run {dropped.run_id} in {self.location.uri}."
+                f" `{self._runs_command(dropped.cluster)}` lists the runs that are kept."
             )
-        # A night of a release that did not have the table yet has no rows of it.
+        # A run of a release that did not have the table yet has no rows of it.
         parts = [self.opened(declared, run).rows(run.cluster, wanted, where) for run in runs if table in run.table_versions]
         return pa.concat_tables([no_rows(pa.schema([declared.arrow_schema.field(name) for name in wanted])), *parts])
 
@@ -250,23 +298,33 @@ class Warehouse:
         """Raises WarehouseError where the version of a table that the run names, or a file of its cluster's rows in it, is gone."""
         declared = TABLES[table]
         for path in self.opened(declared, run).paths(run.cluster):
-            if self.location.filesystem.get_file_info(path).type != fs.FileType.File:
+            with reading(self.location, declared):
+                is_there = self.location.filesystem.get_file_info(path).type == fs.FileType.File
+            if not is_there:
                 way = way_out(self.location, declared)
                 raise WarehouseError(f"A file of table {table} of {self.location.uri} is gone: {path}. {way}")
 
     def opened(self, table: Table, run: Run) -> OpenTable:
-        """The table at the version that the run names; ``runs``, which names none of itself, as it was opened first.
+        """Return the table at the version that the run names; ``runs``, which names none of itself, as it was opened first.
 
         A table stays open at the version read last: an answer reads some tables again.
+        Raises WarehouseError where the version cannot be read, or is not what the run committed.
         """
         if table is RUNS:
             return self.tables[RUNS.name]
         version = run.table_versions[table.name]
+        self.check_commit(table, run)
         for already_open in (self.tables.get(table.name), self._read_last.get(table.name)):
             if already_open is not None and already_open.version == version:
                 return already_open
         self._read_last[table.name] = open_table(self.location, table, version)
         return self._read_last[table.name]
+
+    def check_commit(self, table: Table, run: Run) -> None:
+        """Raise WarehouseError where the log of the table does not have the whole commit of the run (``open_table.check_commit``)."""
+        if (table.name, run.run_id) not in self._checked and table.name in run.table_versions:
+            check_commit(self.location, table, run.table_versions[table.name], run.cluster, run.run_id)
+            self._checked.add((table.name, run.run_id))
 
     def _runs_until(self, runs: Sequence[Run], where: Sequence[Condition]) -> pa.Table:
         last = {run.cluster: run.finished_at_ms for run in runs}
@@ -275,22 +333,23 @@ class Warehouse:
 
 
 def open_warehouse(uri: str | PathLike[str]) -> Warehouse:
-    """The warehouse at a path or URI.
+    """Open the warehouse at a path or URI.
 
-    Raises WarehouseError where there is none, or where it is not one of ours, is of a newer release or cannot be read.
+    Raises WarehouseError if there is none, it is not one of ours, it is from a newer release, or it cannot be read.
     """
     location = locate(fspath(uri))
     if (runs := open_runs(location)) is None:
         raise WarehouseError(
-            f"{location.uri} is no warehouse: nothing is there. Make one with `groupcoord nightly`, or name another with --warehouse."
+            f"{location.uri} is no warehouse: nothing is there. Make one with"
+            f" `{command_line('nightly', 'INPUT', warehouse=location.uri)}`, or name another with --warehouse."
         )
     return Warehouse(location, {RUNS.name: runs})
 
 
 def open_runs(location: WarehouseLocation) -> OpenTable | None:
-    """The table ``runs`` of the warehouse of ours that is there; None where the place is empty or does not exist.
+    """Return the table ``runs`` of the warehouse of ours that is there; None where the place is empty or does not exist.
 
-    Raises WarehouseError for anything else: a file, a directory with other files, one that cannot be read, a warehouse of a newer release.
+    Raises WarehouseError for anything else: a file, a directory with other files, an unreadable one, or a warehouse of a newer release.
     """
     try:
         place = location.filesystem.get_file_info(location.path)
@@ -318,7 +377,7 @@ def open_runs(location: WarehouseLocation) -> OpenTable | None:
     if schema_version is None:
         raise WarehouseError(
             f"{location.uri} holds other things and no table 'runs' of ours: it is no warehouse, and nothing was touched."
-            " Name an empty or new directory with --warehouse."
+            " Name a warehouse with --warehouse, or a new directory for `nightly`."
         )
     if not schema_version.isdecimal() or int(schema_version) > SCHEMA_VERSION:
         raise WarehouseError(
@@ -337,22 +396,28 @@ def _is_being_made(location: WarehouseLocation, names: Sequence[str]) -> bool:
 
 
 def _rows_of_runs(opened: OpenTable) -> pa.Table:
-    """All rows of ``runs``, oldest first; ``kind`` is never NULL."""
-    clusters = {values["cluster"] for values in opened.delta.partitions()}
+    """Return all rows of ``runs``, oldest first; ``kind`` is never NULL."""
+    with reading(opened.location, RUNS):
+        clusters = {values["cluster"] for values in opened.delta.partitions()}
     rows = pa.concat_tables([RUNS.empty(), *(opened.rows(name, list(RUNS.by_name)) for name in sorted(clusters))])
     rows = rows.take(pc.sort_indices(rows, sort_keys=[("finished_at", "ascending"), ("run_id", "ascending")]))
-    if not rows["kind"].null_count:
+    return with_present_kinds(rows)
+
+
+def with_present_kinds(rows: pa.Table) -> pa.Table:
+    """Return rows of ``runs`` whose ``kind`` is a present word and never NULL; the same table where it is so already."""
+    if not rows["kind"].null_count and FORMER_KINDS.keys().isdisjoint(rows["kind"].unique().to_pylist()):
         return rows
-    # Releases before the column wrote --until into the settings alone.
+    # Releases before the column wrote --until into the settings alone, and those of schema 4 had other words.
     kinds = [
-        kind or (LOOK_BACK if UNTIL_SETTING in dict(settings) else NIGHT)
+        FORMER_KINDS.get(kind, kind) or (POINT_IN_TIME if UNTIL_SETTING in dict(settings) else NIGHTLY)
         for kind, settings in zip(rows["kind"].to_pylist(), rows["settings"].to_pylist(), strict=True)
     ]
     return rows.set_column(rows.schema.get_field_index("kind"), rows.schema.field("kind"), pa.chunked_array([text_array(kinds)]))
 
 
 def runs_of(rows: pa.Table) -> list[Run]:
-    """The rows as ``Run``s."""
+    """Return the rows as ``Run``s."""
     texts = [rows[name].to_pylist() for name in ("run_id", "cluster", "kind", "semantics", "broker_version", "input_kind")]
     times = [[time // 1000 for time in rows[name].cast(pa.int64()).to_pylist()] for name in ("as_of", "finished_at")]
     versions = map(dict, rows["table_versions"].to_pylist())
@@ -361,18 +426,25 @@ def runs_of(rows: pa.Table) -> list[Run]:
 
 
 def rows_at(
-    warehouse_uri: str, table: Table, version: int, cluster: str, columns: Sequence[str], where: Sequence[Condition] = ()
+    warehouse_uri: str, table: Table, tables: TablesOfRun, cluster: str, columns: Sequence[str], where: Sequence[Condition] = ()
 ) -> pa.Table:
-    """A cluster's rows of a table at one version. Raises WarehouseError where the version or one of its files cannot be read.
+    """Return a cluster's rows of a table as a run left it. Raises WarehouseError where the version or one of its files cannot be read.
 
     A worker asks for one offsets partition after another, and to open a table fifty times would take longer than to read it.
     """
-    return _opened_once(warehouse_uri, table.name, version).rows(cluster, columns, where)
+    return _opened_once(warehouse_uri, table.name, tables.versions[table.name], cluster, tables.run_id).rows(cluster, columns, where)
 
 
 @lru_cache(maxsize=8)
-def _opened_once(warehouse_uri: str, table: str, version: int) -> OpenTable:
-    return open_table(locate(warehouse_uri), TABLES[table], version)
+def _opened_once(warehouse_uri: str, table: str, version: int, cluster: str, run_id: str) -> OpenTable:
+    """Open a table as a run left it. The id of the run distinguishes warehouses that were made at the same path."""
+    location = locate(warehouse_uri)
+    check_commit(location, TABLES[table], version, cluster, run_id)
+    return open_table(location, TABLES[table], version)
+
+
+RANGE_COLUMNS: Final = ("offsets_partition", "incarnation", "first_offset", "end_offset")
+"""Columns of surviving_records that ``surviving_ranges`` needs."""
 
 
 class SurvivingRanges(NamedTuple):
@@ -388,14 +460,10 @@ class SurvivingRanges(NamedTuple):
         return is_there
 
 
-def surviving_ranges(
-    warehouse_uri: str, version: int, cluster: str, run_id: str, where: Sequence[Condition] = ()
-) -> dict[tuple[int, int], SurvivingRanges]:
-    """(offsets partition, incarnation) -> what was in its log when a run read it, from a version of ``surviving_records``."""
-    columns = ["offsets_partition", "incarnation", "first_offset", "end_offset"]
-    rows = rows_at(warehouse_uri, SURVIVING_RECORDS, version, cluster, columns, [("run_id", "=", run_id), *where])
-    in_order = rows.sort_by([(name, "ascending") for name in columns[:3]])
-    numbers, incarnations, first, end = (column.to_numpy() for column in in_order.columns)
+def surviving_ranges(rows: pa.Table) -> dict[tuple[int, int], SurvivingRanges]:
+    """(offsets partition, incarnation) -> contents of its log when a run read it, from rows of ``surviving_records`` of that run."""
+    in_order = rows.sort_by([(name, "ascending") for name in RANGE_COLUMNS[:3]])
+    numbers, incarnations, first, end = (in_order[name].to_numpy() for name in RANGE_COLUMNS)
     places = {*zip(numbers.tolist(), incarnations.tolist(), strict=True)}
     chosen = {(number, incarnation): (numbers == number) & (incarnations == incarnation) for number, incarnation in places}
     return {place: SurvivingRanges(first[is_here], end[is_here]) for place, is_here in chosen.items()}

@@ -1,39 +1,53 @@
-"""One night in any SQL engine: the tables and views in DuckDB, and the CREATE VIEW statements for Spark, DuckDB and Trino.
+"""One run in any SQL engine: the tables and views in DuckDB, and the CREATE VIEW statements for Spark, DuckDB and Trino.
 
-Every statement pins the night: it names the version of the table that the row of ``runs`` names, so later runs do not change what it gives.
+Every statement pins the run: it names the version of the table that the row of ``runs`` names, so later runs do not change what it gives.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Final, Literal
+from typing import TYPE_CHECKING, Final, Literal, TypeVar
 
 import pyarrow as pa
 import pyarrow.dataset as ds
 
 from groupcoord_spark.errors import UsageError, WarehouseError
+from groupcoord_spark.storage import page_checksums
+from groupcoord_spark.storage.warehouse_location import WarehouseLocation
+from groupcoord_spark.warehouse import sandbox
 from groupcoord_spark.warehouse.declaration import Column, Table, no_rows
-from groupcoord_spark.warehouse.location import WarehouseLocation
 from groupcoord_spark.warehouse.open_table import OpenTable, unreadable
-from groupcoord_spark.warehouse.read import Run, Warehouse
 from groupcoord_spark.warehouse.tables import RUNS, TABLES
-from groupcoord_spark.warehouse.views import VIEWS
+from groupcoord_spark.warehouse.view_texts import VIEWS
+from groupcoord_spark.wording import command_line
 
 if TYPE_CHECKING:
-    from duckdb import DuckDBPyConnection
+    from duckdb import DuckDBPyConnection, DuckDBPyRelation
     from pyspark.sql import SparkSession
 
-    from groupcoord_spark.moments import NightTime
+    from groupcoord_spark.moments import RunTime
+    from groupcoord_spark.warehouse.read import Run, Warehouse
 
+Rows = TypeVar("Rows")
 Engine = Literal["spark", "duckdb", "trino"]
 
 TRINO_CATALOG: Final = "delta"
 TRINO_TABLES: Final = "groupcoord_tables"
 TRINO_VIEWS: Final = "groupcoord"
 
-_CHECKED: Final = ds.ParquetFileFormat(default_fragment_scan_options=ds.ParquetFragmentScanOptions(page_checksum_verification=True))
+_REPEATED: Final = frozenset(
+    {
+        *("cluster", "group_id", "topic", "topic_id", "run_id", "member_id", "client_id", "client_host", "metadata", "kind", "cause"),
+        *("certainty", "confidence", "rule", "evidence", "group_type", "leader_id", "previous_leader_id", "protocol", "previous_protocol"),
+    }
+)
+"""Columns with few different texts. DuckDB gets them as dictionaries: to copy the text of every row takes most of the time of a view."""
+_CHECKED: Final = ds.ParquetFileFormat(
+    dictionary_columns=_REPEATED, default_fragment_scan_options=ds.ParquetFragmentScanOptions(**page_checksums.VERIFIED)
+)
 
 _DAMAGED: Final = re.compile(r"reading the stream registered as '(\w+)' failed: (.*)")
 """DuckDB's words for a file of a table that pyarrow cannot read."""
@@ -44,27 +58,20 @@ _CHANGES: Final = frozenset({"ALTER", "DELETE", "DROP", "INSERT", "UPDATE"})
 _REPLACES: Final = re.compile(r'\bcreate\s+or\s+replace\s+(?:temp\w*\s+)?(?:view|table)\s+(?:\w+\.)*"?(\w+)', re.IGNORECASE)
 """A statement that puts a table or view in the place of one of that name."""
 _WITHOUT_ROWS: Final = frozenset({*_CHANGES, "ATTACH", "COPY", "CREATE", "DETACH", "LOAD", "TRANSACTION", "VARIABLE_SET", "SET"})
-"""Kinds of statements for which DuckDB answers a number of rows or a word, which nobody asked for."""
+"""Kinds of statements whose only result is a row count or a word."""
 
 
-_SANDBOX: Final = (
-    *("SET python_enable_replacements = false", "SET enable_external_access = false", "SET max_temp_directory_size = '0GB'"),
-    *("SET memory_limit = '2GB'", "SET lock_configuration = true"),
-)
-"""Statements see no files, no extensions and no variables of this process, and cannot change that."""
-
-
-class NightInDuckDB:
-    """A DuckDB connection with the tables and views of one night. A table is opened when a statement first names it.
+class SnapshotInDuckDB:
+    """A DuckDB connection with the tables and views of one run. A table is opened when a statement first names it.
 
     The connection reads Parquet through pyarrow: only the columns and the row groups that a statement needs, from every file system that
     the warehouse can be on, and without an extension to download.
     """
 
-    def __init__(self, warehouse: Warehouse, *, cluster: str | None = None, at_ms: NightTime | None = None, run: Run | None = None) -> None:
+    def __init__(self, warehouse: Warehouse, *, cluster: str | None = None, at_ms: RunTime | None = None, run: Run | None = None) -> None:
         """cluster: its rows only; None: the rows of every cluster, each as of its own newest run. at_ms: as for ``Warehouse.read``.
 
-        run: as of this run, which may be a look-back, and of its cluster; ``cluster`` and ``at_ms`` then have no meaning.
+        run: as of this run, which may be a point-in-time run, and of its cluster; ``cluster`` and ``at_ms`` then have no meaning.
         Raises WarehouseError if there is no such run.
         """
         import duckdb
@@ -79,43 +86,50 @@ class NightInDuckDB:
         self._at_ms = at_ms
         self._cluster = cluster
         self._run = run
-        self._runs = [run] if run is not None else runs_of_night(warehouse, cluster, at_ms)
+        self._runs = [run] if run is not None else runs_of_run(warehouse, cluster, at_ms)
         self._opened: set[str] = set()
         self._is_sandbox = False
 
     def restrict(self) -> None:
-        """From now on only statements that give rows of the night are run: no file is read or written, and memory ends at 2 GB."""
-        for setting in _SANDBOX:
-            self.connection.execute(setting)
+        """Accept only one SELECT over the tables and views from now on, without files and with bounded memory."""
+        sandbox.restrict(self.connection)
         self._is_sandbox = True
 
     def statements(self, text: str) -> list[str]:
-        """The single statements of a text. Raises UsageError where DuckDB cannot read it."""
-        import duckdb
+        """Split a text into its statements.
 
-        try:
-            return [statement.query for statement in self.connection.extract_statements(text)]
-        except duckdb.Error as error:
-            raise UsageError(str(error).strip()) from None
+        Raises:
+            UsageError: DuckDB cannot read the text, or it has several statements in a sandbox.
+        """
+        with self._refusals():
+            statements = [statement.query for statement in self.connection.extract_statements(text)]
+        if self._is_sandbox and len(statements) > 1:
+            raise UsageError(f"With --sandbox one SELECT is run, and the text has {len(statements)} statements.")
+        return statements
 
-    def execute(self, statement: str, most_rows: int | None = None) -> pa.Table | None:
-        """The rows of a statement, at most ``most_rows``; None for a statement that gives none.
-
-        Raises UsageError with DuckDB's words for one that fails.
+    def read(self, statement: str, fetch: Callable[[DuckDBPyRelation], Rows]) -> Rows | None:
+        """Run a statement.
 
         A statement that names no table, for example SHOW TABLES, finds all of them.
-        """
-        import duckdb
 
-        try:
+        Args:
+            fetch: Reads the rows of the statement.
+
+        Returns:
+            What ``fetch`` returns; None for a statement without rows.
+
+        Raises:
+            UsageError: The statement fails; the sentence has DuckDB's words.
+        """
+        with self._refusals(), sandbox.bounded_memory() if self._is_sandbox else nullcontext():
+            if self._is_sandbox:
+                sandbox.refuse_all_but_one_select(self.connection, statement)
             names = names_in(statement)
             parsed = self.connection.extract_statements(statement)[0]
-            if self._is_sandbox and parsed.type.name not in ("SELECT", "EXPLAIN"):
-                raise UsageError("With --sandbox only SELECT, FROM, DESCRIBE, SHOW and EXPLAIN are run.")
             changed = names if parsed.type.name in _CHANGES else names_in(" ".join(_REPLACES.findall(statement)))
             if changed:
                 raise UsageError(
-                    f"{changed[0]} belongs to the night, and no statement changes a night."
+                    f"{changed[0]} belongs to the run, and no statement changes a run."
                     " Make a table of your own under another name: CREATE TABLE mine AS SELECT ..."
                 )
             for name in names or (*TABLES, *VIEWS):
@@ -123,15 +137,23 @@ class NightInDuckDB:
             result = self.connection.sql(statement)
             if result is None or parsed.type.name in _WITHOUT_ROWS or result.columns == ["Success"]:
                 return None
-            return (result if most_rows is None else result.limit(most_rows)).to_arrow_table()
+            return fetch(result)
+
+    @contextmanager
+    def _refusals(self) -> Iterator[None]:
+        """Turn errors of DuckDB into errors of ours."""
+        import duckdb
+
+        try:
+            yield
         except duckdb.Error as error:
             if damaged := _DAMAGED.search(str(error)):
                 raise unreadable(self._warehouse.location, TABLES[damaged[1]], damaged[2].rstrip(".")) from error
-            raise UsageError(str(error).strip()) from None
+            raise UsageError(str(error).strip().expandtabs(4)) from None
 
     def rows(self, statement: str) -> pa.Table:
-        """The rows of a statement. Raises UsageError with DuckDB's words for one that fails or gives no rows."""
-        rows = self.execute(statement)
+        """Return the rows of a statement. Raises UsageError with DuckDB's message if it fails or returns no rows."""
+        rows = self.read(statement, lambda result: result.to_arrow_table())
         if rows is None:
             raise UsageError("The statement gives no rows.")
         return rows
@@ -150,60 +172,68 @@ class NightInDuckDB:
             self.connection.register(name, dataset_of(self._warehouse, TABLES[name], self._runs))
 
 
-class Night:
+class Snapshot:
     """The tables and views of one run, as tables of Arrow: ``to_pandas()`` and ``spark.createDataFrame`` make frames of them."""
 
     def __init__(self, warehouse: Warehouse, run: Run) -> None:
         self.run = run
         self._warehouse = warehouse
-        self._in_duckdb = NightInDuckDB(warehouse, run=run)
+        self._in_duckdb = SnapshotInDuckDB(warehouse, run=run)
+
+    def __repr__(self) -> str:
+        as_of = self.run.fields["as_of"].isoformat(timespec="seconds")
+        return f"<Snapshot of cluster {self.run.cluster!r} as of {as_of}, run {self.run.run_id} of {self._warehouse.location.uri}>"
 
     def table(self, name: str) -> pa.Table:
-        """The rows of a table. Raises UsageError where there is no such table."""
+        """Return the rows of a table. Raises UsageError if there is no such table."""
         if name not in TABLES:
             raise UsageError(f"There is no table {name!r}. There are: {', '.join(TABLES)}.")
         return self._warehouse.read(name, run=self.run)
 
     def view(self, name: str) -> pa.Table:
-        """The rows of a view. Raises UsageError where there is no such view."""
+        """Return the rows of a view. Raises UsageError if there is no such view."""
         if name not in VIEWS:
             raise UsageError(f"There is no view {name!r}. There are: {', '.join(VIEWS)}.")
         return self.sql(f"SELECT * FROM {name}")
 
     def sql(self, statement: str) -> pa.Table:
-        """The rows of a statement in the SQL of DuckDB. Raises UsageError with DuckDB's words for one that fails or gives no rows."""
+        """Return the rows of a DuckDB statement. Raises UsageError with DuckDB's message if it fails or returns no rows."""
         return self._in_duckdb.rows(statement)
 
 
 def names_in(text: str) -> list[str]:
-    """The tables and views whose names are words of the text. Some may be a column or a word of a comment: opening one costs little.
+    """Return the tables and views whose names occur as words of the text. Opening one needlessly costs little.
 
-    DuckDB's own ``get_table_names`` is no help: it refuses statements whose columns it does not know yet.
+    DuckDB's own ``get_table_names`` does not help, because it rejects statements with unknown columns.
     """
     words = set(re.findall(r"\w+", text.lower()))
     return [name for name in (*TABLES, *VIEWS) if name in words]
 
 
-def runs_of_night(warehouse: Warehouse, cluster: str | None, at_ms: NightTime | None) -> list[Run]:
-    """The run of one cluster, or of each cluster, that is the newest, or the night ``at_ms``. Raises WarehouseError if there is none."""
-    if cluster is None and not warehouse.clusters_with_nights():
-        raise WarehouseError(f"{warehouse.location.uri} holds no night yet. Run `groupcoord nightly` first.")
-    return [warehouse.run(name, at_ms=at_ms) for name in ([cluster] if cluster is not None else warehouse.clusters_with_nights())]
+def runs_of_run(warehouse: Warehouse, cluster: str | None, at_ms: RunTime | None) -> list[Run]:
+    """Return the newest run, or the one at ``at_ms``, of one or each cluster. Raises WarehouseError if there is none."""
+    if cluster is None and not warehouse.clusters_with_nightly_runs():
+        raise WarehouseError(
+            f"{warehouse.location.uri} holds no run yet. Run `{command_line('nightly', 'INPUT', warehouse=warehouse.location.uri)}` first."
+        )
+    return [warehouse.run(name, at_ms=at_ms) for name in ([cluster] if cluster is not None else warehouse.clusters_with_nightly_runs())]
 
 
 def dataset_of(warehouse: Warehouse, table: Table, runs: Sequence[Run]) -> ds.Dataset | pa.Table:
-    """The rows of these runs as a dataset of pyarrow; nothing of the files has been read. A night that lacks the table has no rows."""
+    """Return the rows of these runs as a pyarrow dataset without reading files. A run without the table has no rows."""
     files = [(path, ds.field("cluster") == run.cluster) for run in runs for path in _files(warehouse, table, run)]
     if not files:
         return no_rows(table.arrow_schema)
     paths, partitions = zip(*files, strict=True)
+    text = pa.dictionary(pa.int32(), pa.string())
+    fields = [field.with_type(text) if field.name in _REPEATED and field.type == pa.string() else field for field in table.arrow_schema]
     return ds.FileSystemDataset.from_paths(
-        paths, schema=table.arrow_schema, format=_CHECKED, filesystem=warehouse.location.filesystem, partitions=partitions
+        paths, schema=pa.schema(fields), format=_CHECKED, filesystem=warehouse.location.filesystem, partitions=partitions
     )
 
 
 def _files(warehouse: Warehouse, table: Table, run: Run) -> list[str]:
-    """The paths of a run's files within the file system of the warehouse."""
+    """Return the paths of a run's files within the file system of the warehouse."""
     if table is not RUNS and table.name not in run.table_versions:
         return []
     opened = warehouse.opened(table, run)
@@ -215,18 +245,18 @@ def _files(warehouse: Warehouse, table: Table, run: Run) -> list[str]:
 
 
 def view_statements(
-    engine: Engine, warehouse: Warehouse, *, cluster: str | None = None, at_ms: NightTime | None = None, run: Run | None = None
+    engine: Engine, warehouse: Warehouse, *, cluster: str | None = None, at_ms: RunTime | None = None, run: Run | None = None
 ) -> Iterator[str]:
-    """The statements that create a view for each table, pinned to a night, and for each view over them. None ends with a semicolon.
+    """Yield the statements that create a view for each table, pinned to a run, and each view over them, without final semicolons.
 
-    Spark needs Delta on its class path. DuckDB reads the files of the night and needs no extension for a local warehouse. Trino needs a
+    Spark needs Delta on its class path. DuckDB reads the files of the run and needs no extension for a local warehouse. Trino needs a
     catalog ``delta`` with Delta Lake's connector, where ``delta.register-table-procedure.enabled`` is true. In Spark and Trino a column
-    that a table did not have yet at the night is NULL.
+    that a table did not have yet at the run is NULL.
 
     Args:
-        cluster: its rows only; None: the rows of every cluster, each as of its own newest night.
-        at_ms: the night, as for ``Warehouse.read``.
-        run: as of this run, which may be a look-back, and of its cluster; ``cluster`` and ``at_ms`` then have no meaning.
+        cluster: its rows only; None: the rows of every cluster, each as of its own newest run.
+        at_ms: the run, as for ``Warehouse.read``.
+        run: as of this run, which may be a point-in-time run, and of its cluster; ``cluster`` and ``at_ms`` then have no meaning.
 
     Raises:
         WarehouseError: there is no such run.
@@ -237,7 +267,7 @@ def view_statements(
         for name in TABLES:
             yield (
                 f"CALL {TRINO_CATALOG}.system.register_table(schema_name => '{TRINO_TABLES}', table_name => '{name}',"
-                f" table_location => {_text(warehouse.location.table_uri(name))})"
+                f" table_location => {text_literal(warehouse.location.table_uri(name))})"
             )
         yield f"USE {TRINO_CATALOG}.{TRINO_VIEWS}"
     for name, query in view_queries(engine, warehouse, cluster=cluster, at_ms=at_ms, run=run):
@@ -245,17 +275,17 @@ def view_statements(
 
 
 def view_queries(
-    engine: Engine, warehouse: Warehouse, *, cluster: str | None, at_ms: NightTime | None, run: Run | None
+    engine: Engine, warehouse: Warehouse, *, cluster: str | None, at_ms: RunTime | None, run: Run | None
 ) -> Iterator[tuple[str, str]]:
-    """Name and query of each view of ``view_statements``, in an order in which they can be made."""
-    runs = [run] if run is not None else runs_of_night(warehouse, cluster, at_ms)
+    """Yield name and query of each view of ``view_statements``, in an order that satisfies their dependencies."""
+    runs = [run] if run is not None else runs_of_run(warehouse, cluster, at_ms)
     for table in TABLES.values():
         yield table.name, "\nUNION ALL\n".join(_selects(engine, warehouse, table, runs))
     yield from VIEWS.items()
 
 
 def publish(spark: SparkSession, warehouse: Warehouse, database: str) -> list[str]:
-    """Creates or replaces the views of the newest night of each cluster in a database of the session's metastore. Returns their names.
+    """Creates or replaces the views of the newest run of each cluster in a database of the session's metastore. Returns their names.
 
     database: ``database``, or ``catalog.schema``. It is created if it does not exist. The session needs Delta on its class path
     (``delta_settings``).
@@ -265,7 +295,7 @@ def publish(spark: SparkSession, warehouse: Warehouse, database: str) -> list[st
     current_database = f"`{spark.catalog.currentCatalog()}`.`{spark.catalog.currentDatabase()}`"
     quoted = ".".join(f"`{name}`" for name in database.split("."))
     spark.sql(f"CREATE DATABASE IF NOT EXISTS {quoted}")
-    spark.sql(f"USE {quoted}")  # a view keeps the database in which the names of its query are looked up
+    spark.sql(f"USE {quoted}")  # a view keeps the database that the names in its query are looked up in
     try:
         for statement in view_statements("spark", warehouse):
             spark.sql(statement)
@@ -284,15 +314,15 @@ def refuse_bad_database(database: str) -> None:
 
 
 def _selects(engine: Engine, warehouse: Warehouse, table: Table, runs: Sequence[Run]) -> list[str]:
-    """A SELECT for each run, or one without rows."""
+    """Return a SELECT for each run, or one without rows."""
     selects = []
     for run in runs:
         version = run.table_versions.get(table.name)
         if version is None and table is not RUNS:
-            continue  # a night of a release that did not have the table yet
+            continue  # a run of a release that did not have the table yet
         pinned = "" if version is None else f" VERSION AS OF {version}"
-        condition = f"cluster = {_spark_text(run.cluster) if engine == 'spark' else _text(run.cluster)}"
-        if table is RUNS:  # no version of this table belongs to the night: the night has the runs up to its own
+        condition = f"cluster = {_spark_text(run.cluster) if engine == 'spark' else text_literal(run.cluster)}"
+        if table is RUNS:  # no version of this table belongs to the run: the run has the runs up to its own
             kind = "TIMESTAMPTZ" if engine == "duckdb" else "TIMESTAMP"
             condition += f" AND finished_at <= {kind} '{_utc(run.finished_at_ms)}'"
         if engine == "spark":
@@ -303,20 +333,20 @@ def _selects(engine: Engine, warehouse: Warehouse, table: Table, runs: Sequence[
             selects.append(f"SELECT {_columns(engine, warehouse.opened(table, run))} FROM {source} WHERE {condition}")
         elif files := _files(warehouse, table, run):
             stored = ", ".join(f'"{name}"' for name in table.by_name if name != "cluster")
-            listed = ", ".join(_text(_with_scheme(warehouse.location, file)) for file in files)
+            listed = ", ".join(text_literal(_with_scheme(warehouse.location, file)) for file in files)
             source = f"read_parquet([{listed}], union_by_name = true, hive_partitioning = false)"
-            selects.append(f"SELECT * FROM (SELECT {_text(run.cluster)} AS cluster, {stored} FROM {source}) WHERE {condition}")
+            selects.append(f"SELECT * FROM (SELECT {text_literal(run.cluster)} AS cluster, {stored} FROM {source}) WHERE {condition}")
     return selects or [f"SELECT {', '.join(_null(engine, column) for column in table.columns)} WHERE 1 = 0"]
 
 
 def _columns(engine: Engine, opened: OpenTable) -> str:
-    """The columns of the table, with NULL for those that a later release added to this version."""
+    """Return the columns of the table, with NULL for those that a later release added to this version."""
     quote, stored = "`" if engine == "spark" else '"', opened.stored_columns
     return ", ".join(f"{quote}{c.name}{quote}" if c.name in stored else _null(engine, c) for c in opened.table.columns)
 
 
 def _utc(milliseconds: int) -> str:
-    """A time as the text of a literal, which all three engines read."""
+    """Format a time as a literal that all three engines accept."""
     return datetime.fromtimestamp(milliseconds // 1000, UTC).strftime(f"%Y-%m-%d %H:%M:%S.{milliseconds % 1000:03d} UTC")
 
 
@@ -347,7 +377,8 @@ def _with_scheme(location: WarehouseLocation, path: str) -> str:
     return f"{scheme}://{path}" if mark else path
 
 
-def _text(text: str) -> str:
+def text_literal(text: str) -> str:
+    """Return a text as a literal of DuckDB and Trino."""
     return "'" + text.replace("'", "''") + "'"
 
 

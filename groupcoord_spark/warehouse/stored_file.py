@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from groupcoord_spark.storage import page_checksums
 from groupcoord_spark.warehouse.declaration import Table, no_rows
 
 Condition = tuple[str, str, Any]
@@ -20,16 +21,16 @@ _COMPARISONS: Final = {"=": pc.equal, "<": pc.less, "<=": pc.less_equal, ">": pc
 
 
 def checked_file(source: pa.NativeFile, path: str, table: Table) -> pq.ParquetFile:
-    """The open file as Parquet, whose columns are all of the table. A later read of a page that does not fit its checksum raises OSError.
+    """Open a Parquet file whose columns all belong to the table. Reading a page that does not match its checksum raises OSError.
 
-    Only pages have checksums, and those of older releases have none. A footer has none either: with one flipped bit in the name of a column
-    the file would have another column, and NULL in its place; with a flipped bit in the type, microseconds would be nanoseconds.
+    Only pages have checksums, and those of older releases have none. The footer has none either: with one flipped bit in a column name, the
+    file would have another column, and NULL in its place; with one in the type, microseconds would become nanoseconds.
 
-    path: of the file, for the sentence. Raises OSError where the file has a column that the table does not have, one of another type, or
-    one whose name is no text, and where the rows of its row groups are not as many as those of the file.
+    ``path`` names the file in errors. Raises OSError if the file has a column that the table does not have, one of another type or with a
+    name that is not text, or if its row groups do not add up to its number of rows.
     """
     try:
-        file = pq.ParquetFile(source, coerce_int96_timestamp_unit="us", page_checksum_verification=True)
+        file = pq.ParquetFile(source, coerce_int96_timestamp_unit="us", **page_checksums.VERIFIED)
         columns = file.schema_arrow
     except UnicodeDecodeError:
         raise OSError(f"{path} is damaged: the name of one of its columns is no text") from None
@@ -47,7 +48,7 @@ def checked_file(source: pa.NativeFile, path: str, table: Table) -> pq.ParquetFi
 
 
 def rows_of_file(file: pq.ParquetFile, cluster: str, schema: pa.Schema, where: Sequence[Condition]) -> pa.Table:
-    """The rows of a file that meet the conditions. Columns without a condition are read only for row groups where a row is left.
+    """Return the rows of a file that meet the conditions. Other columns are read only for row groups with remaining rows.
 
     A column that the file lacks, since a later release added it, is NULL. Raises KeyError where it must not be NULL.
     """
@@ -76,7 +77,7 @@ def rows_of_file(file: pq.ParquetFile, cluster: str, schema: pa.Schema, where: S
 
 
 def _column_of(field: pa.Field, cluster: str, count: int) -> pa.Array:
-    """A column that a file does not have: the cluster's name, or NULL."""
+    """Return a column that a file lacks: the cluster's name, or NULL."""
     if field.name != "cluster":
         return pa.nulls(count, field.type)
     return text_array([cluster]).take(pa.Array.from_buffers(pa.int32(), count, [None, pa.py_buffer(bytes(4 * count))]))

@@ -15,16 +15,18 @@ from groupcoord_spark.warehouse.warning_codes import WARNING_CODES
 
 __all__ = ["SCHEMA_VERSION", "TABLES", "Column", "Table", "WriteMode"]
 
-SCHEMA_VERSION: Final = 3
+SCHEMA_VERSION: Final = 5
 """Raised when a release changes tables so that an older one would misread them.
 
-The first run of a release upgrades a warehouse of an older one in place: it makes the tables and adds the columns that are missing. New
-columns therefore stand at the end of their table and may be NULL; a column is never renamed, moved or given another type. A column that was
-NOT NULL may become one that may be NULL.
+The first run of a release upgrades an older warehouse in place: it creates missing tables and adds missing columns. New columns are
+therefore at the end of their table and nullable; a column is never renamed, moved or changed in type. A NOT NULL column may become
+nullable.
 """
 
-NIGHT: Final = "night"
-LOOK_BACK: Final = "look_back"
+NIGHTLY: Final = "nightly"
+POINT_IN_TIME: Final = "point_in_time"
+FORMER_KINDS: Final = {"night": NIGHTLY, "look_back": POINT_IN_TIME}
+"""Words of ``runs.kind`` up to schema 4 -> the present words."""
 """The kinds of runs."""
 
 APPENDED: Final = WriteMode.APPENDED
@@ -36,7 +38,7 @@ GROUP_ID = Column("group_id", "STRING NOT NULL", "The group.")
 TOPIC = Column("topic", "STRING NOT NULL", "The consumed topic.")
 PARTITION = Column("partition", "INT NOT NULL", "Partition of the consumed topic.")
 OFFSETS_PARTITION = Column("offsets_partition", "INT NOT NULL", "Partition of __consumer_offsets.")
-INCARNATION = Column("incarnation", "INT NOT NULL", "0, and one higher each time the cluster's __consumer_offsets was begun anew.")
+INCARNATION = Column("incarnation", "INT NOT NULL", "0, and one higher each time the cluster's __consumer_offsets began again.")
 RECORD_OFFSET = Column("record_offset", "BIGINT NOT NULL", "Offset of the record in its partition of __consumer_offsets.")
 RECORD_TIMESTAMP = Column("record_timestamp", "TIMESTAMP", "Timestamp of the record; NULL: it has none.", absent=-1)
 COMMITTED_OFFSET = "The position the group saved: the next record it will read."
@@ -50,7 +52,7 @@ COMMIT_TIMESTAMP = Column(
 EXPIRE_TIMESTAMP = Column("expire_timestamp", "TIMESTAMP", "Expiry that an old client asked for; NULL: none.", absent=-1)
 TOPIC_ID = Column("topic_id", "STRING", "Id of the topic, as in the record; NULL: the record has none.", absent=NO_TOPIC_ID)
 PRODUCER_EPOCH = Column("producer_epoch", "SMALLINT", "Epoch of that producer.", absent=-1)
-AS_OF = Column("as_of", "TIMESTAMP NOT NULL", "The moment at which the rules are applied.")
+AS_OF = Column("as_of", "TIMESTAMP NOT NULL", "The time that the rules are applied for.")
 RUN_ID = Column("run_id", "STRING NOT NULL", "The run that wrote the row.")
 
 PLACE_OF_RECORD = (CLUSTER, OFFSETS_PARTITION, INCARNATION, RECORD_OFFSET)
@@ -97,9 +99,9 @@ def _offsets(name: str, comment: str, primary_key: tuple[str, ...], producer_id:
             TOPIC_ID,
             producer_id,
             PRODUCER_EPOCH,
-            Column("value_version", "SMALLINT", "Version of the OffsetCommitValue; NULL: the night is from the Admin API."),
+            Column("value_version", "SMALLINT", "Version of the OffsetCommitValue; NULL: the run is from the Admin API."),
             OFFSETS_PARTITION,
-            Column("record_offset", "BIGINT", f"{RECORD_OFFSET.sentence[:-1]}; NULL: the night is from the Admin API."),
+            Column("record_offset", "BIGINT", f"{RECORD_OFFSET.sentence[:-1]}; NULL: the run is from the Admin API."),
             RECORD_TIMESTAMP,
             TIMESTAMPS_OUT_OF_RANGE,
             *more,
@@ -120,7 +122,7 @@ COMMITTED_OFFSETS = _offsets(
 )
 PENDING_OFFSETS = _offsets(
     "pending_offsets",
-    "Offsets inside transactions that are still open at the end of the input, also those of groups that do not exist.",
+    "Offsets inside transactions that are still open at the end of the input, also of groups that do not exist.",
     (*_OFFSET_KEY, "producer_id"),
     Column("producer_id", "BIGINT NOT NULL", "Producer of the open transaction."),
     Column("transactional_id", "STRING", "Its transactional.id, from __transaction_state; NULL: not known."),
@@ -226,7 +228,7 @@ _HISTORY_KEY = ("cluster", "offsets_partition", "incarnation", "record_offset")
 
 
 def _history(name: str, comment: str, *columns: Column) -> Table:
-    """A table with rows of the log: one for each record of some types."""
+    """Declare a table with rows of the log: one for each record of some types."""
     columns = (*PLACE_OF_RECORD, *columns, TIMESTAMPS_OUT_OF_RANGE)
     return Table(name, comment, _HISTORY_KEY, columns, checks=RECORD_OFFSET_IS_NOT_NEGATIVE, write=APPENDED)
 
@@ -298,14 +300,14 @@ REBALANCES = Table(
         Column("protocol_type", "STRING", "As in groups."),
         Column("from_generation", "INT", "The generation or epoch before; NULL: not known, or the first."),
         Column("to_generation", "INT NOT NULL", "The new generation, group epoch or assignment epoch."),
-        Column("since_previous_ms", "BIGINT", "Milliseconds since the generation or epoch before; NULL: not known, or the first."),
+        Column("since_previous_ms", "BIGINT", "Milliseconds since the last generation or epoch; NULL: not known, too long, or the first."),
         Column("member_count", "INT NOT NULL", "Members now."),
         Column("joined_count", "INT", "Members that are new; NULL: the members before are not known."),
         Column("left_count", "INT", "Members that are no longer there."),
         Column("kept_count", "INT", "Members that were there before."),
         Column("members_joined", "ARRAY<STRING>", "Ids of the members that are new; NULL: not known."),
         Column("members_left", "ARRAY<STRING>", "Ids of the members that left or were expelled."),
-        Column("members_kept", "ARRAY<STRING>", "Ids of the members that were there before."),
+        Column("members_kept", "ARRAY<STRING>", "Ids of the members that were there before; NULL: more than 200 in a modern group."),
         Column("previous_leader_id", "STRING", "Leader of a classic group before the rebalance."),
         Column("leader_id", "STRING", "Leader of a classic group after it."),
         Column("previous_protocol", "STRING", "Assignor of a classic group before the rebalance."),
@@ -316,6 +318,55 @@ REBALANCES = Table(
         Column("cause", "STRING NOT NULL", "What brought the rebalance about, as far as the records show.", words=REBALANCE_CAUSES),
         Column("confidence", "STRING", "How sure the cause is; NULL: unknown.", words=("certain", "likely", "possible")),
         Column("evidence", "STRING NOT NULL", "What the records show, in a sentence."),
+        TIMESTAMPS_OUT_OF_RANGE,
+    ),
+    checks=RECORD_OFFSET_IS_NOT_NEGATIVE,
+    write=APPENDED,
+)
+
+OFFSET_EVENT_CAUSES: Final = (
+    *("expired", "group_deleted", "offsets_deleted", "topic_deleted", "converted", "transaction_aborted"),
+    *("reset", "restarted_after_removal", "topic_recreated", "log_truncated", "late_commit", "seek", "new_partition", "data_deleted"),
+    *("copied", "unknown"),
+)
+
+OFFSET_EVENTS = Table(
+    "offset_events",
+    "One row for each thing that happened to a committed offset and is not a plain advance, and for each group that was removed.",
+    ("cluster", "group_id", "topic", "partition", "incarnation", "record_offset", "kind"),
+    (
+        CLUSTER,
+        RUN_ID,
+        GROUP_ID,
+        Column("topic", "STRING", "The consumed topic; NULL: the event is the removal of the group itself."),
+        Column("partition", "INT", "Partition of the consumed topic; NULL: the event is the removal of the group itself."),
+        OFFSETS_PARTITION,
+        INCARNATION,
+        Column("record_offset", "BIGINT NOT NULL", "Offset of the record that shows it: the new value, the tombstone, the abort marker."),
+        Column("event_timestamp", "TIMESTAMP", "When it happened: the time of that record, of a transaction its marker's.", absent=-1),
+        Column("kind", "STRING NOT NULL", "What happened.", words=("removed", "rewound", "skipped", "moved")),
+        Column("cause", "STRING NOT NULL", "Why, as far as the records show.", words=OFFSET_EVENT_CAUSES),
+        Column("certainty", "STRING NOT NULL", "How sure kind and cause are.", words=("certain", "likely", "possible")),
+        Column("from_committed_offset", "BIGINT", "The committed offset before; NULL: not known."),
+        Column("to_committed_offset", "BIGINT", "The committed offset after; NULL: there is none."),
+        Column("from_record_offset", "BIGINT", "Offset of the record with the value before; NULL: not known."),
+        Column("records_reread", "BIGINT", "Record offsets that were read again, at least; NULL: not known, or none."),
+        Column("records_skipped", "BIGINT", "Record offsets that were never read; NULL: not known, or none."),
+        Column("counts_are_exact", "BOOLEAN", "The offsets prove the number; false: there may be more. NULL: there is no number."),
+        Column("rule", "STRING", "Rule of expiration-rules.md that a cleanup removed it by.", words=(*OFFSET_RULES, *GROUP_RULES)),
+        Column("evidence", "STRING NOT NULL", "What the records show, in a sentence."),
+        Column("member_count", "INT", "Members of the group at that record; NULL: a group was removed, or a commit aborted."),
+        Column("commit_timestamp", "TIMESTAMP", "When the value before was committed; NULL: not known.", absent=-1),
+        Column("expire_timestamp", "TIMESTAMP", "Expiry that the value before asked for; NULL: none.", absent=-1),
+        Column("base_timestamp", "TIMESTAMP", "Removals: when the age of the offset began to count; NULL: not known.", absent=-1),
+        Column("due_timestamp", "TIMESTAMP", "Removals: when a cleanup could first remove it; NULL: not known, or never.", absent=-1),
+        Column("key_type", "SMALLINT", "Removals: type of the tombstone's key."),
+        Column("group_removed", "BOOLEAN", "Removals: the same write removed the group."),
+        Column("groups_at_once", "INT", "Removals: groups that lost offsets of the topic at once; NULL: the cause does not depend on it."),
+        Column("producer_id", "BIGINT", "Producer of the commit's transaction; NULL: no transaction."),
+        Column("leader_epoch", "INT", "Leader epoch of the new value; NULL: a position that was set, or a removal.", absent=-1),
+        TOPIC_ID,
+        Column("other_group_id", "STRING", "The group that committed the same offsets before."),
         TIMESTAMPS_OUT_OF_RANGE,
     ),
     checks=RECORD_OFFSET_IS_NOT_NEGATIVE,
@@ -339,7 +390,7 @@ SURVIVING_RECORDS = Table(
 
 LATEST_RECORDS = Table(
     "latest_records",
-    "The records from which the next night goes on: replayed, they give the state at end_offset of offsets_partitions, to the last detail."
+    "The records that the next run begins with: replayed, they give the state at end_offset of offsets_partitions, to the last detail."
     " A log compacted by this package: about one record for each live key.",
     ("cluster", "offsets_partition", "record_offset"),
     (
@@ -357,7 +408,7 @@ LATEST_RECORDS = Table(
         TIMESTAMPS_OUT_OF_RANGE,
     ),
     checks=RECORD_OFFSET_IS_NOT_NEGATIVE,
-    group_rows=25_000,  # the next night reads one offsets partition at a time
+    group_rows=25_000,  # the next run reads one offsets partition at a time
 )
 
 TOPIC_IDS = Table(
@@ -376,7 +427,7 @@ OFFSET_EXPIRATIONS = Table(
         AS_OF,
         Column("retention_ms", "BIGINT NOT NULL", "offsets.retention, in milliseconds."),
         Column("base_timestamp", "TIMESTAMP", "What the offset's age counts from; NULL: its age does not matter."),
-        Column("expires_at", "TIMESTAMP", "First moment at which a cleanup removes it; NULL: never in its present state."),
+        Column("expires_at", "TIMESTAMP", "First time that a cleanup removes it; NULL: never in its present state."),
         Column("expired", "BOOLEAN NOT NULL", "A cleanup at as_of removes it."),
         Column("rule", "STRING NOT NULL", "The rule that decides.", words=OFFSET_RULES),
         Column("blocked_by", "STRING", "What keeps it; NULL: its age alone.", words=tuple(OFFSET_STAYS_BECAUSE)),
@@ -412,7 +463,7 @@ GROUP_EXPIRATIONS = Table(
         Column("removed_at", "TIMESTAMP", "First cleanup that removes the group; NULL: never in its present state."),
         Column("rule", "STRING", "The rule that decides; NULL: that broker removes no group.", words=GROUP_RULES),
         Column("blocked_by", "STRING", "What keeps it; NULL: nothing.", words=tuple(GROUP_STAYS_BECAUSE)),
-        Column("tombstone_count", "INT NOT NULL", "Records that the cleanup would append for the group, those of its offsets included."),
+        Column("tombstone_count", "INT NOT NULL", "Records that the cleanup would append for the group and its offsets."),
         TIMESTAMPS_OUT_OF_RANGE,
     ),
 )
@@ -478,7 +529,7 @@ WARNINGS = Table(
 
 DECODE_COVERAGE = Table(
     "decode_coverage",
-    "Records by type and version, of all that the nights have read: a record that is read again counts once.",
+    "Records by type and version, of all that the runs have read: a record that is read again counts once.",
     ("cluster", "key_type", "value_version"),
     (
         CLUSTER,
@@ -496,7 +547,7 @@ DECODE_COVERAGE = Table(
 
 
 def _remembered(name: str, what: str) -> tuple[Column, ...]:
-    """Columns that identify a record, by which the next night recognizes the log."""
+    """Return the columns of a sample record, by which the next run recognizes the log."""
     return (
         Column(f"{name}_offset", "BIGINT", f"Record offset of the {what} that was seen; NULL: none was."),
         Column(f"{name}_timestamp", "TIMESTAMP", "Timestamp of that record; NULL: it has none.", absent=-1),
@@ -507,7 +558,7 @@ def _remembered(name: str, what: str) -> tuple[Column, ...]:
 OFFSETS_PARTITIONS = Table(
     "offsets_partitions",
     "Where the input of each partition of __consumer_offsets began and ended, and what it held. The counts of records and bytes go on from"
-    " night to night; they begin again when a night reads the log of the partition from its beginning.",
+    " run to run; they begin again when a run reads the log of the partition from its beginning.",
     ("cluster", "offsets_partition"),
     (
         CLUSTER,
@@ -531,13 +582,15 @@ OFFSETS_PARTITIONS = Table(
         Column("stale_since", "TIMESTAMP", "as_of of the last run whose input had the partition; NULL: this run's input has it."),
         Column("read_from", "BIGINT", "First offset that this run read: it goes on from an earlier run; NULL: it read the whole log."),
         Column("latest_records", "BIGINT", "Rows of the partition in latest_records; NULL: the next run must read the whole log."),
-        Column("end_file", "BIGINT", "Base offset of the segment file in which the log ended; NULL: not known, or no segments."),
+        Column("end_file", "BIGINT", "Base offset of the last segment file; NULL: not known, or no segments."),
         Column("end_position", "BIGINT", "Position after the last batch in that file; NULL: not known, or no segments."),
         Column(
             "segment_bytes",
             "MAP<STRING, BIGINT>",
-            "Base offset to bytes of each segment file, by which the next run sees files that went or shrank; NULL: no segments.",
+            "Base offset to bytes of each segment file, to detect files that are gone or shrank; NULL: no segments.",
         ),
+        Column("leader_epoch", "INT", "Leader epoch of the record below end_offset, which a truncation changes; NULL: not known."),
+        Column("incarnation_begin", "TIMESTAMP", "Rows of the input before it are of an earlier incarnation; NULL: all rows are read."),
     ),
     checks={"every_record_is_counted": "records = decoded + quarantined"},
 )
@@ -553,7 +606,7 @@ TOPIC_HEALTH = Table(
         CLUSTER,
         Column("offsets_partition", "INT", "Partition of __consumer_offsets; NULL: the finding is about the whole topic."),
         Column("copy", "STRING NOT NULL", "The log directory that was read."),
-        Column("finding", "STRING NOT NULL", "What was found; healthy or not_due where nothing is wrong."),
+        Column("finding", "STRING NOT NULL", "Finding; healthy or not_due where nothing is wrong."),
         Column("severity", "STRING NOT NULL", "sick: someone must act. watch: harmless by itself.", words=HEALTH_SEVERITIES),
         Column("subject", "STRING", "The producer id or the group; NULL: the partition itself."),
         Column("certainty", "STRING", "Of a transaction: how certain it is that the transaction hangs; NULL: no transaction."),
@@ -562,14 +615,14 @@ TOPIC_HEALTH = Table(
         Column("ask", "STRING", "The command that asks the broker what the log cannot tell; NULL: the log decides."),
         Column("evidence", "STRING NOT NULL", "The figures as JSON."),
         Column("log_bytes", "BIGINT", "Bytes of all segment files of the partition; NULL: the finding is about the whole topic."),
-        Column("since", "TIMESTAMP NOT NULL", "as_of of the first of the nights in a row that have the finding."),
-        Column("read_at", "TIMESTAMP NOT NULL", "as_of of the night that read the records on which the finding rests."),
+        Column("since", "TIMESTAMP NOT NULL", "as_of of the first of the runs in a row that have the finding."),
+        Column("read_at", "TIMESTAMP NOT NULL", "as_of of the run that read the records on which the finding rests."),
     ),
 )
 
 RUNS = Table(
     "runs",
-    "One row for each run that finished. Readers take every table at the version that the newest night of their cluster names.",
+    "One row for each run that finished. Readers take every table at the version that the newest run of their cluster names.",
     ("run_id",),
     (
         CLUSTER,
@@ -586,7 +639,7 @@ RUNS = Table(
         ),
         Column("inputs", "ARRAY<STRING> NOT NULL", "Paths or URIs."),
         Column(
-            "settings", "MAP<STRING, STRING> NOT NULL", "Settings of the run, without secrets; input.lacks: what the input cannot tell."
+            "settings", "MAP<STRING, STRING> NOT NULL", "Settings of the run, without secrets; input.lacks: what the input cannot show."
         ),
         Column("records_read", "BIGINT NOT NULL", "Records read."),
         Column("records_decoded", "BIGINT NOT NULL", "Of them decoded."),
@@ -595,13 +648,13 @@ RUNS = Table(
         Column(
             "table_versions",
             "MAP<STRING, BIGINT> NOT NULL",
-            "Version of every other table that has the rows of the run. Without groups: upkeep has dropped the night.",
+            "Version of every other table that has the rows of the run. Without groups: upkeep has dropped the run.",
         ),
         Column(
             "kind",
             "STRING",
-            "A night, or a look-back (nightly --until), which only the versions of its own row show; NULL: see until in settings.",
-            words=(NIGHT, LOOK_BACK),
+            "nightly, or point_in_time (nightly --until): only the versions of its own row show it; NULL: see until in settings.",
+            words=(NIGHTLY, POINT_IN_TIME),
         ),
         Column("groups", "BIGINT", "Rows of groups after the run; NULL: the release that made the run did not count them."),
         Column("warnings", "BIGINT", "Rows of warnings of the run; NULL: the release that made the run did not count them."),
@@ -659,11 +712,11 @@ SHARE_OFFSETS = Table(
         Column(
             "delivery_complete_count", "INT", "Records from start_offset on that need no delivery; NULL: not known, as before Kafka 4.2."
         ),
-        Column("state_epoch", "INT NOT NULL", "Group epoch at which the offset was initialized, reset or altered."),
+        Column("state_epoch", "INT NOT NULL", "Group epoch that initialized, reset or altered the offset."),
         Column("leader_epoch", "INT NOT NULL", "Leader epoch of the partition at the last write."),
         Column("snapshot_epoch", "INT NOT NULL", "Number of the newest snapshot."),
-        Column("created_at", "TIMESTAMP", "When the state of the newest snapshot came about; NULL: no snapshot tells."),
-        Column("written_at", "TIMESTAMP", "When the newest snapshot was written; NULL: no snapshot tells."),
+        Column("created_at", "TIMESTAMP", "When the state of the newest snapshot came about; NULL: no snapshot shows it."),
+        Column("written_at", "TIMESTAMP", "When the newest snapshot was written; NULL: no snapshot shows it."),
         Column("record_timestamp", "TIMESTAMP", "Timestamp of the newest record; NULL: it has none.", absent=-1),
         Column("state_partition", "INT NOT NULL", "Partition of __share_group_state."),
         Column("record_offset", "BIGINT NOT NULL", "Offset of the newest record in its partition of __share_group_state."),
@@ -701,9 +754,32 @@ TRANSACTIONAL_IDS = Table(
     ),
 )
 
+MIRROR_CHECKPOINTS = Table(
+    "mirror_checkpoints",
+    "Offsets of groups of other clusters, translated by MirrorMaker to offsets of this one: the last record of each key in partition 0 of"
+    " ALIAS.checkpoints.internal, as MirrorMaker's client reads it, and records that make that client fail: the last one"
+    " without a key or a value, and the last one of each group with a negative offset.",
+    ("cluster", "checkpoints_topic", "record_offset"),
+    (
+        CLUSTER,
+        Column("source_alias", "STRING NOT NULL", "MirrorMaker's name of the cluster whose groups these are."),
+        Column("group_id", "STRING", "The group; NULL: the client fails for every group."),
+        Column("topic", "STRING", "The topic by its name in this cluster; NULL: the client fails."),
+        Column("partition", "INT", "Partition of the topic; NULL: the client fails."),
+        Column("upstream_offset", "BIGINT", "The offset that the group had committed in the other cluster; NULL: the client fails."),
+        Column("downstream_offset", "BIGINT", "That offset, translated to one of this cluster; NULL: the client fails."),
+        Column("metadata", "STRING", "The metadata of the commit; NULL: the client fails."),
+        RECORD_TIMESTAMP,
+        Column("checkpoints_topic", "STRING NOT NULL", "The topic of the record."),
+        Column("record_offset", "BIGINT NOT NULL", "Offset of the record in its topic."),
+        TIMESTAMPS_OUT_OF_RANGE,
+    ),
+    checks=RECORD_OFFSET_IS_NOT_NEGATIVE,
+)
+
 TOPICS = Table(
     "topics",
-    "Topics of the cluster, from __cluster_metadata: those that exist, and deleted ones of whose deletion the log still tells.",
+    "Topics of the cluster, from __cluster_metadata: those that exist, and deleted ones whose deletion the log still has.",
     ("cluster", "topic_id"),
     (
         CLUSTER,
@@ -711,9 +787,9 @@ TOPICS = Table(
         Column("topic_id", "STRING NOT NULL", "Id of the topic."),
         Column("partition_count", "INT NOT NULL", "Partitions."),
         Column("is_deleted", "BOOLEAN NOT NULL", "The topic with this id was deleted."),
-        Column("created_at", "TIMESTAMP", "When it was made; NULL: only a snapshot tells of it.", absent=-1),
+        Column("created_at", "TIMESTAMP", "When it was made; NULL: only a snapshot has it.", absent=-1),
         Column("deleted_at", "TIMESTAMP", "When it was deleted; NULL: it exists.", absent=-1),
-        Column("all_topics_known", "BOOLEAN NOT NULL", "The metadata tells of every topic: one without a row does not exist."),
+        Column("all_topics_known", "BOOLEAN NOT NULL", "The metadata names every topic: a topic without a row does not exist."),
         TIMESTAMPS_OUT_OF_RANGE,
     ),
 )
@@ -736,7 +812,7 @@ GROUP_CONFIGS = Table(
 
 ACLS = Table(
     "acls",
-    "Rules of the authorizer, from __cluster_metadata: who may do what. Kafka's words.",
+    "Rules of the authorizer, from __cluster_metadata: principals and their operations. Kafka's words.",
     ("cluster", "resource_type", "resource_name", "pattern_type", "principal", "host", "operation", "permission"),
     (
         CLUSTER,
@@ -753,5 +829,5 @@ ACLS = Table(
 TABLES: Final = {declared.name: declared for declared in [*globals().values()] if isinstance(declared, Table)}
 """Every table that is declared above, by its name; the reference has them in this order."""
 
-HISTORY: Final = (OFFSET_COMMITS, GROUP_RECORDS, TRANSACTIONS, REBALANCES, SURVIVING_RECORDS)
-"""The tables with rows of the log, to which each night appends what is new."""
+HISTORY: Final = (OFFSET_COMMITS, GROUP_RECORDS, TRANSACTIONS, REBALANCES, OFFSET_EVENTS, SURVIVING_RECORDS)
+"""Tables with rows of the log, which each run appends new rows to."""

@@ -46,7 +46,7 @@ _OF_THE_LOADER: Final[Mapping[str, str]] = {
     "R-3.30": "A topology of a streams group with a negative epoch is refused.",
     "R-4.6": "A transaction has no marker although its producer went on with a higher epoch: its offsets are kept pending.",
 }
-"""Rules by which a broker's loader refuses or skips a record, or after which it knows something that is no state of a group."""
+"""Rules that make a broker's loader reject or skip a record, or keeps state outside of groups because of it."""
 
 _OF_THE_LOG: Final[Mapping[str, str]] = {code.name: code.sentence for code in CODES.values() if code.kind is not DamageKind.LOST}
 
@@ -56,9 +56,9 @@ _OF_RECORDS: Final[Mapping[str, str]] = {
     "tagged_field_size_mismatch": "A tagged field has another size than it claims.",
     "invalid_utf8": "A text of a key is not UTF-8: what cannot be read is replaced as Java replaces it.",
     "legacy_value_version": "A key of type 0 has a value of a version of type 1: it is read so, and brokers since 4.1 refuse it.",
-    "beyond_limits": "A value has so many elements or tagged fields that Kafka 4.2.2, and every release since 4.4.0, refuses it.",
+    "beyond_limits": "A value has more elements or tagged fields than allowed: Kafka 4.2.2, and every release since 4.4.0, refuses it.",
     "negative_partition": "The partition in a key is negative.",
-    "negative_offset": "The committed offset is negative. No night warns of it: the tables have the offset.",
+    "negative_offset": "The committed offset is negative. No run warns of it: the tables have the offset.",
     "transactional_non_offset": "A group record lies in a transactional batch: it counts at once.",
     "transactional_mismatch": "A batch of offsets has a producer id or the transactional bit, not both.",
     "transactional_tombstone": "The tombstone of an offset lies in a transaction; no broker writes it.",
@@ -68,16 +68,27 @@ _OF_THE_INPUT: Final[Mapping[str, str]] = {
     "row_duplicate": "Rows are there more than once, byte for byte; one of each is taken.",
     "other_topic": "Rows are of other topics; they are not read.",
     "other_cluster": "Rows are of other clusters; they are not read.",
+    "earlier_incarnation": "Rows are of an earlier incarnation of the topic; they are not read.",
+    "value_absent": "Lines have a key and no field for a value: they are read as tombstones.",
+    "value_empty": "Texts of values are empty: they are read as tombstones.",
+    "timestamp_unit": "Timestamps are in seconds, microseconds or nanoseconds; they are read as such.",
+    "timestamp_implausible": "Timestamps are before 2014 or after 2099 in every unit.",
     "transactions_unknown": "The input does not tell which records are of transactions, nor how those ended.",
-    "log_not_read": "The night is from the Admin API: what only the log has is NULL, and the tables of the history have no rows.",
+    "files_not_read": "Files of the input's folder are not read, for the reasons in the detail.",
+    "end_offsets_not_understood": "The file of --end-offsets has lines that are not understood; they are not used.",
+    "log_not_read": "The run is from the Admin API: what only the log has is NULL, and the tables of the history have no rows.",
     "group_not_described": "The brokers list the group and do not describe it to this client: it is in no table of the state.",
-    "other_coordinator": "The records are those of another coordinator than the one whose rules were applied.",
-    "carried_state_differs": "A night with --full read another state of a group than the nights before had carried on.",
+    "other_coordinator": "The records are of another coordinator than the chosen rules were applied.",
+    "carried_state_differs": "A run with --full read another state of a group than the earlier runs had carried on.",
     "compacted_before_until": "Records before --until are in neither log nor history any more: the state of that moment may not be exact.",
-    "keys_vanished": "Live records of the last night are gone without a later one or a tombstone: the copy may not be whole.",
-    "gap_since_last_night": "The log begins after the end of the last night: records between the two were never seen.",
-    "partition_count_changed": "The groups fit another number of partitions of the offsets topic than in the last night.",
-    "settings_contradicted": "The settings file says that the topic has fewer partitions than the log has; their number is estimated.",
+    "keys_vanished": "Live records of the last run are gone without a later one or a tombstone: the copy may not be whole.",
+    "log_begins_late": "The first segments of the log are missing in this copy: groups whose last record is there are missing as well.",
+    "log_truncated": "The log was truncated below the end of the last run, as after an unclean leader election: commits are lost.",
+    "gap_since_last_night": "The log begins after the end of the last run: records between the two were never seen.",
+    "group_wrong_partition": "No client finds the group here: the topic got more partitions. The state has what its new partition has.",
+    "partition_count_changed": "The groups fit another number of partitions of the offsets topic than in the last run.",
+    "clock_went_back": "The run began before the newest run had finished, by the clocks of their machines.",
+    "settings_contradicted": "By the settings file the topic has fewer partitions than the log has; their number is estimated.",
 }
 
 WARNING_CODES: Final[Mapping[str, str]] = {**_OF_THE_LOADER, **_OF_THE_LOG, **_OF_RECORDS, **_OF_THE_INPUT}

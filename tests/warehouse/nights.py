@@ -11,8 +11,10 @@ from tempfile import TemporaryDirectory
 from typing import Any
 from unittest.mock import patch
 
+from groupcoord_spark.coordinator.offset_events import Surroundings, TopicLife
+from groupcoord_spark.coordinator.semantics import semantics_for
 from groupcoord_spark.warehouse import TABLES, AddedFile, Run, RunStart, begin_run, commit_run, write_part
-from groupcoord_spark.warehouse.views import VIEWS
+from groupcoord_spark.warehouse.view_texts import VIEWS
 
 AS_OF_MS = 1_767_225_600_000  # 2026-01-01T00:00:00Z
 DAY_MS = 86_400_000
@@ -20,15 +22,16 @@ DAY_MS = 86_400_000
 Rows = Mapping[str, Sequence[Mapping[str, Any]]]
 
 FEW_TABLES = (
-    *("committed_offsets", "groups", "offset_commits", "group_records", "transactions", "rebalances", "surviving_records"),
+    *("committed_offsets", "groups", "offset_commits", "group_records", "transactions", "rebalances", "offset_events", "surviving_records"),
     *("quarantined_records", "warnings", "offsets_partitions", "runs", "log_ends"),
 )
-"""Tables of each kind, in their order: of the state, of history and of each night, with rows of the tests and without."""
+"""Tables of each kind, in their order: of the state, of history and of each run, with rows of the tests and without."""
 
 EVERY_TABLE = dict(TABLES)
 
 TABLES_OF_A_LOG = EVERY_TABLE.keys() - {
     *("topics", "topic_configs", "group_configs", "transactional_ids", "acls", "share_offsets", "share_batches", "log_ends"),
+    "mirror_checkpoints",
 }
 """All tables but those that get rows only from a log directory or from a broker's answers."""
 
@@ -68,15 +71,16 @@ def run_fields(**fields: Any) -> dict[str, Any]:
     }
 
 
-def written(start: RunStart, rows: Rows) -> dict[str, list[AddedFile]]:
-    """The files of a run, as its workers would have made them."""
+def written(start: RunStart, rows: Rows, fields: Mapping[str, Any] | None = None) -> dict[str, list[AddedFile]]:
+    """Return the files of a run, as its workers would have made them. fields: of the run, where its rules matter."""
+    rows = _with_offset_events(start, rows, fields or run_fields())
     place, cluster, run_id = start.location.uri, start.cluster, start.run_id
     return {name: write_part(place, TABLES[name], TABLES[name].from_rows(of), cluster, run_id) for name, of in rows.items()}
 
 
 @cache
 def _tables_without_rows(*names: str) -> TemporaryDirectory[str]:
-    """A warehouse whose tables, which have these names, a first run has made, and no more; it goes with the process."""
+    """Return a warehouse whose tables, which have these names, a first run has made, and no more; it goes with the process."""
     directory = TemporaryDirectory(prefix="groupcoord-tests-")
     begin_run(directory.name, "template")
     return directory
@@ -92,15 +96,42 @@ def make_tables(warehouse: Path | str) -> None:
 
 
 def night(warehouse: Path | str, cluster: str, rows: Rows, **fields: Any) -> Run:
-    """One whole run."""
+    """Return one whole run."""
     make_tables(warehouse)
     return night_that_makes_tables(warehouse, cluster, rows, **fields)
 
 
 def night_that_makes_tables(warehouse: Path | str, cluster: str, rows: Rows, **fields: Any) -> Run:
-    """One whole run, which makes the tables itself in an empty directory."""
+    """Return one whole run, which makes the tables itself in an empty directory."""
     start = begin_run(str(warehouse), cluster)
-    return commit_run(start, run_fields(**fields), written(start, rows))
+    return commit_run(start, run_fields(**fields), written(start, rows, run_fields(**fields)))
+
+
+_JUDGED = ("offset_commits", "group_records", "transactions")
+
+
+def _with_offset_events(start: RunStart, rows: Rows, fields: Mapping[str, Any]) -> Rows:
+    """Return the rows with those of offset_events that a run would write for them, after the rows of the runs before."""
+    from tests.coordinator.simple_offset_events import offset_events_of
+
+    if "offset_events" in rows or "offset_events" not in TABLES or not any(rows.get(name) for name in _JUDGED):
+        return rows
+    tables: dict[str, list[Mapping[str, Any]]] = {}
+    for name in _JUDGED:
+        earlier = TABLES[name].to_milliseconds(start.previous(name)).to_pylist() if start.finished else []
+        tables[name] = [{key: None if value == -1 else value for key, value in row.items()} for row in earlier]
+        tables[name] += rows.get(name, ())
+    new = {(row["offsets_partition"], row["record_offset"]) for name in _JUDGED for row in rows.get(name, ())}
+    retention_ms = int(fields["settings"].get("offsets.retention.ms", 7 * DAY_MS))
+    topics: dict[str, tuple[TopicLife, ...]] = {}
+    for row in rows.get("topics", ()):
+        life = TopicLife(row.get("created_at_ms"), row.get("deleted_at_ms"), row["is_deleted"])
+        topics[row["topic"]] = (*topics.get(row["topic"], ()), life)
+    known = Surroundings({}, topics, bool(topics) and all(row["all_topics_known"] for row in rows["topics"]))
+    semantics = semantics_for(fields["semantics"], None)
+    events = offset_events_of(tables, semantics, retention_ms, known)
+    events = [event for event in events if (event["offsets_partition"], event["record_offset"]) in new]
+    return {**rows, "offset_events": events} if events else rows
 
 
 def group(group_id: str, **fields: Any) -> dict[str, Any]:
@@ -139,7 +170,7 @@ def offset(group_id: str, topic: str, partition: int, committed_offset: int, **f
 
 
 def commit(record_offset: int, **fields: Any) -> dict[str, Any]:
-    """A row of offset_commits."""
+    """Return a row of offset_commits."""
     return {
         "offsets_partition": 0,
         "incarnation": 0,
@@ -160,7 +191,7 @@ def commit(record_offset: int, **fields: Any) -> dict[str, Any]:
 
 
 def marker(record_offset: int, producer_id: int, result: str, **fields: Any) -> dict[str, Any]:
-    """A row of transactions."""
+    """Return a row of transactions."""
     place = {"offsets_partition": 0, "incarnation": 0, "record_offset": record_offset}
     return {**place, "producer_id": producer_id, "result": result, **fields}
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.warehouse.nights import AS_OF_MS, DAY_MS, assignment, group, marker, member, offset
-from tests.warehouse.view_rows import HOUR_MS, at, change, end, gone, log_part, record, rows
+from tests.warehouse.view_rows import HOUR_MS, at, change, committed_by, end, gone, log_part, record, rows
 
 OLD_ID, NEW_ID = "MkTRaXlSRfWvFLT1M3hZWA", "Uz_G2kQIRWC33YW4WQUDVQ"
 
@@ -17,8 +17,8 @@ OLD_ID, NEW_ID = "MkTRaXlSRfWvFLT1M3hZWA", "Uz_G2kQIRWC33YW4WQUDVQ"
 class TestRewinds:
     def test_offsets_of_a_topic_that_was_made_anew_begin_low_and_nobody_went_back(self) -> None:
         commits = [at(0, 60, topic_id=OLD_ID), at(1, 3, 1, topic_id=NEW_ID), at(2, 1, 2, topic_id=NEW_ID), at(3, 0, 3)]
-        found = rows("rewinds", "record_offset, kind", offset_commits=commits, rebalances=[change(0, 1)])
-        assert found == [(1, "topic_recreated"), (2, "seek"), (3, "seek")]
+        found = rows("rewinds", "record_offset, kind", offset_commits=commits)
+        assert found == [(1, "topic_recreated"), (2, "reset"), (3, "reset")]
 
     def test_a_rewind_in_a_transaction_counts_from_its_marker_and_not_at_all_if_it_aborts(self) -> None:
         commits = [at(0, 60), at(1, 3, 1, producer_id=1, is_transactional=True), at(2, 70, 2), at(3, 5, 3, producer_id=2)]
@@ -115,8 +115,9 @@ class TestStalled:
             "assignments": [assignment("g", "m", "t", partition) for partition in range(3)],
             "groups": [group("g", member_count=1)],
             "members": [member("g", "m")],
-            "committed_offsets": [offset("g", "t", partition, 10) for partition in range(3)],
+            "committed_offsets": committed_by([row for row in commits if row.get("producer_id") is None]),
             "offsets_partitions": [log_part()],
+            "transactions": [marker(9, 1, "committed")],
         }
         return rows("stalled", "partition, commits, advance, median_advance", offset_commits=commits, **tables)
 
@@ -126,6 +127,12 @@ class TestStalled:
         assert self.stalled([*before, *moved, at(5, 140, 95, partition=2)]) == []
         assert self.stalled([*before, *moved, at(5, 100, 95, partition=2)]) == [(2, 1, 0, 50.0)]
         assert self.stalled([*before, *moved]) == [(2, 0, 0, 50.0)]
+
+    def test_an_offset_that_a_later_commit_replaced_before_its_marker_never_counts(self) -> None:
+        in_transaction = at(0, 900, 0, partition=2, producer_id=1, is_transactional=True)
+        commits = [at(1 + partition, 100, 0, partition=partition) for partition in range(3)]
+        moved = [at(10, 150, 90, partition=0), at(11, 160, 95, partition=1)]
+        assert self.stalled([in_transaction, *commits, *moved]) == [(2, 0, 0, 50.0)]
 
     def test_a_partition_that_went_back_does_move(self) -> None:
         commits = [at(n, 10 * n, n, partition=partition) for n in range(2) for partition in range(2)]

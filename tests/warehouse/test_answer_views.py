@@ -16,6 +16,7 @@ from tests.warehouse.view_rows import (
     acl,
     at,
     change,
+    committed_by,
     end,
     gone,
     log_part,
@@ -56,55 +57,47 @@ class TestCutover:
         assert rows("cutover", self.columns, offset_commits=commits) == [("prod", "new", 0, 61, 55, 6, 2, 1.0)]
 
 
+def event(record_offset: int, from_offset: int, to_offset: int, cause: str, **fields: Any) -> dict[str, Any]:
+    """Return a row of offset_events: by default a rewind of partition 0."""
+    place = {"group_id": "g", "topic": "t", "partition": 0, "offsets_partition": 0, "incarnation": 0, "record_offset": record_offset}
+    values = {"from_committed_offset": from_offset, "to_committed_offset": to_offset, "from_record_offset": record_offset - 1}
+    times = {"event_timestamp_ms": AS_OF_MS + record_offset}
+    return {**place, **values, **times, "kind": "rewound", "cause": cause, "certainty": "likely", "evidence": ".", "run_id": "r", **fields}
+
+
 class TestRewinds:
-    columns = "topic, partition, from_committed_offset, to_committed_offset, back_by, kind, member_count, from_record_offset, record_offset"
+    def kinds(self, *events: Mapping[str, Any]) -> list[tuple[int, str]]:
+        return sorted((at_offset, kind) for kind, at_offset in rows("rewinds", "kind, record_offset", offset_events=events))
 
-    def kinds(self, offsets: Sequence[int], rebalances: Sequence[Mapping[str, Any]] = ()) -> list[tuple[int, str]]:
-        """Record offset and kind of each drop; the n-th commit has record offset 10 * n."""
-        commits = [at(10 * n, committed_offset, n) for n, committed_offset in enumerate(offsets)]
-        return sorted(
-            (at_offset, kind) for kind, at_offset in rows("rewinds", "kind, record_offset", offset_commits=commits, rebalances=rebalances)
-        )
-
-    def test_a_drop_without_members_is_a_reset(self) -> None:
-        found = rows("rewinds", self.columns, offset_commits=[at(0, 60), at(1, 3), at(2, 9)])
-        assert found == [("t", 0, 60, 3, 57, "reset", 0, 0, 1)]
-        assert self.kinds([60, 3], [change(1, 1), change(5, 0)]) == [(10, "reset")]
-
-    def test_a_drop_by_a_member_of_the_unchanged_group_is_a_seek(self) -> None:
-        assert self.kinds([50, 60, 7, 8], [change(1, 2)]) == [(20, "seek")]
-
-    def test_the_first_commit_of_new_members_below_the_last_of_the_old_ones_is_a_restart(self) -> None:
-        assert self.kinds([50, 60, 55], [change(1, 1), change(15, 1, kept_count=0)]) == [(20, "restart")]
-        assert self.kinds([50, 60, 55], [change(1, 1), change(13, 0), change(15, 1, kept_count=0)]) == [(20, "restart")]
-
-    def test_a_drop_after_a_rebalance_with_a_member_of_before_is_of_a_late_owner(self) -> None:
-        assert self.kinds([50, 60, 55, 62], [change(1, 1), change(15, 2, kept_count=1)]) == [(20, "late_owner")]
-        # A target assignment is no new generation: the members stay the same.
-        assert self.kinds([50, 60, 55], [change(1, 1), change(15, 1, kind="assignment", kept_count=1)]) == [(20, "seek")]
+    def test_a_rewind_has_its_cause_and_how_far_it_went(self) -> None:
+        columns = "topic, partition, from_committed_offset, to_committed_offset, back_by, kind, from_record_offset, record_offset"
+        found = rows("rewinds", columns, offset_events=[event(5, 60, 3, "reset"), event(9, 1, 4, "reset", kind="skipped")])
+        assert found == [("t", 0, 60, 3, 57, "reset", 4, 5)]
 
     def test_two_rising_series_are_two_writers(self) -> None:
-        assert self.kinds([100, 10, 101, 11, 102, 12]) == [(10, "two_writers"), (30, "two_writers"), (50, "two_writers")]
-        assert self.kinds([100, 10, 11, 101, 102, 12], [change(1, 1)]) == [(10, "two_writers"), (50, "two_writers")]
+        series = [event(10, 100, 10, "seek"), event(30, 101, 11, "seek"), event(50, 102, 12, "seek")]
+        assert self.kinds(*series) == [(10, "two_writers"), (30, "two_writers"), (50, "two_writers")]
+        assert self.kinds(*(row | {"partition": n} for n, row in enumerate(series))) == [(10, "seek"), (30, "seek"), (50, "seek")]
 
     def test_one_reader_that_goes_back_twice_is_not_two_writers(self) -> None:
-        assert self.kinds([10, 100, 50, 75, 95, 110, 120, 70], [change(1, 1)]) == [(20, "seek"), (70, "seek")]
-        assert self.kinds([90, 100, 98, 101, 200, 150], [change(1, 1)]) == [(20, "seek"), (50, "seek")]
+        assert self.kinds(event(20, 100, 50, "seek"), event(70, 120, 110, "seek")) == [(20, "seek"), (70, "seek")]
+        assert self.kinds(event(20, 100, 98, "seek"), event(50, 200, 150, "seek")) == [(20, "seek"), (50, "seek")]
 
-    def test_a_commit_after_a_tombstone_and_an_aborted_one_are_no_rewind(self) -> None:
-        commits = [at(0, 60), gone(1), at(2, 5), at(3, 1, producer_id=1, is_transactional=True)]
-        assert rows("rewinds", "record_offset", offset_commits=commits, transactions=[marker(4, 1, "aborted")]) == []
+    def test_an_admin_who_resets_twice_is_not_two_writers(self) -> None:
+        resets = [event(n, 100 + n, n, "reset", certainty="certain") for n in (10, 30)]
+        assert self.kinds(*resets) == [(10, "reset"), (30, "reset")]
 
-    def test_completeness_is_the_share_of_the_records_between_the_two_commits(self) -> None:
-        commits = [at(0, 60), at(2, 90, partition=1), at(4, 7)]
-        assert rows("rewinds", "partition, completeness, partitions_at_once", offset_commits=commits) == [(0, 0.5, 1)]
+    def test_partitions_of_one_request_are_counted(self) -> None:
+        at_once = [event(n, 60, 3, "reset", partition=n, event_timestamp_ms=AS_OF_MS) for n in range(3)]
+        found = rows("rewinds", "record_offset, partitions_at_once", offset_events=[*at_once, event(9, 60, 3, "reset")])
+        assert found == [(0, 3), (1, 3), (2, 3), (9, 1)]
 
-    def test_a_partition_that_goes_back_twice_in_one_millisecond_is_one_partition(self) -> None:
-        of_one_partition = [at(0, 60), at(1, 3), at(2, 61), at(3, 4)]
-        assert rows("rewinds", "record_offset, partitions_at_once", offset_commits=of_one_partition) == [(1, 1), (3, 1)]
-        of_others = [at(4, 9, partition=1), at(5, 8, partition=1), at(6, 9, topic="u"), at(7, 8, topic="u")]
-        found = rows("rewinds", "record_offset, partitions_at_once", offset_commits=[*of_one_partition, *of_others])
-        assert found == [(1, 3), (3, 3), (5, 3), (7, 3)]
+
+class TestSkips:
+    def test_a_skip_has_its_cause_and_the_records_that_were_never_read(self) -> None:
+        skip = event(5, 3, 60, "reset", kind="skipped", certainty="certain", records_skipped=57, counts_are_exact=True)
+        columns = "group_id, topic, partition, from_committed_offset, to_committed_offset, records_skipped, cause, certainty"
+        assert rows("skips", columns, offset_events=[skip, event(7, 60, 3, "seek")]) == [("g", "t", 0, 3, 60, 57, "reset", "certain")]
 
 
 class TestReaders:
@@ -179,12 +172,13 @@ def test_a_partition_is_stalled_when_the_median_of_its_group_advances() -> None:
         "assignments": owned,
         "groups": [group("g", member_count=1)],
         "members": [member("g", "m")],
-        "committed_offsets": [offset("g", "t", partition, 10) for partition in range(4)],
+        "committed_offsets": committed_by(commits),
         "offsets_partitions": [log_part()],
     }
     columns = "topic, partition, member_id, commits, advance, median_advance, partitions, completeness"
     assert rows("stalled", columns, offset_commits=commits, **tables) == [("t", 2, "m", 2, 0, 15.0, 4, 1.0)]
-    assert rows("stalled", columns, offset_commits=commits[:4], **tables) == []
+    only_the_first = {**tables, "committed_offsets": committed_by(commits[:4])}
+    assert rows("stalled", columns, offset_commits=commits[:4], **only_the_first) == []
 
 
 def test_commits_are_counted_by_hour_with_what_compaction_left() -> None:
@@ -337,15 +331,17 @@ def test_lag_is_of_the_newest_sample_and_says_what_it_cannot_know() -> None:
     ]
 
 
-def test_offset_beyond_the_end_in_a_checkpoint_has_lag_0() -> None:
+def test_offset_beyond_the_end_in_a_checkpoint_has_lag_0_where_the_checkpoint_may_be_too_old() -> None:
     offsets = [offset("g", "t", 0, 80), offset("g", "t", 1, 500, commit_timestamp_ms=AS_OF_MS - 4_000)]
     offsets.append(offset("g", "t", 2, 500, commit_timestamp_ms=AS_OF_MS - HOUR_MS))
     ends = [end("t", partition, 110, source="checkpoint") for partition in range(3)]
     columns = "partition, lag, remark, group_lag, source"
-    expected = [(0, 30, None, 30, "checkpoint"), (1, 0, "sample_is_older", 30, "checkpoint"), (2, 0, "beyond_end", 30, "checkpoint")]
+    expected = [(0, 30, None, 30, "checkpoint"), (1, 0, "sample_is_older", 30, "checkpoint"), (2, -390, "beyond_end", 30, "checkpoint")]
     assert rows("lag", columns, committed_offsets=offsets, log_ends=ends) == expected
     commits = [at(0, 500)]
     assert rows("lag_history", "lag", offset_commits=commits, log_ends=ends) == [(0,)]
+    later = [{**row, "sampled_at_ms": row["sampled_at_ms"] + HOUR_MS} for row in ends]
+    assert rows("lag_history", "lag", offset_commits=commits, log_ends=later) == [(-390,)]
 
 
 def test_lag_history_says_when_the_group_has_caught_up() -> None:
@@ -371,7 +367,7 @@ def test_kafka_streams_writes_its_stream_time_into_the_metadata(version: int, st
 
 def test_notes_of_other_clients_are_told_apart_by_their_form() -> None:
     done = base64.b64encode(b"o" + struct.pack(">i", 16) + b"\x05\x01").decode()
-    notes = ["", "begun in night 2", done, "loadtest", "beside"]
+    notes = ["", "begun in run 2", done, "loadtest", "beside"]
     offsets = [offset("g", "t", partition, 5, metadata=note) for partition, note in enumerate(notes)]
     assert rows("commit_notes", "partition, kind, encoding", committed_offsets=offsets) == [
         (1, "text", None),
@@ -409,6 +405,21 @@ class TestShareLag:
             assert found == [(None, "topic_gone", None)]
         not_all = [topic("u", new, all_topics_known=False)]
         assert rows("share_lag", "lag, remark", share_offsets=[old], log_ends=[end("t", 0, 9)], topics=not_all) == [(8, None)]
+
+
+class TestLagByGroup:
+    def test_lag_of_groups_of_every_type_counts_offsets_beyond_the_end_and_partitions_without_an_end(self) -> None:
+        offsets = [offset("g", "t", 0, 5), offset("g", "t", 1, 90, commit_timestamp_ms=AS_OF_MS - HOUR_MS)]
+        offsets += [offset("g", "u", 0, 1), offset("none", "u", 0, 1)]
+        counts = ((2, 10, 3), (3, 5, None))
+        shares = [share_offset(number, start_offset=start, delivery_complete_count=count) for number, start, count in counts]
+        ends = [end("t", partition, 30) for partition in (0, 1, 2, 3)]
+        columns = "group_id, lag, max_lag, partitions, partitions_with_lag, partitions_without_end, beyond_end"
+        assert rows("lag_by_group", columns, committed_offsets=offsets, share_offsets=shares, log_ends=ends) == [
+            ("g", 25, 25, 3, 2, 1, 1),
+            ("none", None, None, 1, 0, 1, 0),
+            ("share", 17, 17, 2, 1, 1, 0),
+        ]
 
 
 class TestOrphanTopics:

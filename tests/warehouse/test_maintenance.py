@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import time
 from dataclasses import replace
 from functools import cache
@@ -21,6 +22,7 @@ from groupcoord_spark.warehouse import maintenance as upkeep
 from groupcoord_spark.warehouse.declaration import WriteMode
 from groupcoord_spark.warehouse.maintenance import maintain
 from groupcoord_spark.warehouse.parts import PartWriter, run_of
+from tests.tools.faults.running import made_older
 from tests.warehouse.nights import AS_OF_MS, DAY_MS, FEW_TABLES, commit, group, make_tables, marker, night, offset, run_fields, written
 from tests.warehouse.test_damage import flip_in_the_name_of_a_column
 from tests.warehouse.test_two_runs import stopped_before_commit
@@ -33,7 +35,7 @@ LOG = {"last_stable_offset": 0, "records": 0, "decoded": 0, "quarantined": 0, "c
 
 @cache
 def first_nights(count):
-    """A warehouse after so many nights of ``prod``, made once for all tests of the process, and the run of each night."""
+    """Return a warehouse after so many runs of ``prod``, made once for all tests of the process, and the run of each run."""
     directory = TemporaryDirectory(prefix="groupcoord-tests-")
     make_tables(Path(directory.name) / "w")
     runs = []
@@ -44,7 +46,7 @@ def first_nights(count):
 
 
 def nights(place, count, cluster="prod", first=0):
-    """Nights that have a row in a table of each kind; the run of each. The first nights of a warehouse are copied."""
+    """Runs that have a row in a table of each kind; the run of each. The first runs of a warehouse are copied."""
     if cluster != "prod" or any(Path(place).glob("*")):
         return run_nights(place, count, cluster, first)
     directory, runs = first_nights(count)
@@ -72,7 +74,7 @@ def run_nights(place, count, cluster, first):
 
 
 def sorted_rows(place, cluster="prod", at_ms=None):
-    """Every table's rows, as readers see them."""
+    """Return every table's rows, as readers see them."""
     warehouse = open_warehouse(str(place))
     read = {name: warehouse.read(name, cluster=cluster, at_ms=at_ms).to_pylist() for name in TABLES if name != "runs"}
     return {name: sorted(rows, key=repr) for name, rows in read.items()}
@@ -134,9 +136,9 @@ def test_old_nights_are_dropped_and_only_their_files_deleted(tmp_path):
     assert {run.run_id: sorted_rows(tmp_path, at_ms=run.as_of_ms) for run in runs[-2:]} == kept
     warehouse = open_warehouse(str(tmp_path))
     assert [run.is_kept for run in warehouse.finished_runs("prod")] == [False] * 4 + [True] * 2
-    with pytest.raises(WarehouseError, match="`groupcoord maintain` dropped the tables of run"):
+    with pytest.raises(WarehouseError, match="Maintenance dropped the tables of run"):
         warehouse.read("groups", cluster="prod", at_ms=runs[0].as_of_ms)
-    # What a look-back must know of every night that is in the history.
+    # What a point-in-time run must know of every night that is in the history.
     assert warehouse.read("offsets_partitions", cluster="prod", at_ms=runs[0].as_of_ms)["end_offset"].to_pylist() == [1]
 
 
@@ -154,7 +156,7 @@ def test_nothing_is_left_that_no_kept_night_needs(tmp_path):
 
 def test_look_backs_go_with_the_nights_before_which_they_ran(tmp_path):
     nights(tmp_path, 2)
-    night(tmp_path, "prod", {"groups": [group("past")]}, as_of_ms=AS_OF_MS - DAY_MS, kind="look_back", settings={"until": "2025-12-31"})
+    night(tmp_path, "prod", {"groups": [group("past")]}, as_of_ms=AS_OF_MS - DAY_MS, kind="point_in_time", settings={"until": "2025-12-31"})
     nights(tmp_path, 2, first=2)
     done = maintain(str(tmp_path), "prod", keep_nights=2)
     assert (done.nights_dropped, done.look_backs_dropped) == (2, 1)
@@ -180,6 +182,35 @@ def test_files_that_another_upkeep_has_not_committed_yet_stay_for_a_day(tmp_path
     two_days_ago = time.time() - 2 * 86_400
     os.utime(tmp_path / "offset_commits" / file.path, (two_days_ago, two_days_ago))
     assert sum(table.files_deleted for table in maintain(str(tmp_path), "prod").tables) == 1
+
+
+def test_only_files_of_ours_in_directories_of_ours_are_deleted(tmp_path):
+    """A user's own files, and what links name, stay, whatever their names are."""
+    place, elsewhere = tmp_path / "w", tmp_path / "elsewhere"
+    run = nights(place, 1)[0]
+    table, ours = place / "offset_commits", f"{run.run_id}-{'0' * 32}.parquet"
+    users = [
+        *(table / "notes.txt", table / ours, table / "mine" / "a.parquet", table / "mine" / ours, place / "runs" / "backup.parquet"),
+        *(table / "cluster=prod" / f"backup-{'3' * 32}.parquet", place / "runs" / "cluster=prod" / f"run-1-{'3' * 32}.parquet"),
+        *(table / "cluster=prod" / "mine.parquet", table / "cluster=prod" / "deeper" / ours, place / "own" / ours),
+        *(elsewhere / "cluster=prod" / ours, elsewhere / ours, elsewhere / "other" / ours),
+    ]
+    for path in users:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("mine")
+    (table / "cluster=linked").symlink_to(elsewhere)
+    (table / "linked").symlink_to(elsewhere)
+    (table / "cluster=prod" / ours.replace("0", "1", 1)).symlink_to(elsewhere / ours)
+    (table / "cluster=prod" / f"{run.run_id}-{'2' * 32}.parquet").write_text("of a dead run")
+    shutil.move(place / "warnings", tmp_path / "warnings")
+    (place / "warnings").symlink_to(tmp_path / "warnings")
+    linked = tmp_path / "warnings" / "cluster=prod" / ours
+    linked.write_text("a table that lies elsewhere")
+    made_older(tmp_path)
+    done = {done.table: done.files_deleted for done in maintain(str(place), "prod").tables if done.files_deleted}
+    assert done == {"offset_commits": 1}
+    assert [path for path in [*users, linked] if not path.exists()] == []
+    assert not (table / "cluster=prod" / f"{run.run_id}-{'2' * 32}.parquet").exists()
 
 
 def test_rows_of_a_dead_run_are_not_joined(tmp_path, monkeypatch):
@@ -227,7 +258,7 @@ class TestHistoryThatIsTooOld:
     """Records of 100, 50 and 10 days ago; the border is 30 days ago."""
 
     def house(self, place, survived):
-        """survived: the record offsets that were still in the log at the first night after the border, which is the only night."""
+        """survived: the record offsets that were still in the log at the first run after the border, which is the only run."""
         now_ms = time.time_ns() // 1_000_000
         start = begin_run(str(place), "prod")
         rows = [commit(n, record_timestamp_ms=now_ms - days * DAY_MS) for n, days in enumerate((100, 50, 10))]
@@ -237,7 +268,7 @@ class TestHistoryThatIsTooOld:
         files = written(start, {"offset_commits": rows, "surviving_records": ranges, "groups": [group("g")]})
         commit_run(start, run_fields(), files)
         maintain(str(place), "prod", keep_history_ms=30 * DAY_MS)
-        assert open_warehouse(str(place)).read("offset_commits", cluster="prod").num_rows == 3  # the night itself is kept as it was
+        assert open_warehouse(str(place)).read("offset_commits", cluster="prod").num_rows == 3  # the run itself is kept as it was
         nights(place, 1, first=10)
         offsets = open_warehouse(str(place)).read("offset_commits", cluster="prod")["record_offset"].to_pylist()
         return sorted(record_offset for record_offset in offsets if record_offset < 10)
@@ -302,7 +333,7 @@ def test_a_cluster_without_a_run_is_one_sentence(tmp_path):
 
 
 def ends_of_complete_runs(warehouse):
-    """(end offset of the log, run id) of the runs that a look-back can go back to, of offsets partition 0."""
+    """(end offset of the log, run id) of the runs that a point-in-time run can go back to, of offsets partition 0."""
     return [(run.end_offset, run.run_id) for run in _ends_of_complete_runs(begin_run(str(warehouse), "prod"))[0, 0]]
 
 

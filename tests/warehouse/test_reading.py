@@ -25,7 +25,7 @@ pytestmark = pytest.mark.usefixtures("few_tables")
 
 @pytest.fixture(scope="module")
 def month(tmp_path_factory):
-    """Three nights of history, ten offsets partitions a night, a file each."""
+    """Three runs of history, ten offsets partitions a run, a file each."""
     place = tmp_path_factory.mktemp("month")
     for day in range(3):
         at_ms = AS_OF_MS + day * DAY_MS
@@ -38,7 +38,7 @@ def month(tmp_path_factory):
 
 
 def commit_night(place, table, files, **fields):
-    """A night whose rows of one table are in these files."""
+    """A run whose rows of one table are in these files."""
     make_tables(place)
     start, declared = begin_run(str(place), "prod"), TABLES[table]
     added = [file for rows in files for file in write_part(str(place), declared, declared.from_rows(rows), "prod", start.run_id)]
@@ -86,8 +86,8 @@ def test_columns_come_in_the_order_asked_for(month):
 
 
 def test_null_meets_no_condition(tmp_path):
-    night(tmp_path, "prod", {"offset_commits": [commit(1, committed_offset=None), commit(2, committed_offset=5)]})
-    found = open_warehouse(str(tmp_path)).read("offset_commits", where=[("committed_offset", "<", 100)])
+    night(tmp_path, "prod", {"offset_commits": [commit(1, value_version=None), commit(2, value_version=3)]})
+    found = open_warehouse(str(tmp_path)).read("offset_commits", where=[("value_version", "<", 100)])
     assert found["record_offset"].to_pylist() == [2]
 
 
@@ -115,7 +115,7 @@ def test_an_earlier_night_is_read_as_it_was(tmp_path):
 
     assert offset_at(None) == offset_at(AS_OF_MS + 9 * DAY_MS) == [2]
     assert offset_at(AS_OF_MS + DAY_MS) == offset_at(AS_OF_MS + 2 * DAY_MS - 1) == [1]
-    with pytest.raises(WarehouseError, match="knows no night of cluster 'prod' that early; its first is as of 2026-01-01T00:00:00Z"):
+    with pytest.raises(WarehouseError, match="knows no run of cluster 'prod' that early; its first is as of 2026-01-01T00:00:00Z"):
         offset_at(AS_OF_MS - 1)
 
 

@@ -25,7 +25,7 @@ class DiedError(Exception):
 
 
 def die_after(monkeypatch, tables):
-    """The commit of a run ends right after this many tables; after all of them, before its row in ``runs``."""
+    """Return the commit of a run ends right after this many tables; after all of them, before its row in ``runs``."""
     whole = write_module._commit_table
     done = []
 
@@ -51,7 +51,7 @@ def history_seen(warehouse, cluster="prod"):
 
 
 def newest_rows(warehouse, table, cluster):
-    """What a reader finds that just opens the newest version."""
+    """Return what a reader finds that just opens the newest version."""
     newest = DeltaTable(f"{warehouse}/{table}")
     rows = newest.to_pyarrow_dataset(filesystem=_plain(warehouse, table)).to_table().to_pylist()
     return [row for row in rows if row["cluster"] == cluster]
@@ -307,8 +307,24 @@ def test_tables_of_a_newer_release_are_refused(tmp_path, monkeypatch):
     monkeypatch.setitem(write_module.PROPERTIES, write_module.read.SCHEMA_VERSION_PROPERTY, "7")
     begin_run(str(tmp_path), "prod")
     for use in (lambda: begin_run(str(tmp_path), "prod"), lambda: open_warehouse(str(tmp_path))):
-        with pytest.raises(WarehouseError, match=r"written by a newer release \(tables of version 7, this release knows 3\)"):
+        with pytest.raises(WarehouseError, match=r"written by a newer release \(tables of version 7, this release knows 5\)"):
             use()
+
+
+def test_an_upgrade_writes_the_kinds_of_runs_in_present_words(tmp_path, monkeypatch):
+    with monkeypatch.context() as older:
+        older.setitem(write_module.PROPERTIES, write_module.read.SCHEMA_VERSION_PROPERTY, "4")
+        for cluster in ("prod", "other"):
+            night(tmp_path, cluster, {"groups": [group("g")]}, kind="night")
+            night(tmp_path, cluster, {"groups": [group("g")]}, kind="look_back", settings={"until": "2025-12-31"})
+        rows = open_warehouse(str(tmp_path)).runs("prod")
+        assert sorted(rows["kind"].to_pylist()) == ["nightly", "point_in_time"]
+    begin_run(str(tmp_path), "prod")
+    opened = open_warehouse(str(tmp_path))
+    for cluster in ("prod", "other"):
+        assert sorted(opened.tables["runs"].rows(cluster, ["kind"])["kind"].to_pylist()) == ["nightly", "point_in_time"]
+    assert opened.runs("prod").drop_columns("kind") == rows.drop_columns("kind")
+    assert [row["group_id"] for row in opened.read("groups", cluster="other").to_pylist()] == ["g"]
 
 
 def test_a_table_with_other_columns_is_refused(tmp_path):

@@ -1,4 +1,4 @@
-"""DuckDB in process, DuckDB over printed views and Spark over printed and published views give the rows of one night."""
+"""DuckDB in process, DuckDB over printed views and Spark over printed and published views give the rows of one run."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from pyspark.sql import SparkSession
 
 from groupcoord_spark.errors import UsageError, WarehouseError
 from groupcoord_spark.warehouse import TABLES, open_warehouse
-from groupcoord_spark.warehouse.sql import NightInDuckDB, names_in, publish, view_statements
-from groupcoord_spark.warehouse.views import VIEWS
+from groupcoord_spark.warehouse.sql import SnapshotInDuckDB, names_in, publish, view_statements
+from groupcoord_spark.warehouse.view_texts import VIEWS
 from tests.conftest import SampleWarehouse
 from tests.running import tables_of
 from tests.test_documentation import ROOT
@@ -46,7 +46,7 @@ QUERIES = (
 
 @pytest.fixture
 def two_nights(tmp_path: Path) -> str:
-    """The cluster prod with two nights, and the cluster it's with one."""
+    """Provide the cluster prod with two runs, and the cluster it's with one."""
     place = str(tmp_path / "w")
     night(place, "prod", {"groups": [group("early")]}, as_of_ms=AS_OF_MS)
     second = {"groups": [group("a"), group("b")], "committed_offsets": [offset("a", "orders", 0, 7)]}
@@ -55,39 +55,38 @@ def two_nights(tmp_path: Path) -> str:
     return place
 
 
-def rows(night_in_duckdb: NightInDuckDB, query: str) -> list[tuple[object, ...]]:
-    found = night_in_duckdb.execute(query)
-    assert found is not None
+def rows(night_in_duckdb: SnapshotInDuckDB, query: str) -> list[tuple[object, ...]]:
+    found = night_in_duckdb.rows(query)
     # DuckDB's sums of integers are decimals without a fraction.
     columns = [[int(value) if isinstance(value, Decimal) else value for value in column.to_pylist()] for column in found.columns]
     return sorted(zip(*columns, strict=True), key=repr)
 
 
-def with_views(place: str, **night_of: int) -> duckdb.DuckDBPyConnection:
+def with_views(place: str, **run_of: int) -> duckdb.DuckDBPyConnection:
     connection = duckdb.connect()
-    for statement in view_statements("duckdb", open_warehouse(place), **night_of):  # type: ignore[arg-type]
+    for statement in view_statements("duckdb", open_warehouse(place), **run_of):  # type: ignore[arg-type]
         connection.execute(statement)
     return connection
 
 
-def in_views(place: str, query: str, **night_of: int) -> list[tuple[object, ...]]:
-    return sorted(with_views(place, **night_of).execute(query).fetchall())
+def in_views(place: str, query: str, **run_of: int) -> list[tuple[object, ...]]:
+    return sorted(with_views(place, **run_of).execute(query).fetchall())
 
 
 def test_every_cluster_has_the_rows_of_its_own_newest_night(two_nights: str) -> None:
-    opened = NightInDuckDB(open_warehouse(two_nights))
+    opened = SnapshotInDuckDB(open_warehouse(two_nights))
     query = "SELECT cluster, group_id FROM groups"
     assert rows(opened, query) == in_views(two_nights, query) == [("it's", "c"), ("prod", "a"), ("prod", "b")]
 
 
 def test_no_bar_is_drawn_between_the_rows(two_nights: str) -> None:
     """A statement of more than two seconds drew one on stdout, so JSON and CSV could not be read."""
-    opened = NightInDuckDB(open_warehouse(two_nights))
+    opened = SnapshotInDuckDB(open_warehouse(two_nights))
     assert opened.connection.execute("SELECT current_setting('enable_progress_bar')").fetchall() == [(False,)]
 
 
 def test_an_earlier_night_is_pinned_with_the_runs_until_then(two_nights: str) -> None:
-    opened = NightInDuckDB(open_warehouse(two_nights), cluster="prod", at_ms=AS_OF_MS)
+    opened = SnapshotInDuckDB(open_warehouse(two_nights), cluster="prod", at_ms=AS_OF_MS)
     assert rows(opened, "SELECT group_id FROM groups") == [("early",)]
     assert rows(opened, "SELECT COUNT(*) FROM runs") == [(1,)]
     for query, expected in (("SELECT group_id FROM groups WHERE cluster = 'prod'", ("early",)), ("SELECT COUNT(*) FROM runs", (2,))):
@@ -96,7 +95,7 @@ def test_an_earlier_night_is_pinned_with_the_runs_until_then(two_nights: str) ->
 
 def test_each_table_is_the_one_that_readers_of_the_warehouse_get(sample_warehouse: SampleWarehouse) -> None:
     place = str(sample_warehouse.path)
-    opened = NightInDuckDB(open_warehouse(place))
+    opened = SnapshotInDuckDB(open_warehouse(place))
     expected, views = tables_of(Path(place), but=()), with_views(place)
     for table in TABLES:
         query = f"SELECT COUNT(*) FROM {table}"
@@ -105,7 +104,7 @@ def test_each_table_is_the_one_that_readers_of_the_warehouse_get(sample_warehous
 
 @pytest.fixture
 def published(spark_with_delta: SparkSession, sample_warehouse: SampleWarehouse) -> Iterator[SparkSession]:
-    """A session whose database is the one in which the night of the sample is published: the tables and views of ``QUERIES``.
+    """Provide a session whose database is the one in which the run of the sample is published: the tables and views of ``QUERIES``.
 
     tests/test_documentation.py has Spark read every table of it.
     """
@@ -123,7 +122,7 @@ def published(spark_with_delta: SparkSession, sample_warehouse: SampleWarehouse)
 
 
 def test_spark_gives_the_same_rows_over_published_views(published: SparkSession, sample_warehouse: SampleWarehouse) -> None:
-    opened = NightInDuckDB(open_warehouse(str(sample_warehouse.path)))
+    opened = SnapshotInDuckDB(open_warehouse(str(sample_warehouse.path)))
     for query in QUERIES:
         of_spark = [tuple(row) for row in published.sql(query).collect()]
         assert sorted(map(repr, of_spark)) == sorted(map(repr, rows(opened, query))), query
@@ -133,16 +132,16 @@ def test_the_source_and_the_model_of_dbt_are_about_tables_that_exist(sample_ware
     folder = ROOT / "conf" / "dbt"
     declared = yaml.safe_load((folder / "groupcoord.yml").read_text(encoding="utf-8"))
     (source,), (model,) = declared["sources"], declared["models"]
-    opened = NightInDuckDB(open_warehouse(str(sample_warehouse.path)))
+    opened = SnapshotInDuckDB(open_warehouse(str(sample_warehouse.path)))
     for table in source["tables"]:
         names = [*(column["name"] for column in table.get("columns", [])), *([table["loaded_at_field"]] if "freshness" in table else [])]
-        opened.execute(f"SELECT {', '.join(names) or '*'} FROM {table['name']} LIMIT 1")
+        opened.rows(f"SELECT {', '.join(names) or '*'} FROM {table['name']} LIMIT 1")
     text = (folder / f"{model['name']}.sql").read_text(encoding="utf-8")
     tables = {table["name"] for table in source["tables"]}
     asked: list[tuple[str, str]] = []
     query = jinja2.Template(text).render(source=lambda name, table: asked.append((name, table)) or table)
     assert {name for name, _ in asked} == {source["name"]} and {table for _, table in asked} <= tables
-    names, found = [column["name"] for column in model["columns"]], opened.execute(query)
+    names, found = [column["name"] for column in model["columns"]], opened.rows(query)
     assert set(names) <= set(found.column_names) and found.num_rows
 
 
@@ -155,16 +154,16 @@ def test_trino_reads_registered_tables_at_their_versions(two_nights: str) -> Non
 
 
 def test_a_statement_that_duckdb_refuses_is_a_usage_error_in_its_words(two_nights: str) -> None:
-    opened = NightInDuckDB(open_warehouse(two_nights))
+    opened = SnapshotInDuckDB(open_warehouse(two_nights))
     with pytest.raises(UsageError, match="nothing does not exist"):
-        opened.execute("SELECT * FROM nothing")
+        opened.rows("SELECT * FROM nothing")
     with pytest.raises(UsageError, match="syntax error"):
         opened.statements("SELEC 1")
 
 
 def test_a_file_that_is_gone_is_named(two_nights: str) -> None:
-    opened = NightInDuckDB(open_warehouse(two_nights))
+    opened = SnapshotInDuckDB(open_warehouse(two_nights))
     for file in Path(two_nights, "groups").rglob("*.parquet"):
         file.unlink()
     with pytest.raises(WarehouseError, match="is gone"):
-        opened.execute("SELECT * FROM groups")
+        opened.rows("SELECT * FROM groups")

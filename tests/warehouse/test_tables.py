@@ -71,7 +71,7 @@ def test_history_is_appended_and_state_is_replaced():
     appended = {name for name, table in TABLES.items() if table.write is WriteMode.APPENDED}
     assert appended == {
         *("offset_commits", "group_records", "transactions", "rebalances", "surviving_records", "quarantined_records", "warnings", "runs"),
-        "log_ends",
+        *("log_ends", "offset_events"),
     }
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import threading
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -14,13 +16,16 @@ from unittest.mock import patch
 
 import pytest
 from deltalake import DeltaTable
+from deltalake.exceptions import CommitFailedError, DeltaError
 
 from groupcoord_spark.errors import WarehouseError
+from groupcoord_spark.storage.warehouse_location import locate
 from groupcoord_spark.warehouse import TABLES, begin_run, commit_run, open_warehouse, write_part
 from groupcoord_spark.warehouse import open_table as open_table_module
 from groupcoord_spark.warehouse import write as write_module
-from groupcoord_spark.warehouse.location import locate
+from groupcoord_spark.warehouse.maintenance import maintain
 from groupcoord_spark.warehouse.open_table import OpenTable, open_table
+from groupcoord_spark.warehouse.read import rows_at
 from groupcoord_spark.warehouse.tables import HISTORY
 from groupcoord_spark.warehouse.write import open_to_write
 from tests.running import commits_of
@@ -32,7 +37,7 @@ COMMITS = len(FEW_TABLES)
 
 
 def rows_of_night(number: int) -> dict[str, list[dict[str, Any]]]:
-    """Rows of the third night of a cluster, for example, have the number 3 everywhere."""
+    """Rows of the third run of a cluster, for example, have the number 3 everywhere."""
     return {
         "committed_offsets": [offset("g", "t", 0, number)],
         "groups": [group(f"g{number}")],
@@ -42,7 +47,7 @@ def rows_of_night(number: int) -> dict[str, list[dict[str, Any]]]:
 
 
 def newest_rows(warehouse: Path) -> dict[str, list[str]]:
-    """All rows of the newest version of each table but runs, as a reader sees them who opens the tables directly."""
+    """Return all rows of the newest version of each table but runs, as a reader sees them who opens the tables directly."""
     rows = {}
     for name in sorted(set(TABLES) - {"runs"}):
         listed = []
@@ -88,7 +93,7 @@ def stop() -> None:
 
 @pytest.fixture(scope="module")
 def after_night_1(few_tables: None, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A warehouse that is not to be written to."""
+    """Provide a warehouse that is not to be written to."""
     warehouse = tmp_path_factory.mktemp("night-1") / "w"
     nights(warehouse, 1)
     return warehouse
@@ -96,12 +101,12 @@ def after_night_1(few_tables: None, tmp_path_factory: pytest.TempPathFactory) ->
 
 @pytest.fixture
 def warehouse(after_night_1: Path, tmp_path: Path) -> Path:
-    """A warehouse after the first night."""
+    """Provide a warehouse after the first run."""
     return Path(shutil.copytree(after_night_1, tmp_path / "w"))
 
 
 class Undisturbed:
-    """Rows of warehouses in which one night after another ran, each such warehouse made once."""
+    """Rows of warehouses in which one run after another ran, each such warehouse made once."""
 
     def __init__(self, after_night_1: Path, directory: Path) -> None:
         self._after_night_1 = after_night_1
@@ -109,7 +114,7 @@ class Undisturbed:
         self._rows: dict[tuple[tuple[int, str], ...], dict[str, list[str]]] = {}
 
     def after(self, *later: tuple[int, str]) -> dict[str, list[str]]:
-        """Rows after the first night and these, each a number and a cluster."""
+        """Rows after the first run and these, each a number and a cluster."""
         if later not in self._rows:
             warehouse = Path(shutil.copytree(self._after_night_1, self._directory / str(len(self._rows))))
             for number, cluster in later:
@@ -271,6 +276,8 @@ def test_history_tables_say_how_far_they_go(tmp_path: Path) -> None:
     assert [start.history_end(*place) for place in ((3, 0), (4, 1), (3, 1))] == [70, 9, None]
     for name in ("offset_commits", "group_records", "transactions", "rebalances", "surviving_records"):
         assert DeltaTable(str(tmp_path / name)).transaction_version("a%2Fb/3/0") == 70
+        newest = max((tmp_path / name / "_delta_log").glob("*.json")).read_text()
+        assert '"appId":"groupcoord:a/b"' in newest.splitlines()[-1], "an entry that was cut off lacks it"
 
 
 def _as_an_older_release(warehouse: Path, table: str, run_id: str, rows: list[dict[str, Any]]) -> None:
@@ -288,6 +295,89 @@ def test_files_of_a_run_that_is_not_in_runs_leave_the_tables_at_any_version(ware
     begin_run(str(warehouse), "prod")
     assert newest_rows(warehouse) == rows_of_readers(warehouse)
     assert open_warehouse(str(warehouse)).read("offset_commits", cluster="prod").num_rows == 1
+
+
+@pytest.mark.parametrize("error", [OSError(13, "Permission denied"), DeltaError("External error"), CommitFailedError("after all")])
+@pytest.mark.parametrize("is_of_runs", [True, False])
+def test_a_commit_after_which_the_table_cannot_be_read_is_a_commit(
+    warehouse: Path, undisturbed: Undisturbed, is_of_runs: bool, error: Exception
+) -> None:
+    whole = DeltaTable.create_write_transaction
+
+    def commit_and_fail(table: DeltaTable, *given: Any, **named: Any) -> None:
+        whole(table, *given, **named)
+        if is_of_runs == table.table_uri.rstrip("/").endswith("/runs"):
+            raise error
+
+    with patch.object(DeltaTable, "create_write_transaction", commit_and_fail):
+        nights(warehouse, 2)
+    assert open_warehouse(str(warehouse)).runs().num_rows == 2
+    assert newest_rows(warehouse) == rows_of_readers(warehouse) == undisturbed.after((2, "prod"))
+
+
+@pytest.mark.parametrize("runs_before", [0, 1])
+def test_what_a_row_of_runs_names_is_on_the_disk_before_the_row(tmp_path: Path, after_night_1: Path, runs_before: int) -> None:
+    warehouse = tmp_path / "w"
+    if runs_before:
+        shutil.copytree(after_night_1, warehouse)
+    before, on_disk, sync = set(warehouse.rglob("*")), set(), os.fsync
+
+    def record(descriptor: int) -> None:
+        on_disk.add(Path(f"/proc/self/fd/{descriptor}").resolve())
+        sync(descriptor)
+
+    left: set[Path] = set()
+    with patch.object(os, "fsync", record):
+        start = begin_run(str(warehouse), "prod")
+        files = written(start, rows_of_night(2))
+        with stopped_before_commit(COMMITS - 1, lambda: left.update({*warehouse.rglob("*"), warehouse} - before - on_disk)):
+            commit_run(start, run_fields(), files)
+    assert left == set()
+    assert {*warehouse.rglob("*")} - before - on_disk == set(), "the row of runs itself"
+
+
+@contextmanager
+def clock_at(ms: int) -> Iterator[None]:
+    with patch.object(write_module.time, "time_ns", lambda: ms * 1_000_000):
+        yield
+
+
+@pytest.mark.parametrize("mend", [lambda place: begin_run(place, "prod"), lambda place: maintain(place, "prod")], ids=["run", "maintain"])
+@pytest.mark.parametrize(("number", "hours"), [(1, -24), (5, -24 * 365 * 50), (5, 24), (COMMITS - 1, -1)])
+def test_what_a_dead_run_added_goes_whatever_its_clock_said(
+    warehouse: Path, number: int, hours: int, mend: Callable[[str], object], undisturbed: Undisturbed
+) -> None:
+    with clock_at(time.time_ns() // 1_000_000 + hours * 3_600_000):
+        start = begin_run(str(warehouse), "prod")
+        with stopped_before_commit(number, stop), suppress(Stopped):
+            commit_run(start, run_fields(), written(start, rows_of_night(2)))
+    assert rows_of_readers(warehouse) == undisturbed.after()
+    with clock_at(time.time_ns() // 1_000_000 + 48 * 3_600_000):
+        mend(str(warehouse))
+    assert newest_rows(warehouse) == rows_of_readers(warehouse) == undisturbed.after()
+    nights(warehouse, 3)
+    assert newest_rows(warehouse) == rows_of_readers(warehouse) == undisturbed.after((3, "prod"))
+
+
+def test_a_clock_that_went_back_is_said_and_the_newest_run_stays_the_newest(warehouse: Path) -> None:
+    assert begin_run(str(warehouse), "prod").clock_went_back is None
+    with clock_at(1_767_225_600_000):
+        start = begin_run(str(warehouse), "prod")
+        assert start.clock_went_back is not None
+        assert "the run began at 2026-01-01T00:00:00Z, before the newest run had finished" in start.clock_went_back
+        run = commit_run(start, run_fields(), written(start, rows_of_night(2)))
+    assert open_warehouse(str(warehouse)).run("prod").run_id == run.run_id
+    assert open_warehouse(str(warehouse)).read("groups")["group_id"].to_pylist() == ["g2"]
+
+
+def test_a_worker_never_reads_a_warehouse_that_another_one_has_replaced(tmp_path: Path) -> None:
+    place, columns = tmp_path / "w", ["record_offset"]
+    for number in (1, 2):
+        nights(place, number)
+        run = open_warehouse(str(place)).run("prod")
+        rows = rows_at(str(place), TABLES["offset_commits"], run.tables, "prod", columns)
+        assert rows["record_offset"].to_pylist() == [number]
+        shutil.rmtree(place)
 
 
 def test_history_of_nights_whose_rows_an_older_release_dropped_from_runs_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -329,7 +419,7 @@ def test_a_state_table_that_was_deleted_is_written_anew_and_never_shows_another_
     assert opened.read("groups")["group_id"].to_pylist() == ["g3"]
     for run in runs:
         assert opened.read("committed_offsets", run=run).num_rows == 1
-        with pytest.raises(WarehouseError, match=r"Table groups of .* was deleted and made anew after this night"):
+        with pytest.raises(WarehouseError, match=r"Table groups of .* was deleted and made anew after this run"):
             opened.read("groups", run=run)
     nights(tmp_path, 4)
     assert newest_rows(tmp_path)["groups"]

@@ -13,7 +13,7 @@ from tests.examples import examples
 from tests.warehouse.nights import AS_OF_MS, DAY_MS, commit, few_tables, few_views, marker, night
 
 SOME_OF_EACH_KIND = ("groups", "offset_commits", "transactions", "runs", "log_ends")
-"""Tables of the state, of history, of runs and of each night: Spark reads the log of each, at a version for each cluster."""
+"""Tables of the state, of history, of runs and of each run: Spark reads the log of each, at a version for each cluster."""
 
 STEP = st.one_of(
     st.tuples(st.just("commit"), st.sampled_from([None, 1, 2])),
@@ -22,7 +22,7 @@ STEP = st.one_of(
 
 
 def resolved(commits, markers):
-    """The view's rows in DuckDB: record offset -> result and offset of the marker."""
+    """Return the view's rows in DuckDB: record offset -> result and offset of the marker."""
     connection = duckdb.connect()
     connection.register("offset_commits", with_cluster("offset_commits", commits))
     connection.register("transactions", with_cluster("transactions", markers))
@@ -68,7 +68,7 @@ def test_view_is_the_same_as_looking_forward_record_by_record(steps):
 
 
 def expiring(offsets, groups):
-    """The view's rows in DuckDB, by group, topic and day."""
+    """Return the view's rows in DuckDB, by group, topic and day."""
     connection = duckdb.connect()
     connection.register("offset_expirations", with_cluster("offset_expirations", offsets))
     connection.register("group_expirations", with_cluster("group_expirations", groups))
@@ -80,7 +80,7 @@ TRAPS = ("inherits_empty_time", "topic_is_unsubscribed", "is_simple_group", "has
 
 
 def expiration(group_id, topic, partition, expires_at_ms, blocked_by=None):
-    """A row of offset_expirations as of AS_OF_MS."""
+    """Return a row of offset_expirations as of AS_OF_MS."""
     is_due = expires_at_ms is not None and expires_at_ms <= AS_OF_MS
     place = {"group_id": group_id, "topic": topic, "partition": partition, "as_of_ms": AS_OF_MS, "retention_ms": 7 * DAY_MS}
     told = {"expires_at_ms": expires_at_ms, "expired": is_due, "rule": "X-B1", "blocked_by": blocked_by}
@@ -141,7 +141,7 @@ def test_spark_sees_one_night_of_each_table_and_view(spark_with_delta, tmp_path)
 
     table = opened.location.table_uri("offset_commits")
     history = spark_with_delta.sql(f"DESCRIBE HISTORY delta.`{table}`").select("userMetadata").collect()
-    # Between the two are the commits of the nights that added no row.
+    # Between the two are the commits of the runs that added no row.
     assert [history[0].userMetadata, history[3].userMetadata] == [other.run_id, first.run_id]
     whole = spark_with_delta.read.format("delta").load(table)
     files_opened = {where: len(whole.where(where).inputFiles()) for where in ("true", "record_offset > 90", "group_id = 'nobody'")}

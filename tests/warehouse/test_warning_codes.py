@@ -44,7 +44,7 @@ def text_of(node: ast.expr) -> str | None:
 
 
 def constants_of(tree: ast.Module) -> dict[str, ast.expr]:
-    """The values that a file gives to names at its top."""
+    """Return the values that a file gives to names at its top."""
     assigned = (node for node in tree.body if isinstance(node, ast.Assign | ast.AnnAssign) and node.value is not None)
     targets = ((node.targets[0] if isinstance(node, ast.Assign) else node.target, node.value) for node in assigned)
     return {target.id: value for target, value in targets if isinstance(target, ast.Name) and value is not None}

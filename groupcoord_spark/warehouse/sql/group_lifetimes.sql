@@ -1,5 +1,5 @@
 -- Since when and until when each group that the history knows was there, and what it wrote. template is the group id with <uuid> and
--- <n> in place of UUIDs and numbers. is_there: the night that is shown has the group. removed_at: where the group is not there, its newest
+-- <n> in place of UUIDs and numbers. is_there: the run that is shown has the group. removed_at: where the group is not there, its newest
 -- tombstone, or that of its last offset: up to 3.9 a group that never had members has no tombstone of its own.
 -- completeness: share of the records of the offsets partition that the history has. Below 1, the counts are lower bounds,
 -- and a group may have begun before first_record_at.

@@ -1,6 +1,6 @@
 -- Groups without members. empty_since is the time that a classic group stores, else the time of the group's newest record: with the last
 -- member its epoch rises. idle_since is the later of the last commit and of empty_since; a simple group
--- (offsets only) may well have a reader, which shows by a last_commit that moves from night to night.
+-- (offsets only) may well have a reader, which shows by a last_commit that moves from run to run.
 WITH committed AS (
   SELECT cluster, group_id, COUNT(*) AS offsets, COUNT(DISTINCT topic) AS topics, MAX(commit_timestamp) AS last_commit
   FROM committed_offsets GROUP BY cluster, group_id

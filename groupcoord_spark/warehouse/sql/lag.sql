@@ -3,7 +3,7 @@
 -- one has none of its partitions), nothing_read (the offset is negative: the client has not read yet). A negative lag keeps its sign; remark says
 -- sample_is_older (the commit came after the sample) or beyond_end (the offset lies behind the end of the log: the topic may have been made
 -- anew). source says where the log ends come from (checkpoint, sample, broker). A broker writes its checkpoint every 5 seconds, so a committed
--- offset beyond the end in a checkpoint has lag 0. Where the log begins after the committed offset, remark is lost, and lost counts the records that are gone unread.
+-- offset beyond the end in a checkpoint has lag 0 if the commit is newer than 5 seconds before it. Where the log begins after the committed offset, remark is lost, and lost counts the records that are gone unread.
 -- behind_since: the newest sample in which the log ended at or before the committed offset; the group is behind for no longer than from
 -- then on. hours_behind: how long before the sample the next record to read was written, as if the log had grown evenly between samples.
 -- share_of_log: lag as a share of the records between start and end of the log; near 1 the group is about to lose data. hours_to_loss: when
@@ -62,7 +62,8 @@ lags AS (
     CASE WHEN b.next_end > b.end_offset THEN (c.committed_offset - b.end_offset) / CAST(b.next_end - b.end_offset AS DOUBLE) END AS grown,
     e.sampled_at - b.behind_since AS since_behind, b.next_sample - b.behind_since AS between_samples, s.passed,
     CASE WHEN c.committed_offset < 0 OR e.is_newest IS NULL OR NOT e.is_newest THEN NULL
-      WHEN e.source = 'checkpoint' AND e.end_offset < c.committed_offset THEN 0 ELSE e.end_offset - c.committed_offset END AS lag,
+      WHEN e.source = 'checkpoint' AND e.end_offset < c.committed_offset AND c.commit_timestamp >= e.sampled_at - INTERVAL '5' SECOND
+        THEN 0 ELSE e.end_offset - c.committed_offset END AS lag,
     CASE WHEN e.is_newest IS NULL OR (e.has_topic AND NOT e.is_newest) THEN 'no_sample' WHEN NOT e.is_newest THEN 'topic_gone' WHEN c.committed_offset < 0 THEN 'nothing_read'
       WHEN e.end_offset < c.committed_offset AND c.commit_timestamp >= e.sampled_at THEN 'sample_is_older'
       WHEN e.end_offset < c.committed_offset AND e.source = 'checkpoint' AND c.commit_timestamp >= e.sampled_at - INTERVAL '5' SECOND

@@ -3,7 +3,7 @@
 -- group needs at this pace until it has read everything; NULL: it does not come closer, or there is no sample before. hours_to_loss: how
 -- long at this pace until the start of the log overtakes the group, 0 if it has; NULL: it does not come closer, or the samples have no
 -- start offsets.
--- A committed offset beyond the end in a checkpoint, which a broker writes every 5 seconds, has lag 0.
+-- A committed offset beyond the end in a checkpoint, which a broker writes every 5 seconds, has lag 0 if it was committed in these seconds.
 -- completeness: share of the records of the offsets partition that the history has. Below 1 the last commit before a sample may have been
 -- removed, and committed_offset is then an older one: lag is an upper bound.
 WITH samples AS (
@@ -13,7 +13,7 @@ WITH samples AS (
 ),
 last_commits AS (
   SELECT s.cluster, c.offsets_partition, c.incarnation, c.group_id, s.topic, s.partition, s.sampled_at, s.start_offset, s.end_offset,
-    s.of_checkpoint, c.is_tombstone, c.committed_offset,
+    s.of_checkpoint, c.counted_at, c.is_tombstone, c.committed_offset,
     ROW_NUMBER() OVER (
       PARTITION BY s.cluster, c.group_id, s.topic, s.partition, s.sampled_at
       ORDER BY c.incarnation DESC, c.counted_offset DESC, c.record_offset DESC
@@ -23,7 +23,7 @@ last_commits AS (
 ),
 lags AS (
   SELECT cluster, offsets_partition, incarnation, group_id, topic, partition, sampled_at, committed_offset, start_offset, end_offset,
-    CASE WHEN of_checkpoint AND end_offset < committed_offset THEN 0 ELSE end_offset - committed_offset END AS lag,
+    CASE WHEN of_checkpoint AND end_offset < committed_offset AND counted_at >= sampled_at - INTERVAL '5' SECOND THEN 0 ELSE end_offset - committed_offset END AS lag,
     LAG(committed_offset) OVER (PARTITION BY cluster, group_id, topic, partition ORDER BY sampled_at) AS committed_before,
     LAG(start_offset) OVER (PARTITION BY cluster, group_id, topic, partition ORDER BY sampled_at) AS start_before,
     LAG(end_offset) OVER (PARTITION BY cluster, group_id, topic, partition ORDER BY sampled_at) AS end_before,

@@ -1,7 +1,7 @@
 -- Transactions that are open at the end of the input: since when, with how many offsets of which group. While a transaction is open, the
 -- log cleaner stops before its first record and its offsets do not expire. A transaction may commit an offset twice: first_record_offset
--- and open_since are of the first record that the history has of it. open_for counts up to as_of of the night that is shown.
--- transactional_id: of the application, where the night had a copy of __transaction_state.
+-- and open_since are of the first record that the history has of it. open_for counts up to as_of of the run that is shown.
+-- transactional_id: of the application, where the run had a copy of __transaction_state.
 WITH newest AS (
   SELECT r.cluster, COALESCE(e.as_of, r.as_of) AS as_of
   FROM (SELECT cluster, as_of, ROW_NUMBER() OVER (PARTITION BY cluster ORDER BY finished_at DESC) AS age FROM runs) r

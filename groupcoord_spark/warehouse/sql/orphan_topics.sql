@@ -1,6 +1,6 @@
 -- Topics that nobody reads now although groups have committed offsets of them: no group with members has a partition of the topic or
 -- subscribes to it, and no group whose subscription cannot be known has members and an offset of it. Whether the topic still exists is in
--- no record of __consumer_offsets, but in the cluster's metadata, if the night had a copy of it. topic_state: exists, deleted, made anew
+-- no record of __consumer_offsets, but in the cluster's metadata, if the run had a copy of it. topic_state: exists, deleted, made anew
 -- (a topic of this name exists, and these offsets were committed for an earlier one) or not known. deleted_at, made_at: where a record still
 -- tells.
 WITH live AS (

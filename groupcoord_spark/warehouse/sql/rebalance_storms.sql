@@ -1,4 +1,4 @@
--- Generations per hour of a group's life, from its first rebalance that is known to as_of of the night that is shown, or to its last
+-- Generations per hour of a group's life, from its first rebalance that is known to as_of of the run that is shown, or to its last
 -- rebalance if that life is over: a generation below the one before begins a new life of the group, with a row of its own. The generation
 -- counts every rebalance of a life, so the rate is right even where compaction removed the records between. busiest_hour: the hour with
 -- most known rebalances. main_cause: the most frequent cause; main_member: of the members whose ids are still stored, the one that joined

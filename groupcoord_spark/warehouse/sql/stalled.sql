@@ -1,38 +1,42 @@
--- Partitions that a member has and that do not advance, while the other partitions of the group do: in the hour before the group's
--- newest commit the committed offset did not rise, and the median of the group's partitions rose. advance counts from the last commit
--- before the hour, else from the first one in it, to the newest. Without the ends of the topic's log, a partition to which nobody writes
--- looks the same. Partitions without a committed offset are in assigned_never_committed.
+-- Partitions that a member has and that do not advance, while the other partitions of the group do: in the hour before the newest
+-- of the group's committed offsets the partition did not rise, and the median of the group's partitions rose. advance counts from the last
+-- commit before the hour, else from the first one in it. Without the ends of the topic's log, a partition to which
+-- nobody writes looks the same. Partitions without a committed offset are in assigned_never_committed.
 -- completeness: share of the records of the offsets partition that the history has. Below 1, advance and commits are lower bounds.
-WITH of_groups AS (
-  SELECT cluster, group_id, topic, partition, committed_offset,
-    CASE WHEN counted_at >= MAX(counted_at) OVER (PARTITION BY cluster, group_id) - INTERVAL '1' HOUR THEN 1 ELSE 0 END AS is_of_hour,
-    ROW_NUMBER() OVER (
-      PARTITION BY cluster, group_id, topic, partition ORDER BY incarnation DESC, counted_offset DESC, record_offset DESC
-    ) AS age
-  FROM counted_commits
-  WHERE NOT is_tombstone
-),
-advanced AS (
-  SELECT cluster, group_id, topic, partition, SUM(is_of_hour) AS commits,
-    MAX(CASE WHEN age = 1 THEN committed_offset END) - MAX(CASE WHEN age = base_age THEN committed_offset END) AS advance
-  FROM (
-    SELECT *, COALESCE(
-      MIN(CASE WHEN is_of_hour = 0 THEN age END) OVER (PARTITION BY cluster, group_id, topic, partition),
-      MAX(age) OVER (PARTITION BY cluster, group_id, topic, partition)
-    ) AS base_age
-    FROM of_groups
-  ) c
-  GROUP BY cluster, group_id, topic, partition
-),
-owned AS (
+WITH owned AS (
   SELECT a.cluster, a.group_id, a.topic, a.partition, MIN(a.member_id) AS member_id
   FROM assignments a WHERE a.kind = 'current' AND a.topic IS NOT NULL
   GROUP BY a.cluster, a.group_id, a.topic, a.partition
 ),
+hours AS (
+  SELECT o.cluster, o.group_id, o.offsets_partition, p.incarnation, MAX(o.commit_timestamp) - INTERVAL '1' HOUR AS begins_at
+  FROM committed_offsets o
+  JOIN (SELECT DISTINCT cluster, group_id FROM owned) a ON a.cluster = o.cluster AND a.group_id = o.group_id
+  JOIN offsets_partitions p ON p.cluster = o.cluster AND p.offsets_partition = o.offsets_partition
+  GROUP BY o.cluster, o.group_id, o.offsets_partition, p.incarnation
+),
+dated AS (
+  SELECT c.cluster, c.group_id, c.topic, c.partition, c.record_offset, c.committed_offset,
+    CASE WHEN COALESCE(c.marker_timestamp, c.record_timestamp, c.commit_timestamp) < h.begins_at THEN 1 ELSE 0 END AS is_earlier
+  FROM offset_commits_resolved c
+  JOIN hours h ON h.cluster = c.cluster AND h.group_id = c.group_id AND h.offsets_partition = c.offsets_partition
+    AND h.incarnation = c.incarnation
+  WHERE c.committed_offset IS NOT NULL AND (c.transaction_result IS NULL OR c.transaction_result = 'committed')
+),
+counted AS (
+  -- Of the commits that count at a moment, the one with the highest record offset is the committed offset.
+  SELECT cluster, group_id, topic, partition, SUM(1 - is_earlier) AS commits,
+    MAX_BY(committed_offset, CASE WHEN is_earlier = 1 THEN record_offset END) AS last_before,
+    MIN_BY(committed_offset, CASE WHEN is_earlier = 0 THEN record_offset END) AS first_within
+  FROM dated
+  GROUP BY cluster, group_id, topic, partition
+),
 advances AS (
-  SELECT o.cluster, o.group_id, o.topic, o.partition, o.member_id, COALESCE(h.commits, 0) AS commits, COALESCE(h.advance, 0) AS advance
-  FROM owned o
-  LEFT JOIN advanced h ON h.cluster = o.cluster AND h.group_id = o.group_id AND h.topic = o.topic AND h.partition = o.partition
+  SELECT a.cluster, a.group_id, a.topic, a.partition, a.member_id, o.committed_offset, o.commit_timestamp, COALESCE(c.commits, 0) AS commits,
+    COALESCE(o.committed_offset - COALESCE(c.last_before, c.first_within), 0) AS advance
+  FROM owned a
+  LEFT JOIN committed_offsets o ON o.cluster = a.cluster AND o.group_id = a.group_id AND o.topic = a.topic AND o.partition = a.partition
+  LEFT JOIN counted c ON c.cluster = a.cluster AND c.group_id = a.group_id AND c.topic = a.topic AND c.partition = a.partition
 ),
 ranked AS (
   SELECT a.*,
@@ -48,12 +52,11 @@ judged AS (
   FROM ranked r
 )
 SELECT a.cluster, a.group_id, a.topic, a.partition, a.member_id, m.client_id, m.client_host,
-  o.committed_offset, o.commit_timestamp AS last_commit, a.commits, a.advance, a.median_advance, a.partitions,
+  a.committed_offset, a.commit_timestamp AS last_commit, a.commits, a.advance, a.median_advance, a.partitions,
   l.completeness
 FROM judged a
 LEFT JOIN members m ON m.cluster = a.cluster AND m.group_id = a.group_id AND m.member_id = a.member_id
-LEFT JOIN committed_offsets o ON o.cluster = a.cluster AND o.group_id = a.group_id AND o.topic = a.topic AND o.partition = a.partition
 LEFT JOIN groups g ON g.cluster = a.cluster AND g.group_id = a.group_id
 LEFT JOIN offsets_partitions p ON p.cluster = g.cluster AND p.offsets_partition = g.offsets_partition
 LEFT JOIN log_completeness l ON l.cluster = p.cluster AND l.offsets_partition = p.offsets_partition AND l.incarnation = p.incarnation
-WHERE a.advance = 0 AND a.median_advance > 0 AND o.topic IS NOT NULL
+WHERE a.advance = 0 AND a.median_advance > 0 AND a.committed_offset IS NOT NULL

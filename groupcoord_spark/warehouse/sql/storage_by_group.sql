@@ -3,33 +3,31 @@
 -- incarnations of __consumer_offsets. completeness: share of the records of the offsets partition that the history has. Below 1, records and bytes are lower
 -- bounds; what stays is complete.
 WITH written AS (
-  SELECT cluster, offsets_partition, incarnation, group_id, record_offset, is_tombstone, key_size, value_size, is_aborted,
-    ROW_NUMBER() OVER (
-      PARTITION BY cluster, offsets_partition, incarnation, key_version, group_id, topic, partition, is_aborted ORDER BY record_offset DESC
-    ) AS age
-  FROM (SELECT c.*, CASE WHEN transaction_result = 'aborted' THEN TRUE ELSE FALSE END AS is_aborted FROM offset_commits_resolved c) c
+  SELECT cluster, offsets_partition, incarnation, group_id, CAST(key_version AS INTEGER) AS key_type, topic, partition,
+    CAST(NULL AS VARCHAR(1)) AS key_json, record_offset, is_tombstone, key_size + COALESCE(value_size, 0) AS bytes,
+    CASE WHEN transaction_result = 'aborted' THEN NULL ELSE record_offset END AS valid_offset
+  FROM offset_commits_resolved
   UNION ALL
-  SELECT cluster, offsets_partition, incarnation, group_id, record_offset, is_tombstone, key_size, value_size, FALSE AS is_aborted,
-    ROW_NUMBER() OVER (
-      PARTITION BY cluster, offsets_partition, incarnation, key_type, group_id, key_json ORDER BY record_offset DESC
-    ) AS age
+  SELECT cluster, offsets_partition, incarnation, group_id, CAST(key_type AS INTEGER), CAST(NULL AS VARCHAR(1)), CAST(NULL AS INTEGER),
+    key_json, record_offset, is_tombstone, key_size + COALESCE(value_size, 0), record_offset
   FROM group_records
   WHERE group_id IS NOT NULL
 ),
-newest AS (
-  SELECT cluster, MAX(incarnation) AS incarnation FROM log_completeness GROUP BY cluster
+of_keys AS (
+  SELECT cluster, offsets_partition, incarnation, group_id, COUNT(*) AS records, SUM(CAST(bytes AS BIGINT)) AS bytes,
+    SUM(CASE WHEN is_tombstone THEN 1 ELSE 0 END) AS tombstone_records,
+    COALESCE(MAX_BY(CASE WHEN is_tombstone THEN 0 ELSE 1 END, valid_offset), 0) AS live_records,
+    COALESCE(MAX_BY(CASE WHEN is_tombstone THEN 0 ELSE bytes END, valid_offset), 0) AS live_bytes
+  FROM written
+  GROUP BY cluster, offsets_partition, incarnation, group_id, key_type, topic, partition, key_json
 ),
-judged AS (
-  SELECT w.*, CASE WHEN age = 1 AND NOT is_tombstone AND NOT is_aborted AND w.incarnation = n.incarnation THEN TRUE ELSE FALSE END AS stays
-  FROM written w
-  JOIN newest n ON n.cluster = w.cluster
+logs AS (
+  SELECT l.*, MAX(incarnation) OVER (PARTITION BY cluster) AS newest_incarnation FROM log_completeness l
 )
-SELECT w.cluster, w.group_id, w.offsets_partition, w.incarnation, COUNT(*) AS records,
-  SUM(CAST(key_size + COALESCE(value_size, 0) AS BIGINT)) AS bytes,
-  SUM(CASE WHEN stays THEN 1 ELSE 0 END) AS live_records,
-  SUM(CASE WHEN stays THEN key_size + COALESCE(value_size, 0) ELSE 0 END) AS live_bytes,
-  SUM(CASE WHEN is_tombstone THEN 1 ELSE 0 END) AS tombstone_records,
-  MAX(l.completeness) AS completeness
-FROM judged w
-JOIN log_completeness l ON l.cluster = w.cluster AND l.offsets_partition = w.offsets_partition AND l.incarnation = w.incarnation
-GROUP BY w.cluster, w.group_id, w.offsets_partition, w.incarnation
+SELECT k.cluster, k.group_id, k.offsets_partition, k.incarnation, SUM(k.records) AS records, SUM(k.bytes) AS bytes,
+  SUM(CASE WHEN k.incarnation = l.newest_incarnation THEN k.live_records ELSE 0 END) AS live_records,
+  SUM(CASE WHEN k.incarnation = l.newest_incarnation THEN k.live_bytes ELSE 0 END) AS live_bytes,
+  SUM(k.tombstone_records) AS tombstone_records, MAX(l.completeness) AS completeness
+FROM of_keys k
+JOIN logs l ON l.cluster = k.cluster AND l.offsets_partition = k.offsets_partition AND l.incarnation = k.incarnation
+GROUP BY k.cluster, k.group_id, k.offsets_partition, k.incarnation

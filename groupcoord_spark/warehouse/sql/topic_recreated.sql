@@ -24,7 +24,7 @@ stale AS (
 ),
 deleted AS (
   SELECT cluster, topic, MAX(record_timestamp) AS deleted_at
-  FROM tombstone_causes WHERE cause = 'topic_deletion'
+  FROM tombstone_causes WHERE cause = 'topic_deleted'
   GROUP BY cluster, topic
 ),
 again AS (

@@ -8,6 +8,7 @@ or of the source ``consumer_offsets``, and write nothing.
 
 from groupcoord_spark.dataframes.expiration import Expirations, expire
 from groupcoord_spark.dataframes.records import decode, decode_error, of_groups, register
+from groupcoord_spark.dataframes.segments import read_segments
 from groupcoord_spark.dataframes.state import State, rebalances, replay
 
-__all__ = ["Expirations", "State", "decode", "decode_error", "expire", "of_groups", "rebalances", "register", "replay"]
+__all__ = ["Expirations", "State", "decode", "decode_error", "expire", "of_groups", "read_segments", "rebalances", "register", "replay"]

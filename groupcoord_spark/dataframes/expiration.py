@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import timedelta
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from groupcoord_spark.coordinator.semantics import JAVA, Semantics
-from groupcoord_spark.dataframes.partitions import kept, task_count
-from groupcoord_spark.dataframes.rows_of_tables import PACKED, frame_of
+from groupcoord_spark.coordinator.semantics import Semantics
+from groupcoord_spark.dataframes.partitions import in_few_tasks, kept, task_count
+from groupcoord_spark.dataframes.rows_of_tables import PACKED, frame_of, of_each_group
 from groupcoord_spark.dataframes.state import State, named_semantics
 from groupcoord_spark.errors import UsageError
 from groupcoord_spark.moments import Moment, milliseconds_of, retention_of
@@ -25,6 +25,7 @@ from groupcoord_spark.pipeline.expiration import (
     expiration_rows,
 )
 from groupcoord_spark.pipeline.what_if import StateTables, cleanups
+from groupcoord_spark.spark.session import require_package_on_workers
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -36,7 +37,7 @@ _COMMITTED, _PENDING, _TYPE_0 = "committed", "pending", "type_0"
 class Expirations(NamedTuple):
     """What a cleanup finds and does, as frames with the columns of the tables offset_expirations, group_expirations and tombstones.
 
-    ``retention_changed`` is false everywhere: only a warehouse knows the retention of an earlier run.
+    ``retention_changed`` is always false, because only a warehouse has the retention of an earlier run.
     """
 
     offsets: DataFrame
@@ -45,24 +46,31 @@ class Expirations(NamedTuple):
 
 
 def expire(
-    state: State, *, retention: timedelta | str = "7d", as_of: Moment, semantics: Semantics | str = JAVA, assume_members_gone: bool = False
+    state: State,
+    *,
+    retention: timedelta | str | int = "7d",
+    as_of: Moment = "now",
+    semantics: Semantics | str = "java",
+    assume_members_gone: bool = False,
 ) -> Expirations:
-    """What a cleanup at ``as_of`` removes from the state, by the rules of the broker. Nothing is computed before a frame is used.
+    """Apply the broker's cleanup at ``as_of`` to the state, and return what it removes and why. Nothing is computed before a frame is used.
 
     Args:
         state: from ``replay``, or made from tables of a warehouse: ``State`` with frames of one run. Some groups will do, with all of
             their offsets.
-        retention: the broker's offsets.retention, for example ``7d``, ``36h`` or a timedelta.
+        retention: the broker's offsets.retention, for example ``7d``, ``36h``, a timedelta or milliseconds.
         as_of: the moment of the cleanup.
         semantics: as in ``replay``.
         assume_members_gone: treat groups with members as if their last member had left at ``as_of``.
     Raises:
-        UsageError: ``state`` is none; ``retention``, ``as_of`` or ``semantics`` cannot be understood.
+        UsageError: ``state`` is not a State; ``retention``, ``as_of`` or ``semantics`` is invalid.
+        GroupcoordError: the Python workers of the session lack the package.
     """
     from pyspark.sql import functions as F  # noqa: N812
 
     if not isinstance(state, State):
         raise UsageError(f"expire takes what replay gives: expire(replay(records), ...). This is of the type {type(state).__name__}.")
+    require_package_on_workers(state.groups.sparkSession)
     job = ExpirationJob(milliseconds_of(as_of), retention_of(retention), named_semantics(semantics), assume_members_gone)
     place = ("cluster", "offsets_partition")
     columns = [*place, *OFFSET_COLUMNS]
@@ -79,16 +87,19 @@ def expire(
     else:
         kept_groups = state.kept_groups.groupBy("cluster", "group_id").agg(F.collect_set("kept_for").alias("kept_for"))
         groups = groups.join(kept_groups, on=["cluster", "group_id"], how="left")
-    paired = offsets.groupBy(*place).cogroup(groups.groupBy(*place))
-    packed = kept(paired.applyInArrow(_rules(job), PACKED).coalesce(task_count(groups.sparkSession)))
+    # One frame of both: before Spark 4.0 no function takes two frames as Arrow.
+    offset, group = F.struct(*OFFSET_COLUMNS, "origin").alias("offset"), F.struct(*groups.columns).alias("group")
+    both = offsets.select(*place, offset).unionByName(groups.select(*place, group), allowMissingColumns=True)
+    packed = in_few_tasks(kept(of_each_group(both, place, _rules(job), PACKED, task_count(groups.sparkSession))))
     return Expirations(*(frame_of(packed, table) for table in RULE_COLUMNS))
 
 
-def _rules(job: ExpirationJob) -> Callable[[tuple[pa.Scalar, ...], pa.Table, pa.Table], pa.Table]:
-    """The function for a cogroup: the offsets and the groups of one offsets partition -> rows of PACKED."""
+def _rules(job: ExpirationJob) -> Callable[[tuple[Any, ...], pa.Table], pa.Table]:
+    """Return the function of one offsets partition: its offsets and groups -> rows of PACKED."""
 
-    def apply(key: tuple[pa.Scalar, ...], offsets: pa.Table, groups: pa.Table) -> pa.Table:
-        cluster, offsets_partition = (scalar.as_py() for scalar in key)
+    def apply(key: tuple[Any, ...], offsets_and_groups: pa.Table) -> pa.Table:
+        cluster, offsets_partition = key
+        offsets, groups = (_rows_of(offsets_and_groups[name]) for name in ("offset", "group"))
         of_origin = {origin: offsets.filter(pc.equal(offsets["origin"], origin)) for origin in (_COMMITTED, _PENDING, _TYPE_0)}
         type_0 = frozenset(zip(*(of_origin[_TYPE_0][name].to_pylist() for name in PENDING_COLUMNS), strict=True))
         reasons = zip(groups["group_id"].to_pylist(), groups["kept_for"].to_pylist(), strict=True)
@@ -99,3 +110,10 @@ def _rules(job: ExpirationJob) -> Callable[[tuple[pa.Scalar, ...], pa.Table, pa.
         return pa.table({"cluster": [cluster] * len(packed), "kind": [*packed], "payload": [*packed.values()]}, _PACKED_ARROW)
 
     return apply
+
+
+def _rows_of(structs: pa.ChunkedArray) -> pa.Table:
+    """Return the structs that are not NULL as a table."""
+    names = [field.name for field in structs.type]
+    there = structs.filter(structs.is_valid())
+    return pa.table([pc.struct_field(there, name) for name in names], names)

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import json
 import pickle
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import chain, groupby
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
@@ -28,7 +30,7 @@ RUN_ID: Final = "run_id"
 
 
 def frame_of(packed_frame: DataFrame, table: str) -> DataFrame:
-    """The rows of one table, with the types, the nullability and the comments of its declaration, but without run_id.
+    """Return the rows of one table with the declared types, nullability and comments, without run_id.
 
     packed_frame: of REPLAYED or of PACKED.
     """
@@ -50,18 +52,45 @@ def frame_of(packed_frame: DataFrame, table: str) -> DataFrame:
 
 
 def schema_of(table: str) -> StructType:
-    """The columns of a table but run_id as a schema of Spark, with their comments."""
+    """Return the columns of a table without run_id as a Spark schema with comments."""
     declared = StructType.fromJson(json.loads(TABLES[table].delta_schema.to_json()))
     return StructType([field for field in declared if field.name != RUN_ID])
 
 
 def _plain(schema: pa.Schema) -> pa.Schema:
-    """The same columns; texts that are dictionary-encoded, which Spark does not read, as texts."""
+    """Return the schema with dictionary-encoded texts, which Spark does not read, as plain texts."""
     return pa.schema([field.with_type(field.type.value_type) if pa.types.is_dictionary(field.type) else field for field in schema])
 
 
+def of_each_group(
+    frame: DataFrame, names: Sequence[str], function: Callable[[tuple[Any, ...], pa.Table], pa.Table], schema: StructType | str, tasks: int
+) -> DataFrame:
+    """Return the frame of what ``function`` gives for the rows of each group: applyInArrow, which Spark 3.5 does not have.
+
+    Args:
+        names: the columns by which rows are grouped. The function takes their values and the rows, which it may hold in memory.
+        tasks: the number of tasks that the groups are spread over.
+    """
+
+    def of_groups(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for key, of_key in groupby(chain.from_iterable(_runs(batch, names) for batch in batches), key=itemgetter(0)):
+            yield from function(key, pa.Table.from_batches([rows for _, rows in of_key])).to_batches()
+
+    return frame.repartition(tasks, *names).sortWithinPartitions(*names).mapInArrow(of_groups, schema)
+
+
+def _runs(batch: pa.RecordBatch, names: Sequence[str]) -> Iterator[tuple[tuple[Any, ...], pa.RecordBatch]]:
+    """Yield the values of the columns ``names`` with the consecutive rows that have them."""
+    begin = 0
+    for key, rows in groupby(zip(*(batch.column(name).to_pylist() for name in names), strict=True)):
+        count = sum(1 for _ in rows)
+        yield key, batch.slice(begin, count)
+        begin += count
+
+
 def plain_frame_of(replayed: DataFrame, kind: str, columns: StructType, rows_of: Callable[[Any], Iterable[tuple[Any, ...]]]) -> DataFrame:
-    """``cluster``, then these columns, of what is no table of the warehouse. rows_of: payload, unpickled -> its rows."""
+    """Return ``cluster`` and these columns for rows outside of the warehouse's tables. ``rows_of`` maps an unpickled payload to its
+    rows."""
     schema = StructType([StructField("cluster", StringType()), *columns])
     arrow = to_arrow_schema(schema)
 

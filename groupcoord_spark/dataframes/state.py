@@ -10,37 +10,43 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from numbers import Integral
-from typing import TYPE_CHECKING, Final, Self, cast
+from typing import TYPE_CHECKING, Any, Final, Self, cast
 
 import pyarrow as pa
-from pyspark.sql.types import IntegerType, LongType, StringType, StructField, StructType
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import StructType
 
 from groupcoord_spark.answers.authors import other_coordinator
-from groupcoord_spark.coordinator.semantics import JAVA, Semantics, semantics_for
-from groupcoord_spark.dataframes.partitions import kept, replayed_frame
-from groupcoord_spark.dataframes.rows_of_tables import frame_of, plain_frame_of, schema_of
+from groupcoord_spark.coordinator.semantics import Semantics, semantics_for
+from groupcoord_spark.dataframes.partitions import in_few_tasks, kept, replayed_frame
+from groupcoord_spark.dataframes.rows_of_tables import frame_of, of_each_group, plain_frame_of, schema_of
 from groupcoord_spark.errors import UsageError
 from groupcoord_spark.moments import Moment, milliseconds_of
-from groupcoord_spark.pipeline.exchange.state_rows import KEPT_GROUPS, PARTITION_REPORT, TOPIC_NAMES, TYPE_0_OFFSETS, PartitionReport
+from groupcoord_spark.pipeline.exchange.state_rows import (
+    KEPT_GROUPS,
+    PARTITION_REPORT,
+    PLACED_GROUPS,
+    TABLES_OF_GROUPS,
+    TOPIC_NAMES,
+    TYPE_0_OFFSETS,
+    PartitionReport,
+)
 from groupcoord_spark.pipeline.extents import Until
 from groupcoord_spark.pipeline.plan.input_rows import TRANSACTIONS_UNKNOWN
 from groupcoord_spark.pipeline.rebalances import REBALANCES
-from groupcoord_spark.sources.frames import tells_transactions
+from groupcoord_spark.pipeline.replay.reachable_groups import warnings_about_unreachable
+from groupcoord_spark.sources.frames import readable, tells_transactions
+from groupcoord_spark.spark.column_functions import struct_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 _PLAIN_TABLES: Final = ("committed_offsets", "pending_offsets", "orphan_offsets", "groups", "members", "quarantined_records")
-_TEXTS: Final = {
-    name: StructType([StructField(column, StringType()) for column in columns.split()])
-    for name, columns in ((TOPIC_NAMES, "topic_id name"), (KEPT_GROUPS, "group_id kept_for"))
-}
-_TYPE_0: Final = StructType(
-    [StructField("group_id", StringType()), StructField("topic", StringType()), StructField("partition", IntegerType())]
-)
-_KINDS: Final = StructType(
-    [StructField("key_type", IntegerType()), StructField("value_version", IntegerType()), StructField("decoded", LongType())]
-)
+_NAMES: Final = struct_of(topic_id="string", name="string")
+_KEPT: Final = struct_of(group_id="string", kept_for="string")
+_TYPE_0: Final = struct_of(group_id="string", topic="string", partition="integer")
+_PLACED: Final = struct_of(group_id="string", offsets_partition="integer", commit_ms="long", record_ms="long")
+_KINDS: Final = struct_of(key_type="integer", value_version="integer", decoded="long")
 
 
 @dataclass(frozen=True)
@@ -72,19 +78,27 @@ class State:
             self.replayed.unpersist()
 
 
-def replay(records: DataFrame, *, semantics: Semantics | str = JAVA, until: Moment | Mapping[int, int] | None = None) -> State:
-    """The state of the coordinator after these records. Nothing is computed before one of the frames is used.
+def replay(
+    records: DataFrame,
+    *,
+    semantics: Semantics | str = "java",
+    until: Moment | Mapping[int, int] | None = None,
+    cluster: str | None = None,
+) -> State:
+    """Return the state of the coordinator after these records. Nothing is replayed before one of the frames is used.
 
     Args:
-        records: raw records, or what ``decode`` gave of them: all, or those of some groups with all control records (``of_groups``).
+        records: raw records or decoded ones (``decode``): all, or only some groups' records with all control records (``of_groups``).
         semantics: ``java``, ``scala``, a release of Kafka such as ``3.6``, or what ``semantics_for`` returns.
-        until: only the records before the first one that is later than this moment are replayed; or by offsets partition the offset of
-            the first record that is not replayed.
+        until: replay stops before the first record later than this moment, or, by offsets partition, at this end offset.
+        cluster: value of the column ``cluster``, for joins with a warehouse; None: as the records have it, else ``default``.
     Raises:
         UsageError: the frame is a stream, lacks a column, or has a column of another type; ``semantics`` or ``until`` is not known.
+        InputError: the column ``topic`` has rows of other topics alone.
+        GroupcoordError: the Python workers of the session lack the package.
     """
     rules = named_semantics(semantics)
-    replayed = kept(replayed_frame(records, rules, until=_end_of(until)))
+    replayed = kept(replayed_frame(_of_cluster(records, cluster), rules, until=_end_of(until)))
     return _ReplayedState.of(replayed, rules, tells_transactions=tells_transactions(records))
 
 
@@ -101,23 +115,28 @@ class _ReplayedState(State):
         return state
 
     def __getattr__(self, name: str) -> DataFrame:
-        """The frame of a table that is as the replay gives it, at its first use."""
+        """Return the frame of a table that the replay produces, created on first use."""
         if name not in _PLAIN_TABLES:
             raise AttributeError(f"a state has no frame {name!r}")
-        return cast("DataFrame", vars(self).setdefault(name, frame_of(self._replayed, name)))
+        return cast("DataFrame", vars(self).setdefault(name, self._of_clients(name)))
 
     @property
     def _replayed(self) -> DataFrame:
         assert self.replayed is not None, "a replayed state is made of its frame"
-        return self.replayed
+        return in_few_tasks(self.replayed)
+
+    def unpersist(self) -> None:
+        super().unpersist()
+        if (unreachable := vars(self).get("_unreachable")) is not None:
+            unreachable.unpersist()
 
     @cached_property
     def assignments(self) -> DataFrame:
-        """With the names of topics of which a member's record has only the id, where a commit of any offsets partition names the topic."""
+        """Includes the names of topics whose ids a member's record contains, if a commit in any offsets partition names the topic."""
         from pyspark.sql import functions as F  # noqa: N812
 
-        assignments = frame_of(self._replayed, "assignments")
-        names = plain_frame_of(self._replayed, TOPIC_NAMES, _TEXTS[TOPIC_NAMES], dict.items)
+        assignments = self._of_clients("assignments")
+        names = plain_frame_of(self._replayed, TOPIC_NAMES, _NAMES, dict.items)
         names = names.groupBy("cluster", "topic_id").agg(F.max("name").alias("name"))
         return assignments.join(names, on=["cluster", "topic_id"], how="left").select(
             *(
@@ -131,7 +150,35 @@ class _ReplayedState(State):
     @cached_property
     def warnings(self) -> DataFrame:
         of_clusters = _of_clusters(self._replayed, self._semantics, tells_transactions=self._tells_transactions)
-        return frame_of(self._replayed, "warnings").unionByName(of_clusters, allowMissingColumns=True)
+        of_replay = frame_of(self._replayed, "warnings").unionByName(of_clusters, allowMissingColumns=True)
+        return of_replay.unionByName(self._unreachable, allowMissingColumns=True)
+
+    @cached_property
+    def _unreachable(self) -> DataFrame:
+        """The columns of a warning that are not NULL, for each group that no client reaches."""
+        declared = schema_of("warnings")
+        schema = StructType([declared[name] for name in ("cluster", "offsets_partition", "group_id", "code", "detail")])
+        columns = to_arrow_schema(schema)
+
+        def of_cluster(key: tuple[Any, ...], placed: pa.Table) -> pa.Table:
+            rows = [tuple(row[name] for name in _PLACED.names) for row in placed.to_pylist()]
+            warnings = warnings_about_unreachable(rows)
+            of_key = pa.repeat(pa.scalar(key[0], pa.string()), warnings.num_rows)
+            return warnings.append_column("cluster", of_key).select(columns.names).cast(columns)
+
+        placed = plain_frame_of(self._replayed, PLACED_GROUPS, _PLACED, list)
+        return kept(of_each_group(placed, ["cluster"], of_cluster, schema, tasks=1))
+
+    def _of_clients(self, table: str) -> DataFrame:
+        """Return the rows of a table without groups that no client reaches."""
+        from pyspark.sql import functions as F  # noqa: N812
+
+        rows = frame_of(self._replayed, table)
+        if table not in TABLES_OF_GROUPS:
+            return rows
+        unreachable = F.broadcast(self._unreachable)
+        is_same = [rows[name] == unreachable[name] for name in ("cluster", "offsets_partition", "group_id")]
+        return rows.join(unreachable, on=is_same, how="left_anti")
 
     @cached_property
     def type_0_offsets(self) -> DataFrame:
@@ -139,29 +186,41 @@ class _ReplayedState(State):
 
     @cached_property
     def kept_groups(self) -> DataFrame:
-        return plain_frame_of(self._replayed, KEPT_GROUPS, _TEXTS[KEPT_GROUPS], list)
+        return plain_frame_of(self._replayed, KEPT_GROUPS, _KEPT, list)
 
 
-def rebalances(records: DataFrame, *, semantics: Semantics | str = JAVA) -> DataFrame:
-    """One row for each new generation of a classic group, and for each new group epoch and target assignment of the others.
+def rebalances(records: DataFrame, *, semantics: Semantics | str = "java", cluster: str | None = None) -> DataFrame:
+    """Return one row for each new generation of a classic group, and for each new epoch and target assignment of other groups.
 
-    In:  raw records, or what ``decode`` gave of them: all, or those of some groups.
-    Out: the columns of the table ``rebalances``; incarnation is 0.
-    Raises UsageError for a frame without the columns that are needed, and for unknown ``semantics``.
+    Args:
+        records: raw records or decoded ones (``decode``): all, or only some groups' records.
+        semantics, cluster: as in ``replay``.
+
+    Returns:
+        The columns of the table ``rebalances``; incarnation is 0.
+
+    Raises:
+        UsageError: the frame lacks a column, or ``semantics`` is not known.
     """
-    return frame_of(replayed_frame(records, named_semantics(semantics), with_rebalances=True), REBALANCES)
+    return frame_of(replayed_frame(_of_cluster(records, cluster), named_semantics(semantics), with_rebalances=True), REBALANCES)
+
+
+def _of_cluster(records: DataFrame, cluster: str | None) -> DataFrame:
+    from pyspark.sql import functions as F  # noqa: N812
+
+    return records if cluster is None else readable(records).withColumn("cluster", F.lit(cluster))
 
 
 def _of_clusters(replayed: DataFrame, semantics: Semantics, *, tells_transactions: bool) -> DataFrame:
-    """The columns of a warning that are not NULL, for each cluster whose records give one.
+    """Return the non-NULL columns of a warning for each cluster whose records raise one.
 
-    Another coordinator than that of the semantics wrote the records, or nothing tells which records are of transactions.
+    Warn if a coordinator other than the one of the semantics wrote the records, or if transactional records cannot be identified.
     """
     columns = pa.schema([(name, pa.string()) for name in ("cluster", "code", "detail")])
     declared = schema_of("warnings")
     schema = StructType([declared[name] for name in columns.names])
 
-    def of_cluster(key: tuple[pa.Scalar, ...], kinds: pa.Table) -> pa.Table:
+    def of_cluster(key: tuple[Any, ...], kinds: pa.Table) -> pa.Table:
         records: Counter[tuple[int, int]] = Counter()
         for key_type, value_version, decoded in zip(*(kinds[name].to_pylist() for name in _KINDS.names), strict=True):
             records[key_type, value_version] += decoded
@@ -169,11 +228,10 @@ def _of_clusters(replayed: DataFrame, semantics: Semantics, *, tells_transaction
             "other_coordinator": other_coordinator(semantics, records),
             "transactions_unknown": None if tells_transactions else TRANSACTIONS_UNKNOWN,
         }
-        rows = [{"cluster": key[0].as_py(), "code": code, "detail": detail} for code, detail in details.items() if detail]
+        rows = [{"cluster": key[0], "code": code, "detail": detail} for code, detail in details.items() if detail]
         return pa.Table.from_pylist(rows, columns)
 
-    of_cluster.__annotations__ = {"key": tuple[pa.Scalar, ...], "kinds": pa.Table, "return": pa.Table}
-    return plain_frame_of(replayed, PARTITION_REPORT, _KINDS, _kinds_of).groupBy("cluster").applyInArrow(of_cluster, schema)
+    return of_each_group(plain_frame_of(replayed, PARTITION_REPORT, _KINDS, _kinds_of), ["cluster"], of_cluster, schema, tasks=1)
 
 
 def _kinds_of(report: PartitionReport) -> Iterable[tuple[int, int, int]]:
@@ -182,19 +240,19 @@ def _kinds_of(report: PartitionReport) -> Iterable[tuple[int, int, int]]:
 
 
 def named_semantics(semantics: Semantics | str) -> Semantics:
-    """The semantics of that name. Raises UsageError for a name and a release that do not exist."""
+    """Return the semantics of that name. Raises UsageError for an unknown name or release."""
     if isinstance(semantics, Semantics):
         return semantics
     return semantics_for(semantics) if semantics in ("java", "scala") else semantics_for(broker_version=str(semantics))
 
 
 def _end_of(until: Moment | Mapping[int, int] | None) -> Until | None:
-    """Where the replay ends. Raises UsageError for what is no moment and no end offsets."""
+    """Return where the replay ends. Raises UsageError for a value that is neither a time nor end offsets."""
     if until is None:
         return None
     if not isinstance(until, Mapping):
         return Until(str(until), time_ms=milliseconds_of(until))
     numbers: list[object] = [*until, *until.values()]
     if wrong := [number for number in numbers if not isinstance(number, Integral)]:
-        raise UsageError(f"until={{partition: offset}} takes two whole numbers, for example {{0: 1000}}; {wrong[0]!r} is none.")
+        raise UsageError(f"until={{partition: offset}} takes two whole numbers, for example {{0: 1000}}, not {wrong[0]!r}.")
     return Until("end offsets", end_offsets=dict(until))

@@ -14,10 +14,10 @@ QUIET = "-Xlog:cds*=off"
 
 
 def archive() -> Path:
-    """The path of the archive of this Python environment, whether or not it exists."""
+    """Return the path of this Python environment's archive, whether or not it exists."""
     return Path(sys.prefix) / "share" / "groupcoord_spark" / "spark-classes.jsa"
 
 
 def options_to_use() -> str:
-    """Java options of a session that starts from the archive; empty if there is no archive."""
+    """Return the Java options of a session that starts from the archive, or "" without an archive."""
     return f' "-XX:SharedArchiveFile={archive()}" {QUIET}' if archive().is_file() else ""

@@ -7,11 +7,22 @@ from functools import update_wrapper
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.pandas.functions import pandas_udf
+from pyspark.sql.types import DataType, StructType
 from pyspark.sql.utils import is_remote
 
 if TYPE_CHECKING:
     from pyspark.sql import Column
-    from pyspark.sql.types import DataType
+
+
+def struct_of(**columns: str) -> StructType:
+    """Return a struct with these columns, each with Spark's JSON name of its type, such as ``integer``.
+
+    The same as DDL would take the JVM of a session, which neither a worker nor a notebook's first import has.
+    """
+    struct = StructType()
+    for name, kind in columns.items():
+        struct.add(name, kind)
+    return struct
 
 
 class ColumnFunction:

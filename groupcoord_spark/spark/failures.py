@@ -1,4 +1,4 @@
-"""Failures of Spark as one sentence: the error of a worker, or which process died, in which stage, and what to look at."""
+"""Report Spark failures in one sentence: a worker's error, or the process that died, the stage, and the next step."""
 
 from __future__ import annotations
 
@@ -30,13 +30,16 @@ _UNCHANGED = "The tables are as they were."
 _EXCEPTION = re.compile(r"(?:: |Caused by: |Exception in thread \"[^\"]*\" )?((?:[\w$]+\.)*[\w$]*(?:Error|Exception)\b(?!:? occurred).*)")
 _KILLED = "Linux kills a process where memory runs out: look at `dmesg`."
 _MORE_MEMORY = "Give Java more memory, for example with SPARK_DRIVER_MEMORY=4g in the environment."
-_ANOTHER_PYTHON = f"If Spark's workers run another Python, set PYSPARK_PYTHON={sys.executable} in the environment before Spark starts."
+_ANOTHER_PYTHON = (
+    "Install groupcoord-spark on the executors. If the workers of this machine run another Python, set"
+    f" PYSPARK_PYTHON={sys.executable} in the environment before Spark starts."
+)
 _FEWER_WORKERS = "Fewer workers at a time need less memory, for example with SPARK_MASTER=local[1] in the environment."
 
 
 @contextmanager
 def own_errors(stage: Callable[[], str | None]) -> Iterator[None]:
-    """What fails in Spark in the block, as an error of ours: one sentence, with the stage, and with what died if something did.
+    """Convert Spark failures inside the block to GroupcoordError: one sentence with the stage and the process that died, if any.
 
     stage: gives the stage that the run is in. Every sentence says that the tables are as they were: the block must not change them.
     """
@@ -54,7 +57,7 @@ def own_errors(stage: Callable[[], str | None]) -> Iterator[None]:
 
 
 def why_not_started(directory: RunDirectory, failure: Exception) -> str:
-    """The reason why Spark did not start, from the exception of py4j, or else from the output of Java."""
+    """Return why Spark did not start, from py4j's exception or else from Java's output."""
     if _java_has_ended(failure, directory):
         return _death_of_java(directory, " while Spark started")
     text = _text_of(failure) if isinstance(failure, Py4JJavaError | PySparkException) else ""
@@ -67,7 +70,7 @@ def why_not_started(directory: RunDirectory, failure: Exception) -> str:
 
 
 def _own_error(failure: Exception, text: str, stage: str | None) -> GroupcoordError | None:
-    """The error for the user; None if this is no failure of Spark."""
+    """Return the error for the user, or None if this is not a Spark failure."""
     directory = own_directory()
     when = f" in the stage `{stage}`" if stage else ""
     if _java_has_ended(failure, directory):
@@ -89,16 +92,24 @@ def _own_error(failure: Exception, text: str, stage: str | None) -> GroupcoordEr
     if _DEAD_WORKER.search(text):
         return GroupcoordError(f"A Python worker of Spark died{when}. {_UNCHANGED} {_KILLED} {_FEWER_WORKERS}{_kept_output(directory)}")
     error_line = _line_with_the_error(text) or next((line.strip() for line in text.splitlines() if line.strip()), repr(failure))
-    if error_line.startswith("ModuleNotFoundError: "):
-        return GroupcoordError(f"A Spark job of the night failed{when}: {_as_a_sentence(error_line)} {_UNCHANGED} {_ANOTHER_PYTHON}")
+    if (lacking := missing_module(text)) is not None:
+        return GroupcoordError(f"{lacking} {_UNCHANGED}")
     return GroupcoordError(
-        f"A Spark job of the night failed{when}, and the tables are as they were: {_as_a_sentence(error_line)} Run it again with --debug to"
+        f"A Spark job of the run failed{when}, and the tables are as they were: {_as_a_sentence(error_line)} Run it again with --debug to"
         " see all of it."
     )
 
 
+def missing_module(text: str) -> str | None:
+    """Return the sentences about a module that Spark's workers cannot import, from the text of a failure; None where there is none."""
+    error_line = _line_with_the_error(text) or ""
+    if not error_line.startswith(("ModuleNotFoundError: ", "ImportError: ")):
+        return None
+    return f"Spark's Python workers cannot import what a job needs: {_as_a_sentence(error_line.partition(': ')[2])} {_ANOTHER_PYTHON}"
+
+
 def _java_has_ended(failure: Exception, directory: RunDirectory | None) -> bool:
-    """Whether the Java process has ended. py4j reports this with many different exceptions."""
+    """Return whether the Java process has ended. py4j reports this through many different exceptions."""
     is_connection_lost = _is_raised_in_py4j(failure) and not isinstance(failure, Py4JJavaError | PySparkException)
     if directory is None or directory.java is None:
         return is_connection_lost
@@ -110,7 +121,7 @@ def _java_has_ended(failure: Exception, directory: RunDirectory | None) -> bool:
 
 
 def _death_of_java(directory: RunDirectory | None, when: str) -> str:
-    """A sentence: what happened to Java, that the tables are unchanged, and what to look at."""
+    """Return a sentence about what happened to Java, that the tables are unchanged, and where to look."""
     code = directory.java.poll() if directory is not None and directory.java is not None else None
     printed = directory.java_output.read_text(errors="replace") if directory is not None else ""
     number = 0 if code is None else -code if code < 0 else code - 128
@@ -128,7 +139,7 @@ def _death_of_java(directory: RunDirectory | None, when: str) -> str:
 
 
 def _kept_output(directory: RunDirectory | None) -> str:
-    """A sentence with the file of Java's output; empty if Java printed nothing to a file."""
+    """Return a sentence with the path of Java's output file, or "" if Java printed nothing to a file."""
     if directory is None or not directory.java_output.stat().st_size:
         return ""
     directory.is_to_keep_output = True
@@ -136,7 +147,7 @@ def _kept_output(directory: RunDirectory | None) -> str:
 
 
 def _line_with_the_error(text: str) -> str | None:
-    """The line with the error: Java's own if Java could not start, else the last exception, which is the cause of the earlier ones."""
+    """Return the line with the error: Java's own if Java could not start, else the last exception, which caused the earlier ones."""
     lines = [line.strip() for line in text.splitlines() if line.strip() and not line.lstrip().startswith(("at ", "..."))]
     for line, next_line in pairwise(lines):
         if line == "Error occurred during initialization of VM":
@@ -153,7 +164,7 @@ def _as_a_sentence(line: str) -> str:
 
 
 def _text_of(failure: Exception) -> str:
-    """The text of the exception. For an exception in Java, py4j asks Java, which may have ended."""
+    """Return the text of the exception. For an exception in Java, py4j queries Java, which may have ended."""
     try:
         return str(failure)
     except Exception:
@@ -161,6 +172,6 @@ def _text_of(failure: Exception) -> str:
 
 
 def _is_raised_in_py4j(failure: Exception) -> bool:
-    """Whether py4j, or what pyspark reads results with, raised it: a lost connection is an OSError like any other."""
+    """Return whether py4j, or pyspark's reader of results, raised it. A lost connection is an OSError like any other."""
     modules = [frame.f_globals.get("__name__", "") for frame, _ in traceback.walk_tb(failure.__traceback__)]
     return bool(modules) and any(module.startswith(("py4j.", "pyspark.")) for module in modules)

@@ -13,27 +13,12 @@ from groupcoord_spark.protocol import DecodeError, decode_assignment, decode_key
 from groupcoord_spark.protocol.consumer_protocol import listed_partitions
 from groupcoord_spark.protocol.fields import Array, Blob, Field, FloatingPoint, Integer, Struct, Text, TruthValue, Type, UuidBytes
 from groupcoord_spark.protocol.messages import RECORD_TYPES
+from groupcoord_spark.protocol.messages.embedded import CONSUMER_PROTOCOL_ASSIGNMENT, CONSUMER_PROTOCOL_SUBSCRIPTION
 from groupcoord_spark.protocol.record_types import OFFSET_KEY_TYPES, KeyType
 from groupcoord_spark.spark.column_functions import column_function
 
 _CONSUMER: Final = "consumer"
 """The protocol type of classic groups whose members write subscriptions and assignments in the layout of Kafka's consumers."""
-
-_PARTITIONS: Final = types.ArrayType(
-    types.StructType(
-        [types.StructField("topic", types.StringType()), types.StructField("partitions", types.ArrayType(types.IntegerType()))]
-    )
-)
-_SUBSCRIPTION: Final = types.StructType(
-    [
-        types.StructField("version", types.ShortType()),
-        types.StructField("topics", types.ArrayType(types.StringType())),
-        types.StructField("user_data", types.BinaryType()),
-        types.StructField("owned_partitions", _PARTITIONS),
-        types.StructField("generation_id", types.IntegerType()),
-        types.StructField("rack_id", types.StringType()),
-    ]
-)
 
 _INTEGERS: Final[Mapping[int, types.DataType]] = {1: types.ByteType(), 2: types.ShortType(), 4: types.IntegerType(), 8: types.LongType()}
 
@@ -60,8 +45,14 @@ def _spark_field(field: Field) -> types.StructField:
     return types.StructField(field.name, _spark_type(field.type), metadata={"comment": field.meaning})
 
 
+_PARTITIONS: Final = _spark_type(CONSUMER_PROTOCOL_ASSIGNMENT.fields[0].type)
+_SUBSCRIPTION: Final = types.StructType(
+    [types.StructField("version", types.ShortType()), *map(_spark_field, CONSUMER_PROTOCOL_SUBSCRIPTION.fields)]
+)
+
+
 def _classic_fields(fields: tuple[Field, ...]) -> types.StructType:
-    """The fields of a GroupMetadataValue, with the members' subscriptions and assignments decoded."""
+    """Return the fields of a GroupMetadataValue with decoded member subscriptions and assignments."""
     decoded: Mapping[str, types.DataType] = {"subscription": _SUBSCRIPTION, "assignment": _PARTITIONS}
     value = types.StructType([_spark_field(field) for field in fields])
     array = value["members"].dataType
@@ -93,13 +84,13 @@ GROUP_VALUE: Final = types.StructType(
 """value_version, then one struct for each type of group record, with the fields of all versions of its value, and their comments."""
 
 
-# Without the comments: Spark compares the type with that of Arrow's columns, which carry none.
+# Without comments: Spark compares the type with the type of Arrow's columns, which have none.
 @column_function(from_arrow_type(to_arrow_type(GROUP_VALUE)))
 def decode_group_value(key: pd.Series, value: pd.Series) -> pd.DataFrame:
-    """The value of a group record (key type 2 and higher), in the struct of its type; all others are NULL.
+    """Decode the value of a group record (key type 2 and higher) into the struct of its type; the other structs are NULL.
 
-    NULL for commits, for tombstones and for values that do not decode. A field that the version of the value does not have has Kafka's
-    default. ``subscription`` and ``assignment`` of a member are NULL where they cannot be read, for example those of Connect workers.
+    NULL for commits, tombstones and values that do not decode. A field missing from the value's version has Kafka's default. A member's
+    ``subscription`` and ``assignment`` are NULL if they cannot be read, for example for Connect workers.
     """
     n = len(key)
     columns: dict[str, list[Any]] = {name: [None] * n for name in GROUP_VALUE.names}
@@ -144,7 +135,7 @@ def _subscription(data: bytes) -> dict[str, Any] | None:
 
 
 def _assignment(data: bytes) -> list[dict[str, Any]] | None:
-    """The partitions by topic; an empty list if the member has none, which brokers also store as no bytes at all."""
+    """Return the partitions by topic, or an empty list if the member has none, which brokers also store as no bytes."""
     try:
         assignment = decode_assignment(data)
     except DecodeError:

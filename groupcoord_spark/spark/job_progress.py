@@ -20,7 +20,7 @@ _NOTES = "bytes-read-"
 _BYTES_OF_A_NOTE = 8
 
 SHARE_OF_READING = 0.75
-"""Share of a run's time in which segments are read; the rest is replay and writing. Measured with 2 to 10 million records on 2 cores."""
+"""Share of a run's time spent reading segments; the rest is replay and writing. Measured with 2 to 10 million records on 2 cores."""
 
 _read_by_this_process = 0
 
@@ -52,7 +52,7 @@ class JobProgress(NamedTuple):
 
 
 def noted(chunks: Iterable[Chunk]) -> Iterator[Chunk]:
-    """The same chunks. After each chunk the worker writes its number of bytes read so far to its file, which takes some microseconds."""
+    """Yield the same chunks. After each chunk the worker writes the bytes read so far to its file, which takes microseconds."""
     directory = os.environ.get(VARIABLE)
     if directory is None:
         yield from chunks

@@ -51,7 +51,7 @@ class RunDirectory:
 
     @contextmanager
     def used_for_temporary_files(self) -> Iterator[None]:
-        """A block in which this process, and the processes that it starts, put their temporary files into the directory."""
+        """Put temporary files of this process and its children into the directory inside the block."""
         was = tempfile.tempdir
         tempfile.tempdir = str(self.path)
         try:
@@ -68,7 +68,7 @@ class RunDirectory:
         process_ids = []
         for directory in _PROCESSES.iterdir():
             if directory.name.isdigit():
-                with suppress(OSError):  # another user's process, or one that has ended
+                with suppress(OSError):  # belongs to another user, or the process has ended
                     # Between fork and exec a new process still shows the environment of this one.
                     is_new = self.is_interrupted and _is_child_of_this_process(directory)
                     if is_new or entry in (directory / "environ").read_bytes().split(b"\0"):
@@ -125,7 +125,7 @@ def remove_abandoned() -> None:
 
 @contextmanager
 def changed_environment(**variables: str) -> Iterator[None]:
-    """A block with these variables in ``os.environ``, which is as before afterwards."""
+    """Set these variables in ``os.environ`` inside the block and restore them afterwards."""
     earlier_values = {name: os.environ.get(name) for name in variables}
     os.environ.update(variables)
     try:
@@ -151,7 +151,7 @@ def _is_running(process: int) -> bool:
 
 
 def _is_child_of_this_process(process: Path) -> bool:
-    """Whether the process is a child of this process and has not ended."""
+    """Return whether the process is a running child of this process."""
     state, parent = (process / "stat").read_text().rsplit(") ", 1)[1].split()[:2]
     return int(parent) == os.getpid() and state != "Z"
 
@@ -167,7 +167,7 @@ def _is_locked(path: Path) -> bool:
 
 
 def _try_to_lock(file: int) -> bool:
-    """Whether this process has got the lock. The system releases the lock when the process ends, for whatever reason."""
+    """Return whether this process holds the lock. The system releases it when the process ends for any reason."""
     import fcntl  # not on Windows, where the commands without Spark work
 
     try:
@@ -178,7 +178,7 @@ def _try_to_lock(file: int) -> bool:
 
 
 def own_directory() -> RunDirectory | None:
-    """The directory of the session that this process has started and not ended; None: there is no such session."""
+    """Return the directory of the running session that this process started, or None."""
     return _open[-1] if _open else None
 
 

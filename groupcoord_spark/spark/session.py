@@ -12,7 +12,7 @@ import sys
 import tempfile
 import threading
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -20,13 +20,13 @@ from typing import TYPE_CHECKING
 from groupcoord_spark.errors import GroupcoordError
 from groupcoord_spark.protocol import fast_path
 from groupcoord_spark.spark.class_archive import options_to_use
-from groupcoord_spark.spark.failures import why_not_started
+from groupcoord_spark.spark.failures import missing_module, why_not_started
 from groupcoord_spark.spark.run_directory import RunDirectory, changed_environment, own_directory
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from pyspark.sql import SparkSession
 
-DELTA_PACKAGE = "io.delta:delta-spark_4.1_2.13:4.4.0"
 PACKAGES = "spark.jars.packages"
 DAEMON = "spark.python.daemon.module"
 WORKER_DAEMON = "groupcoord_spark.pipeline.worker_daemon"
@@ -51,9 +51,8 @@ SETTINGS = {
     "spark.sql.execution.arrow.maxBytesPerBatch": "4m",
     "spark.sql.execution.arrow.maxRecordsPerBatch": "100000",
     "spark.python.worker.reuse": "true",
-    # A worker's columns are arrays of some megabytes, made and dropped by the hundred. One allocator for all of them, which keeps what was
-    # freed until the replay begins: less memory, and less of the kernel's time for pages that come and go. (glibc's names; others ignore
-    # them.)
+    # A worker allocates and frees columns of some megabytes by the hundred. A single allocator that keeps freed memory until the replay
+    # starts needs less memory, and less kernel time for mapping pages. (These are glibc's names; other C libraries ignore them.)
     "spark.executorEnv.ARROW_DEFAULT_MEMORY_POOL": "system",
     "spark.executorEnv.MALLOC_ARENA_MAX": "1",
     "spark.executorEnv.MALLOC_MMAP_THRESHOLD_": "33554432",
@@ -62,8 +61,38 @@ SETTINGS = {
 }
 
 
+_SESSIONS_WITH_PACKAGE: set[str] = set()
+"""Spark applications whose workers have imported the package."""
+
+
+def require_package_on_workers(spark: SparkSession) -> None:
+    """Raise GroupcoordError, one sentence, where the Python workers of a session cannot import the package.
+
+    The first call for a Spark application runs a job of one row.
+    """
+    from pyspark.errors import PySparkException
+
+    try:
+        application = str(spark.sparkContext.applicationId)
+    except (AttributeError, PySparkException):  # a session of Spark Connect
+        application = str(getattr(spark, "session_id", id(spark)))
+    if application in _SESSIONS_WITH_PACKAGE:
+        return
+    try:
+        spark.range(0, 1, 1, 1).mapInArrow(_unchanged, "id BIGINT").collect()
+    except PySparkException as failure:
+        if (lacking := missing_module(str(failure))) is not None:
+            raise GroupcoordError(lacking) from failure
+        raise
+    _SESSIONS_WITH_PACKAGE.add(application)
+
+
+def _unchanged(batches: Iterable[pa.RecordBatch]) -> Iterable[pa.RecordBatch]:
+    return batches
+
+
 def session(*, with_delta: bool = False, show_output: bool = False, settings: Mapping[str, str] | None = None) -> SparkSession:
-    """The session to work in: spark-submit's or the notebook's own when there is one, else a new one on ``local[*]``.
+    """Return the session to work in: the active one of spark-submit or a notebook, else a new one on ``local[*]``.
 
     with_delta: Spark's own Delta reader is on the class path (it is fetched by its Maven coordinates unless ``spark.jars`` names it);
     the nightly does not need it for segments. show_output: what Java itself prints goes to stdout and stderr, where it otherwise goes to a
@@ -121,7 +150,7 @@ def _wanted(with_delta: bool, settings: Mapping[str, str]) -> dict[str, str]:
 
 
 def _started(builder: SparkSession.Builder, wanted: dict[str, str], show_output: bool) -> SparkSession:
-    """A session with its own Java process. The temporary files of Java and of the workers are in a directory that is removed with it."""
+    """Start a session with its own Java process. Temporary files of Java and the workers go to a directory that is removed with it."""
     from pyspark import SparkConf, SparkContext
     from pyspark.java_gateway import launch_gateway
 
@@ -166,7 +195,7 @@ def _started(builder: SparkSession.Builder, wanted: dict[str, str], show_output:
 
 
 def _refuse_full_disk(directory: str) -> None:
-    """Raises GroupcoordError where Java could not write the file with its port, for which pyspark would wait for ever."""
+    """Raise GroupcoordError if Java cannot write the file with its port, which pyspark would wait for forever."""
     free = shutil.disk_usage(directory).free
     if free < LEAST_TEMPORARY_BYTES:
         raise GroupcoordError(
@@ -176,14 +205,14 @@ def _refuse_full_disk(directory: str) -> None:
 
 
 def _do_not_print_the_end_of_java(spark: SparkSession) -> None:
-    """The thread that takes accumulators from Java would print a traceback when Java ends; the thread that waits for Java has the error."""
+    """Silence the accumulator thread, which prints a traceback when Java ends. The thread that waits for Java reports the error."""
     server = getattr(spark.sparkContext, "_accumulatorServer", None)
     if server is not None:
         server.handle_error = lambda request, client_address: None
 
 
 def _say_nothing_more_to_java() -> None:
-    """py4j has a thread that tells Java which objects Python has dropped, and that prints a traceback where Java is gone meanwhile."""
+    """Stop py4j's thread that reports dropped objects to Java, since it prints a traceback once Java has ended."""
     from pyspark import SparkContext
 
     client = getattr(SparkContext._gateway, "_gateway_client", None)
@@ -194,7 +223,7 @@ def _say_nothing_more_to_java() -> None:
 def end_session() -> None:
     """End the session that ``session`` has started, with its Java and its workers. A session that others started is left alone.
 
-    It is not stopped in Spark's way, which takes a second: whatever a run wants to keep is in its tables by now.
+    Spark's own stop takes a second. It is skipped, because the tables already contain everything that a run keeps.
     """
     from pyspark import SparkContext
     from pyspark.sql import SparkSession
@@ -212,7 +241,7 @@ def end_session() -> None:
 
 @contextmanager
 def session_ends_with_block() -> Iterator[None]:
-    """A block after which a session that ``session`` started in the block is ended. An earlier session stays."""
+    """End a session that ``session`` started inside the block. An earlier session stays."""
     earlier_directory = own_directory()
     try:
         yield
@@ -221,10 +250,18 @@ def session_ends_with_block() -> Iterator[None]:
             end_session()
 
 
+def delta_package(spark_version: str | None = None) -> str:
+    """Return the Maven coordinates of Delta for a version of Spark; None: the version of pyspark."""
+    import pyspark
+
+    release = ".".join((spark_version or pyspark.__version__).split(".")[:2])
+    return "io.delta:delta-spark_2.12:3.3.2" if release == "3.5" else f"io.delta:delta-spark_{release}_2.13:4.4.0"
+
+
 def delta_settings() -> dict[str, str]:
-    """The settings with which a session can read and query Delta tables."""
+    """Return the settings that let a session read and query Delta tables."""
     return {
-        PACKAGES: DELTA_PACKAGE,
+        PACKAGES: delta_package(),
         "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
         "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
         "spark.databricks.delta.snapshotPartitions": "1",
@@ -232,7 +269,7 @@ def delta_settings() -> dict[str, str]:
 
 
 def metastore_settings(settings: Mapping[str, str]) -> dict[str, str]:
-    """The same settings, and those with which a session keeps views of Delta tables in Hive's metastore.
+    """Return the settings extended by those that keep views of Delta tables in Hive's metastore.
 
     Without further settings of Hive that metastore is a directory ``metastore_db`` in the working directory.
     """
@@ -242,7 +279,7 @@ def metastore_settings(settings: Mapping[str, str]) -> dict[str, str]:
 
 
 def require_java() -> None:
-    """Raises GroupcoordError if there is no Java 17 or newer where Spark looks for it (JAVA_HOME, then PATH)."""
+    """Raise GroupcoordError unless Spark can find Java 17 or newer (JAVA_HOME, then PATH)."""
     home = os.environ.get("JAVA_HOME")
     java = str(Path(home) / "bin" / "java") if home else shutil.which("java")
     way_out = (

@@ -1,9 +1,9 @@
 """Names of a run's jobs and stages in Spark's UI, its REST interface and its event log.
 
 Spark describes all stages of a query by one text, the local property ``spark.job.description`` of the thread that runs the query. With
-adaptive execution, which is Spark's default, each stage is a job of its own, and Spark reads the property anew for each job. So the tasks
-of a stage send the name of the stage after them in an accumulator, which the driver receives before Spark counts the stage as done, and
-the driver changes the property. Without adaptive execution all stages are one job, and have one description.
+adaptive execution, Spark's default, each stage is a job of its own, and Spark reads the property for each job. The tasks of a stage
+therefore send the name of the following stage in an accumulator. The driver receives it before Spark marks the stage as done, and changes
+the property. Without adaptive execution all stages are one job with one description.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import wraps
-from inspect import signature
 from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.accumulators import Accumulator, AccumulatorParam
@@ -48,7 +47,7 @@ class StageNames:
         self._next_stage = next_stage
 
     def followed_by(self, name: str, function: Callable[..., Any]) -> Callable[..., Any]:
-        """The function of a stage, for mapInArrow or applyInPandas. The stage after that stage is called ``name``."""
+        """Wrap the function of a stage, for mapInArrow. The following stage is called ``name``."""
         if self._next_stage is None:
             return function
         description, next_stage = description_of(self._run, name), self._next_stage
@@ -58,7 +57,6 @@ class StageNames:
             next_stage.add(description)
             return function(*arguments)
 
-        announcing.__signature__ = signature(function)  # type: ignore[attr-defined] # applyInPandas counts the parameters
         return announcing
 
 
@@ -67,13 +65,13 @@ UNNAMED: Final = StageNames("", None)
 
 
 def description_of(run: str, name: str) -> str:
-    """The description of a stage: ``groupcoord nightly prod: replay``."""
+    """Return the description of a stage: ``groupcoord nightly prod: replay``."""
     return f"groupcoord {run}: {name}"
 
 
 @contextmanager
 def describe_stages(spark: SparkSession, run: str, *names: str) -> Iterator[StageNames]:
-    """A block in which one query runs, whose stages have these names. ``followed_by`` says which function belongs to which stage.
+    """Set the stage names of the one query that runs inside the block. ``followed_by`` maps functions to stages.
 
     run: what runs, for example ``nightly prod``. Afterwards the thread has its earlier description again.
     """
@@ -86,7 +84,7 @@ def describe_stages(spark: SparkSession, run: str, *names: str) -> Iterator[Stag
 
 @contextmanager
 def describe_job(spark: SparkSession, run: str, name: str) -> Iterator[None]:
-    """A block whose jobs and all of their stages have one name. Afterwards the thread has its earlier description again."""
+    """Give all jobs and stages inside the block one name, and restore the thread's earlier description afterwards."""
     context = spark.sparkContext
     earlier_description = context.getLocalProperty(DESCRIPTION)
     context.setLocalProperty(DESCRIPTION, description_of(run, name))

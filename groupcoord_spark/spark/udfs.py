@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 import pandas as pd
 import pyarrow as pa
-from pyspark.sql.types import IntegerType, LongType, ShortType, StringType, StructField, StructType
+from pyspark.sql.types import StringType
 
 from groupcoord_spark.protocol import RECORD_TYPES
 from groupcoord_spark.protocol.columnar import decode_key_columns, decode_offset_value_columns
@@ -21,34 +21,29 @@ from groupcoord_spark.protocol.json_texts import key_json_column, value_json_col
 from groupcoord_spark.protocol.messages.offsets import OFFSET_COMMIT_VALUE
 from groupcoord_spark.protocol.record_types import OFFSET_KEY_TYPES
 from groupcoord_spark.protocol.slices import Slices
-from groupcoord_spark.spark.column_functions import column_function
+from groupcoord_spark.spark.column_functions import column_function, struct_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-# Types, not DDL: a text is parsed by the JVM of a session, which neither a worker nor a notebook's first import has.
-KEY = StructType(
-    [
-        StructField("key_type", ShortType()),
-        StructField("key_name", StringType()),
-        StructField("group_id", StringType()),
-        StructField("topic", StringType()),
-        StructField("partition", IntegerType()),
-        StructField("member_id", StringType()),
-        StructField("key_json", StringType()),
-        StructField("error", StringType()),
-    ]
+KEY = struct_of(
+    key_type="short",
+    key_name="string",
+    group_id="string",
+    topic="string",
+    partition="integer",
+    member_id="string",
+    key_json="string",
+    error="string",
 )
 _FIELDS: Final = OFFSET_COMMIT_VALUE.fields
 NONE: Final = -1
 """Kafka's number for "none", in the fields that have it as their default."""
-_NUMBERS: Final = {2: ShortType(), 4: IntegerType(), 8: LongType()}
-VALUE = StructType(
-    [
-        StructField("value_version", ShortType()),
-        *(StructField(field.name, _NUMBERS[field.type.size] if isinstance(field.type, Integer) else StringType()) for field in _FIELDS),
-        StructField("error", StringType()),
-    ]
+_NUMBERS: Final = {2: "short", 4: "integer", 8: "long"}
+VALUE = struct_of(
+    value_version="short",
+    **{field.name: _NUMBERS[field.type.size] if isinstance(field.type, Integer) else "string" for field in _FIELDS},
+    error="string",
 )
 
 
@@ -57,7 +52,7 @@ def _slices(column: pd.Series) -> Slices:
 
 
 def _texts(column: pa.Array | pa.ChunkedArray) -> pd.Series:
-    """The texts as a Series. A long column comes in several chunks, and in a struct Spark takes only columns of one chunk."""
+    """Return the texts as a Series. A long column has several chunks, but Spark accepts only single-chunk columns in a struct."""
     texts: pd.Series = (column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column).to_pandas()
     return texts
 
@@ -69,7 +64,7 @@ def _nullable(values: Any, of: Any, is_null: Any) -> Any:
 
 @column_function(KEY)
 def decode_offsets_key(key: pd.Series) -> pd.DataFrame:
-    """The fields of a record's key. error: the reason code, if the key does not decode or its type is unknown."""
+    """Decode the fields of a record's key. ``error`` is the reason code if the key does not decode or its type is unknown."""
     slices = _slices(key)
     columns = decode_key_columns(slices)
     has_type = columns.key_type >= 0
@@ -93,7 +88,7 @@ def decode_offsets_key(key: pd.Series) -> pd.DataFrame:
 
 @column_function(VALUE)
 def decode_offsets_value(key: pd.Series, value: pd.Series) -> pd.DataFrame:
-    """The fields of a commit's value (key types 0 and 1); all NULL for tombstones and other key types.
+    """Decode the fields of a commit's value (key types 0 and 1); all NULL for tombstones and other key types.
 
     NULL also stands for Kafka's -1 in the fields where it means "none".
     """
@@ -129,7 +124,7 @@ def decode_offsets_value(key: pd.Series, value: pd.Series) -> pd.DataFrame:
 
 @column_function(StringType())
 def decode_offsets_value_json(key: pd.Series, value: pd.Series) -> pd.Series:
-    """A value of any key type as Kafka's JSON; NULL for tombstones and for values that do not decode."""
+    """Decode a value of any key type to Kafka's JSON; NULL for tombstones and values that do not decode."""
     keys = decode_key_columns(_slices(key))
     return _texts(value_json_column(np.where(keys.ok, keys.key_type, np.int16(-1)), _slices(value)))
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def names_of_stages(spark: SparkSession, *, after_job: int) -> list[str]:
-    """The descriptions of the stages that ran, in their order, from the store behind Spark's UI. after_job: only of later jobs."""
+    """Return the descriptions of the stages that ran, in their order, from the store behind Spark's UI. after_job: only of later jobs."""
     store = spark.sparkContext._jsc.sc().statusStore()
     spark.sparkContext._jsc.sc().listenerBus().waitUntilEmpty()
     found = store.jobsList(None)

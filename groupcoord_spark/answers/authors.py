@@ -24,18 +24,18 @@ _ONLY_JAVA: Final = (
     _Kind("offsets of value version 4", _OFFSETS, 4),
 )
 _ONLY_OLDER: Final = (
-    # Version 1 is no sign of an old broker: every release since 0.9 writes it for commits with an explicit expiry.
+    # Version 1 does not indicate an old broker: every release since 0.9 writes it for commits with an explicit expiry.
     *(_Kind(f"offsets of value version {version}", _OFFSETS, version) for version in (2, 3)),
     _Kind("offsets of key type 0", frozenset({KeyType.LEGACY_OFFSET_COMMIT})),
-    # Version 3 is no sign of an old broker: every release since 2.3 writes it.
+    # Version 3 does not indicate an old broker: every release since 2.3 writes it.
     *(_Kind(f"classic groups of value version {version}", frozenset({KeyType.GROUP_METADATA}), version) for version in (0, 1, 2)),
 )
 
 
 def other_coordinator(semantics: Semantics, records: Mapping[tuple[int, int], int]) -> str | None:
-    """A sentence that says why the records were probably written by another coordinator; None: nothing speaks against ``semantics``.
+    """Return a sentence about why another coordinator probably wrote the records, or None if nothing contradicts ``semantics``.
 
-    Old records beside new ones say nothing against a new broker, because the topic stays through upgrades.
+    Old records next to new ones do not contradict a new broker, because the topic survives upgrades.
     records: (key type, value version) -> number of records; value version -1: tombstones.
     """
     java_counts = _counts(_ONLY_JAVA, records)
@@ -58,7 +58,7 @@ def other_coordinator(semantics: Semantics, records: Mapping[tuple[int, int], in
 
 
 def _counts(kinds: Iterable[_Kind], records: Mapping[tuple[int, int], int]) -> dict[str, int]:
-    """Name -> number of records, of the kinds that have any."""
+    """Return the number of records by name, for the kinds that have any."""
     counts = {
         name: sum(records[key_type, version] for key_type, version in records if key_type in key_types and wanted in (None, version))
         for name, key_types, wanted in kinds

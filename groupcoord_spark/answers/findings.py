@@ -1,8 +1,8 @@
-"""What may be wrong in a night, the worst first: the kinds of news of ``morning``, and what the report looks for in its tables."""
+"""Possible faults in a run, the worst first: the kinds of news of ``morning``, and the findings that the report looks for."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final, Literal, NamedTuple
 
 from groupcoord_spark.wording import counted
@@ -25,32 +25,60 @@ class Kind(NamedTuple):
     because: str = ""
     """Why it matters or what to do, in a sentence."""
     command: str = ""
-    """The command that shows more about such findings; empty: they are no news."""
-    command_of_group: str = "why"
-    """The command that shows more about one group, with --group."""
+    """The command that shows more about such findings; sql: the rows of ``table``; empty if ``morning`` does not show them."""
     query: str = ""
-    """SELECT of subject, group_id, reason and number. What the night before has too (all three alike) is no news. Empty: see subject."""
+    """SELECT of subject, group_id, reason and number. Rows that the last run has too (with all three equal) are not news. "": see
+    subject."""
     subject: str = ""
-    """Columns that tell the rows of the view ``table`` apart, where these rows are news; reason: the column by which they are counted."""
+    """Columns that identify rows of the view ``table`` if these rows are news; ``reason``: the column that groups them."""
     reason: str = "NULL"
     table: str = ""
     """The table of the report whose rows meet ``where``; empty: the report has none."""
     where: tuple[Condition, ...] = ()
+    shown: str = ""
+    """Table and condition of the offsets that ``command`` shows, the first to expire first; empty: the rows of ``table``."""
+    at: str = ""
+    """The time column of the rows that ``command`` shows; empty: news of the kind have no time."""
     sums: str = ""
     """The table's column whose sum is the number; empty: the number of rows."""
 
     def clause(self, number: int, of_groups: str = "") -> str:
-        """The sentence without the number."""
+        """Return the sentence without the number."""
         return f"{counted(number, self.noun).partition(' ')[2]}{of_groups} {self.sentence}"
 
     @property
     def query_of_view(self) -> str:
         """The statement for news among ``rows_of_view``, which are the rows of the view ``table``: those that meet the conditions."""
-        where = " AND ".join(f"{column} {comparison} {value!r}" for column, comparison, value in self.where) or "TRUE"
         return (
-            f"SELECT concat_ws(' ', {self.subject}) AS subject, group_id, {self.reason} AS reason, 1 AS number FROM rows_of_view"
-            f" WHERE {where}"
+            f"SELECT concat_ws(' ', {self.subject}) AS subject, group_id, {self.reason} AS reason, 1 AS number,"
+            f" {self.at or 'NULL'} AS first_at, first_at AS last_at FROM rows_of_view WHERE {' AND '.join(self._conditions()) or 'TRUE'}"
         )
+
+    def statement(self, groups: Sequence[str], reason: str | None, between: tuple[str, str] | None) -> str:
+        """Return SQL for the rows that are such findings.
+
+        Args:
+            groups: Of these groups alone; empty: of all.
+            reason: The value of the column ``reason``; None: any.
+            between: The first and the last value of the column ``at``; None: any.
+        """
+        conditions = [self.shown.partition(" where ")[2]] if self.shown else self._conditions(reason)
+        if between is not None:
+            conditions.append(f"{self.at} between '{between[0]}' and '{between[1]}'")
+        if groups and all(map(str.isprintable, groups)):
+            conditions.append(f"group_id in ({', '.join(map(_literal, groups))})")
+        where = f" where {' and '.join(conditions)}" if conditions else ""
+        return f"from {self.shown.partition(' where ')[0] or self.table}{where}{f' order by {self.at}' if self.at else ''}"
+
+    def _conditions(self, reason: str | None = None) -> list[str]:
+        conditions = [
+            f"{column} {comparison} {value!r}" for column, comparison, value in self.where if reason is None or column != self.reason
+        ]
+        return conditions if reason is None else [*conditions, f"{self.reason} = {_literal(reason)}"]
+
+
+def _literal(text: str) -> str:
+    return "'" + text.replace("'", "''") + "'"
 
 
 _OF_THE_DOCTOR: Final = (
@@ -58,23 +86,25 @@ _OF_THE_DOCTOR: Final = (
     " WHERE severity = '{}'"
 )
 _EXPIRING: Final = (
-    "SELECT topic AS subject, group_id, NULL AS reason, COUNT(*) AS number FROM offset_expirations"
+    "SELECT topic AS subject, group_id, NULL AS reason, COUNT(*) AS number, MIN(expires_at) AS first_at, MAX(expires_at) AS last_at"
+    " FROM offset_expirations"
     " WHERE {} topic_is_unsubscribed AND expires_at <= as_of + to_milliseconds($horizon_ms) GROUP BY topic, group_id"
 )
+_OF_EXPIRATIONS: Final = "offset_expirations where {}topic_is_unsubscribed"
 _PLACE: Final = "topic, partition"
 _REWIND: Final = "offsets_partition, record_offset, rewound_at"
-_LOST_BEGINNING: Final = "The log begins after the committed offset: the group begins anew where auto.offset.reset says."
+_SKIP: Final = "topic, partition, record_offset, skipped_at"
+_LOST_BEGINNING: Final = "The log begins after the committed offset: the group begins again where auto.offset.reset says."
 
 KINDS: Final[Mapping[str, Kind]] = {
-    "group_vanished": Kind("danger", "group", "gone, and no night read a record of the removal", command="diff --only gone"),
-    "offset_vanished": Kind("danger", "committed offset", "gone, and no night read a record of the removal", command="diff --only gone"),
+    "group_vanished": Kind("danger", "group", "gone, and no run read a record of the removal", command="diff"),
+    "offset_vanished": Kind("danger", "committed offset", "gone, and no run read a record of the removal", command="diff"),
     "lost": Kind(
         "danger",
         "partition",
         "with records that were deleted before the group read them",
         _LOST_BEGINNING,
-        "list --lag",
-        "describe",
+        "sql",
         table="lag",
         where=(("lost", ">=", 1),),
         subject=_PLACE,
@@ -92,8 +122,7 @@ KINDS: Final[Mapping[str, Kind]] = {
         "partition",
         "about to lose records within two days if the group stands still",
         "At the pace of the last days the log begins after the committed offset by then.",
-        "list --lag",
-        "describe",
+        "sql",
         table="lag",
         where=(("hours_to_loss", "<=", 48),),
         subject=_PLACE,
@@ -103,23 +132,35 @@ KINDS: Final[Mapping[str, Kind]] = {
         "committed offset",
         "lower, as two members commit to one partition",
         "Two consumers believe that they own the partition: records are processed twice.",
-        "sql 'from rewinds'",
-        "timeline",
+        "sql",
         table="rewinds",
         where=(("kind", "=", "two_writers"),),
         subject=_REWIND,
         reason="kind",
+        at="rewound_at",
     ),
     "quarantined": Kind(
         "danger",
         "record",
         "not readable",
-        "What these records said is missing from every number.",
+        "The content of these records is missing from every number.",
         "warnings",
         query="SELECT concat_ws(' ', offsets_partition, record_offset, source, position) AS subject, NULL AS group_id, reason,"
         " COALESCE(records, 1) AS number FROM quarantined_records",
         table="quarantined",
         sums="faults",
+    ),
+    "skipped": Kind(
+        "danger",
+        "committed offset",
+        "moved forward over records that were never read",
+        "The records are in the log as long as it keeps them: a reset to the old offset reads them.",
+        "sql",
+        table="skips",
+        where=(("certainty", "=", "certain"), ("cause", "<>", "data_deleted")),
+        subject=_SKIP,
+        reason="cause",
+        at="skipped_at",
     ),
     "open_transaction": Kind(
         "danger",
@@ -129,32 +170,58 @@ KINDS: Final[Mapping[str, Kind]] = {
         table="open_transactions",
         where=(("open_hours", ">=", 1),),
     ),
-    "sick": Kind("danger", "finding", "of the doctor that someone must act on", command="doctor", query=_OF_THE_DOCTOR.format("sick")),
-    "group_deleted": Kind("warning", "group", "deleted", command="diff --only gone"),
-    "offset_deleted": Kind("warning", "committed offset", "deleted", command="diff --only gone"),
-    "group_gone": Kind("warning", "group", "gone, and only the log would tell why", command="diff --only gone"),
-    "offset_gone": Kind("warning", "committed offset", "gone, and only the log would tell why", command="diff --only gone"),
-    "group_expired": Kind("warning", "group", "gone by expiration", command="diff --only gone"),
-    "offset_expired": Kind("warning", "committed offset", "gone by expiration", command="diff --only gone"),
+    "sick": Kind(
+        "danger",
+        "finding",
+        "of the doctor that someone must act on",
+        command="doctor",
+        query=_OF_THE_DOCTOR.format("sick"),
+        table="health",
+        where=(("severity", "=", "sick"),),
+    ),
+    "copy_unchanged": Kind(
+        "warning",
+        "copy",
+        "without a new record",
+        "The job that copies the log may have stopped: no figure about the groups is newer than the copy.",
+        command="runs",
+    ),
+    "group_deleted": Kind("warning", "group", "deleted", command="diff"),
+    "offset_deleted": Kind("warning", "committed offset", "deleted", command="diff"),
+    "group_gone": Kind("warning", "group", "gone, and only the log would show why", command="diff"),
+    "offset_gone": Kind("warning", "committed offset", "gone, and only the log would show why", command="diff"),
+    "group_expired": Kind("warning", "group", "gone by expiration", command="diff"),
+    "offset_expired": Kind("warning", "committed offset", "gone by expiration", command="diff"),
     "rewound": Kind(
         "warning",
         "committed offset",
         "lower than before",
-        "A reset on purpose looks the same: the kind and the time tell.",
-        "sql 'from rewinds'",
-        "timeline",
+        "A reset on purpose looks the same: compare the kind and the time.",
+        "sql",
         table="rewinds",
         where=(("kind", "<>", "two_writers"),),
         subject=_REWIND,
         reason="kind",
+        at="rewound_at",
+    ),
+    "may_have_skipped": Kind(
+        "warning",
+        "committed offset",
+        "moved forward, probably over records that were never read",
+        "A group that began again at the log end, or a partition that was added: read the certainty and the evidence.",
+        "sql",
+        table="skips",
+        where=(("certainty", "=", "likely"),),
+        subject=_SKIP,
+        reason="cause",
+        at="skipped_at",
     ),
     "stalled": Kind(
         "warning",
         "partition",
         "standing still although the group moves",
         "A record that cannot be processed, a stuck thread, or nobody writes to the partition.",
-        "sql 'from stalled'",
-        "describe",
+        "sql",
         table="stalled",
         subject=_PLACE,
     ),
@@ -162,9 +229,8 @@ KINDS: Final[Mapping[str, Kind]] = {
         "warning",
         "committed offset",
         "beyond the end of the log",
-        "The topic may have been deleted and made anew: the group would wait for records that are long there.",
-        "list --lag",
-        "describe",
+        "The topic may have been deleted and created again: the group then skips the records below its offset.",
+        "sql",
         table="lag",
         where=(("remark", "=", "beyond_end"),),
         subject=_PLACE,
@@ -174,8 +240,10 @@ KINDS: Final[Mapping[str, Kind]] = {
         "committed offset",
         "of a living group about to expire: no member subscribes to the topic",
         "Within 7 days. If the group will subscribe to it again, it begins where auto.offset.reset says.",
-        "expire",
+        "sql",
         query=_EXPIRING.format(""),
+        shown=_OF_EXPIRATIONS.format(""),
+        at="expires_at",
         table="expiring",
         where=(("live_group_loses", "=", True), ("days_left", "<=", 7)),
         sums="offsets",
@@ -183,7 +251,7 @@ KINDS: Final[Mapping[str, Kind]] = {
     "topic_recreated": Kind(
         "warning",
         "topic",
-        "made anew, and committed offsets still belong to the old one",
+        "created again, and committed offsets still belong to the old one",
         table="topic_recreated",
         where=(("stale_offsets", ">=", 1),),
     ),
@@ -214,23 +282,32 @@ KINDS: Final[Mapping[str, Kind]] = {
     "doubt": Kind(
         "warning",
         "doubt",
-        "of the night",
+        "of the run",
         "A broker may see these records differently, or skip them.",
         "warnings",
-        "warnings",
-        "SELECT concat_ws(' ', offsets_partition, record_offset, source, detail) AS subject, group_id, code AS reason, 1 AS number"
+        query="SELECT concat_ws(' ', offsets_partition, record_offset, source, detail) AS subject, group_id, code AS reason, 1 AS number"
         " FROM warnings",
         table="warnings",
         sums="times",
     ),
-    "watch": Kind("note", "finding", "of the doctor to keep an eye on", command="doctor", query=_OF_THE_DOCTOR.format("watch")),
+    "watch": Kind(
+        "note",
+        "finding",
+        "of the doctor to keep an eye on",
+        command="doctor",
+        query=_OF_THE_DOCTOR.format("watch"),
+        table="health",
+        where=(("severity", "=", "watch"),),
+    ),
     "expiring": Kind(
         "note",
         "committed offset",
         "about to expire",
         "Within 7 days.",
-        "expire",
+        "sql",
         query=_EXPIRING.format("NOT"),
+        shown=_OF_EXPIRATIONS.format("not "),
+        at="expires_at",
         table="expiring",
         where=(("what", "=", "offsets"), ("days_left", "<=", 7)),
         sums="offsets",

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import datetime
 from itertools import pairwise
+from math import inf
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -12,11 +13,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from groupcoord_spark.answers import offset_history as history
-from groupcoord_spark.answers.night_changes import night_changes
 from groupcoord_spark.answers.partition_owners import KEY_TYPES
-from groupcoord_spark.answers.removal_causes import GroupRemoval, OffsetRemoval, Place
-from groupcoord_spark.answers.removals import removals_of
-from groupcoord_spark.answers.timeline import Event, EventKind, Expiry, LowerCommit, Piece, Transaction, expiries, iso, timeline
+from groupcoord_spark.answers.removals import GroupRemoval, OffsetRemoval, Place, not_judged, removals_of
+from groupcoord_spark.answers.run_changes import run_changes
+from groupcoord_spark.answers.timeline import Event, EventKind, Expiry, Jump, LowerCommit, Piece, Transaction, expiries, iso, timeline
 from groupcoord_spark.coordinator.semantics import Semantics
 from groupcoord_spark.warehouse import Condition, Warehouse
 
@@ -39,7 +39,7 @@ class Question(NamedTuple):
     """End of the time of the events; None: all events."""
 
     def asks_about(self, topic: str, partition: int) -> bool:
-        """Whether commits of the partition are part of the question."""
+        """Return whether the question includes commits of the partition."""
         return self.topic in (None, topic) and self.partition in (None, partition)
 
 
@@ -59,20 +59,21 @@ class PlaceHistory(NamedTuple):
     """Record offset of the tombstone of an offset -> cause. Of every partition, also of those that the question is not about."""
 
     def events(self, question: Question, retention_ms: int | None) -> Iterator[Event]:
-        """The events of the place in order."""
+        """Yield the events of the place in order."""
         limits = {"from_ms": question.from_ms, "to_ms": question.to_ms}
         return timeline(self.pieces, self.rebalances, self.ends, retention_ms=retention_ms, **limits)
 
 
 def group_history(warehouse: Warehouse, question: Question, semantics: Semantics) -> list[PlaceHistory]:
-    """The history of a group as of the newest run, place by place; empty: the history tables have no record of the group.
+    """Return the history of a group as of the newest run, place by place; empty if the history tables have no record of it.
 
     semantics: Of the broker that loads the records.
     """
     all_commits = rows_of(warehouse, question, "offset_commits", history.COMMIT_COLUMNS)
     markers = history.read_markers(warehouse, question.cluster, all_commits)
-    removals = removals_of(warehouse, question.cluster, [question.group_id], all_commits, markers)
+    removals = removals_of(warehouse, question.cluster, [question.group_id])
     rebalances = rows_of(warehouse, question, "rebalances").to_pylist()
+    events = _events_by_place(warehouse, question)
     pending = {tuple(row.values()) for row in rows_of(warehouse, question, "pending_offsets", history.PENDING_COLUMNS).to_pylist()}
     commits = all_commits
     if question.topic is not None:
@@ -85,7 +86,7 @@ def group_history(warehouse: Warehouse, question: Question, semantics: Semantics
     of_commits = map(Place, commits["incarnation"].to_pylist(), commits["offsets_partition"].to_pylist())
     places = {*of_commits, *map(Place.of, rebalances), *(removal.place for removal in removals.groups)}
     histories = []
-    for place in sorted(places):
+    for place in _by_time(places, commits, rebalances):
         of_place, markers_of_place = history.of_place(commits, place), history.of_place(markers, place)
         counted = history.counted_commits(of_place, markers_of_place, semantics, pending, question.to_ms)
         rebalances_of_place = [_with_milliseconds(row) for row in rebalances if Place.of(row) == place]
@@ -94,15 +95,57 @@ def group_history(warehouse: Warehouse, question: Question, semantics: Semantics
         borders = {row["record_offset"] for row in rebalances_of_place} | {end.record_offset for end in ends}
         borders |= {transaction.at for transaction in counted.transactions}
         of_offsets = {removal.record_offset: removal for removal in removals.offsets if removal.place == place}
+        for removal in not_judged(place, question.group_id, counted.rows, of_offsets):
+            of_offsets[removal.record_offset] = removal
         pieces: list[Piece] = [*history.pieces_of(counted.rows, borders, of_offsets, question.from_ms, question.to_ms)]
         pieces = [*_with_evidence(warehouse, question, pieces, place), *counted.transactions]
         pieces = [_with_transactional_id(piece, transactional_ids) for piece in pieces]
+        pieces = [*(_with_cause(piece, events.get(place, {})) for piece in pieces), *_jumps(question, events.get(place, {}))]
         histories.append(PlaceHistory(place, counted.rows, pieces, rebalances_of_place, ends, of_offsets))
     return histories
 
 
+def _by_time(places: Collection[Place], commits: pa.Table, rebalances: Sequence[Mapping[str, Any]]) -> list[Place]:
+    """Sort places by their first record: a group is in another offsets partition after the topic got more of them."""
+    if len(places) < 2:
+        return [*places]
+    first: dict[Place, float] = {}
+    for row in (*commits.select(["incarnation", "offsets_partition", "record_timestamp"]).to_pylist(), *rebalances):
+        if row["record_timestamp"] is not None:
+            first[Place.of(row)] = min(first.get(Place.of(row), inf), row["record_timestamp"].timestamp())
+    return sorted(places, key=lambda place: (place.incarnation, first.get(place, inf), place))
+
+
+_EventRows = Mapping[int, Sequence[Mapping[str, Any]]]
+"""Record offset -> rows of offset_events."""
+
+
+def _events_by_place(warehouse: Warehouse, question: Question) -> dict[Place, dict[int, list[Mapping[str, Any]]]]:
+    """Return the rewinds, skips and copies of the group, by place and record offset."""
+    events: dict[Place, dict[int, list[Mapping[str, Any]]]] = {}
+    for row in rows_of(warehouse, question, "offset_events", where=[("kind", "in", ["rewound", "skipped", "moved"])]).to_pylist():
+        events.setdefault(Place.of(row), {}).setdefault(row["record_offset"], []).append(row)
+    return events
+
+
+def _with_cause(piece: Piece, events: _EventRows) -> Piece:
+    """Add the cause to a commit of a lower offset; return any other piece unchanged."""
+    if not isinstance(piece, LowerCommit):
+        return piece
+    row = next((row for row in events.get(piece.record_offset, ()) if row["kind"] == "rewound"), None)
+    return piece if row is None else piece._replace(**{name: row[name] for name in ("cause", "certainty", "evidence")})
+
+
+def _jumps(question: Question, events: _EventRows) -> Iterator[Jump]:
+    """Return the skips of the group, and its copies of another group's offsets."""
+    for row in (row for rows in events.values() for row in rows):
+        if row["kind"] != "rewound" and question.asks_about(row["topic"], row["partition"]):
+            values = {name: row[name] for name in Jump._fields if name not in ("at", "time_ms")}
+            yield Jump(at=row["record_offset"], time_ms=milliseconds(row["event_timestamp"]), **values)
+
+
 def _with_transactional_id(piece: Piece, transactional_ids: Mapping[int, str]) -> Piece:
-    """The piece with the name of its producer, where it has one that the log of transactions names."""
+    """Return the piece with the transactional id of its producer, if the log of transactions contains it."""
     if isinstance(piece, Transaction | LowerCommit) and piece.producer_id is not None:
         return piece._replace(transactional_id=transactional_ids.get(piece.producer_id))
     return piece
@@ -111,12 +154,12 @@ def _with_transactional_id(piece: Piece, transactional_ids: Mapping[int, str]) -
 def rows_of(
     warehouse: Warehouse, question: Question, table: str, columns: Sequence[str] | None = None, where: Sequence[Condition] = ()
 ) -> pa.Table:
-    """The rows of the group in a table."""
+    """Return the rows of the group in a table."""
     return warehouse.read(table, cluster=question.cluster, columns=columns, where=[("group_id", "=", question.group_id), *where])
 
 
 def expiry_events(warehouse: Warehouse, question: Question) -> Iterator[Event]:
-    """What will expire of the group and of the partitions that the question is about, the earliest first."""
+    """Yield the upcoming expirations of the group and of the queried partitions, the earliest first."""
     rows = []
     for row in rows_of(warehouse, question, "offset_expirations", ["expires_at", "rule", "topic", "partition"]).to_pylist():
         if row["expires_at"] is not None and question.asks_about(row["topic"], row["partition"]):
@@ -128,18 +171,18 @@ def expiry_events(warehouse: Warehouse, question: Question) -> Iterator[Event]:
 
 
 def share_events(warehouse: Warehouse, question: Question) -> Iterator[Event]:
-    """What became of a share group's positions from one night to the next: reset or altered, deleted, or gone with the topic.
+    """Yield the changes of a share group's positions between runs: reset or altered, deleted, or removed with the topic.
 
-    The history tables have no records of ``__share_group_state``, so an event has the time of the first night that shows it.
+    The history tables have no records of ``__share_group_state``, so an event has the time of the first run that shows it.
     """
-    last_night = warehouse.run(question.cluster)
-    if not warehouse.read("share_offsets", columns=["partition"], run=last_night).num_rows:
+    last_run = warehouse.run(question.cluster)
+    if not warehouse.read("share_offsets", columns=["partition"], run=last_run).num_rows:
         return
-    for earlier_night, night in pairwise(warehouse.kept_nights(last_night)):
-        for change in night_changes(warehouse, earlier_night, night, question.group_id):
+    for earlier_run, run in pairwise(warehouse.kept_runs(last_run)):
+        for change in run_changes(warehouse, earlier_run, run, question.group_id):
             if change.change not in _OF_SHARE or not question.asks_about(change.topic or "", change.partition or 0):
                 continue
-            between = f"between the nights of {iso(earlier_night.as_of_ms)} and {iso(night.as_of_ms)}"
+            between = f"between the runs of {iso(earlier_run.as_of_ms)} and {iso(run.as_of_ms)}"
             if change.change == "share_reset":
                 clause = f"went back from {change.before} to {change.after} {between}: the start offset was reset or altered"
             else:
@@ -147,16 +190,16 @@ def share_events(warehouse: Warehouse, question: Question) -> Iterator[Event]:
                 clause = f"was removed {between}, {why.get(change.why or '', 'by a request or with its topic')}"
             facts = {"topic": change.topic, "partition": change.partition, "from": change.before, "to": change.after, "why": change.why}
             kind = _OF_SHARE[change.change]
-            yield Event(night.as_of_ms, None, kind, None, None, f"{change.topic} {change.partition}: {clause}.", facts)
+            yield Event(run.as_of_ms, None, kind, None, None, f"{change.topic} {change.partition}: {clause}.", facts)
 
 
 def milliseconds(moment: datetime | None) -> int | None:
-    """A TIMESTAMP as epoch milliseconds; None: NULL."""
+    """Convert a TIMESTAMP to epoch milliseconds, or NULL to None."""
     return None if moment is None else round(moment.timestamp() * 1000)
 
 
 def _with_evidence(warehouse: Warehouse, question: Question, pieces: Sequence[Piece], place: Place) -> list[Piece]:
-    """The pieces; commits of a lower offset with the partition's owner, and whether commits in between may be missing."""
+    """Return the pieces with evidence for lower commits: the partition's owner, and whether commits in between may be missing."""
     lower = [piece for piece in pieces if isinstance(piece, LowerCommit)]
     if not lower:
         return list(pieces)
@@ -176,9 +219,9 @@ def _with_evidence(warehouse: Warehouse, question: Question, pieces: Sequence[Pi
 def _ranges_of_history(
     warehouse: Warehouse, question: Question, of_place: Sequence[Condition], lower: Sequence[LowerCommit]
 ) -> Iterator[tuple[str, int, int]]:
-    """The record offsets that the history has between each lower commit and the one before: ranges of no run, each with its own name.
+    """Yield the ranges of record offsets in the history between each lower commit and the one before.
 
-    A run that goes on from the night before reads new records alone, and so has no rows of surviving_records.
+    A run that goes on from the last run reads new records alone, and so has no rows of surviving_records.
     """
     first, last = min(commit.from_record_offset for commit in lower), max(commit.record_offset for commit in lower)
     where = [*of_place, ("record_offset", ">=", first), ("record_offset", "<=", last)]

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from groupcoord_spark.answers.partition_owners import PartitionOwners
-from groupcoord_spark.answers.removal_causes import OffsetRemoval, Place
+from groupcoord_spark.answers.removals import OffsetRemoval, Place
 from groupcoord_spark.answers.replaced_commits import Marker, OffsetRecord, replaced_commits
 from groupcoord_spark.answers.timeline import LowerCommit, PartitionStretch, RemovedOffsets, Stretch, Transaction
 from groupcoord_spark.coordinator.semantics import Semantics
@@ -163,7 +163,7 @@ class CountedCommits(NamedTuple):
 
 
 def read_markers(warehouse: Warehouse, cluster: str, commits: pa.Table) -> pa.Table:
-    """Rows of ``transactions``: the markers of every producer of these commits."""
+    """Read the rows of ``transactions`` with the markers of these commits' producers."""
     producers = pc.unique(commits["producer_id"]).drop_null().to_pylist()
     where: list[Condition] = [("offsets_partition", "in", pc.unique(commits["offsets_partition"]).to_pylist())]
     if len(producers) <= _MAX_PRODUCERS_IN_FILTER:
@@ -172,14 +172,14 @@ def read_markers(warehouse: Warehouse, cluster: str, commits: pa.Table) -> pa.Ta
 
 
 def of_place(rows: pa.Table, place: Place) -> pa.Table:
-    """The rows of one place."""
+    """Return the rows of one place."""
     is_there = (pc.equal(rows[name], number) for name, number in place._asdict().items())
     return rows.filter(pc.and_(*is_there))
 
 
 @cache
 def _database() -> DuckDBPyConnection:
-    """An empty database: to make one takes DuckDB longer than most statements do."""
+    """Return an empty database, which is kept: DuckDB takes longer to make one than most statements take."""
     import duckdb
 
     return duckdb.connect()
@@ -187,7 +187,7 @@ def _database() -> DuckDBPyConnection:
 
 @contextmanager
 def duckdb_over(**tables: pa.Table) -> Iterator[DuckDBPyConnection]:
-    """A connection of DuckDB in which these tables have these names. What it makes must be temporary."""
+    """Open a connection of DuckDB to these tables. Everything created through it must be temporary."""
     with _database().cursor() as connection:
         for name, rows in tables.items():
             connection.register(name, rows)
@@ -197,7 +197,7 @@ def duckdb_over(**tables: pa.Table) -> Iterator[DuckDBPyConnection]:
 def counted_commits(
     commits: pa.Table, markers: pa.Table, semantics: Semantics, pending: Collection[PendingKey], to_ms: int | None = None
 ) -> CountedCommits:
-    """The offset records of one group in one place, with the results of their transactions.
+    """Return the offset records of one group in one place, with the results of their transactions.
 
     Args:
         commits: Rows of offset_commits (``COMMIT_COLUMNS``) of one group and place.
@@ -221,7 +221,7 @@ def counted_commits(
 
 
 def _transaction(commits: Sequence[Mapping[str, Any]], pending: Collection[PendingKey]) -> Transaction:
-    """The transaction of some commits that do not count, or do not count yet; in order."""
+    """Yield the transactions of commits that do not count, or do not count yet, in order."""
     first = commits[0]
     marker_offset, producer_id = first["marker_offset"], first["producer_id"]
     keys = [(commit["record_offset"], commit["topic"], commit["partition"]) for commit in commits]
@@ -258,7 +258,7 @@ def pieces_of(
         to_ms: End of the time of the rows; None: all rows.
     """
     causes = [
-        f"{removal.cause} {removal.due_by} {removal.topic if removal.cause == 'topic_deletion' else ''}" for removal in removals.values()
+        f"{removal.cause} {removal.due_by} {removal.topic if removal.cause == 'topic_deleted' else ''}" for removal in removals.values()
     ]
     parameters = {"removed": list(removals), "causes": causes, "borders": sorted(borders), "pause_ms": PAUSE_MS}
     with duckdb_over(counted=rows) as connection:
@@ -278,7 +278,7 @@ def pieces_of(
 
 
 def with_gaps(commits: Sequence[LowerCommit], survivors: Sequence[tuple[str, int, int]]) -> list[LowerCommit]:
-    """The commits, with ``may_miss_commits`` where records since the commit before were compacted away before a run read them.
+    """Set ``may_miss_commits`` where records since the previous commit were compacted away before a run read them.
 
     Args:
         commits: Of one place.
@@ -302,7 +302,7 @@ def with_gaps(commits: Sequence[LowerCommit], survivors: Sequence[tuple[str, int
 
 
 def with_owners(commits: Sequence[LowerCommit], records: pa.Table) -> list[LowerCommit]:
-    """The commits, with the member that had the partition at that time.
+    """Add the member that had the partition at the time of each commit.
 
     Args:
         commits: Of one place.
@@ -322,13 +322,8 @@ def with_owners(commits: Sequence[LowerCommit], records: pa.Table) -> list[Lower
     return [owned[commit.record_offset] for commit in commits]
 
 
-def column_in_milliseconds(times: pa.ChunkedArray) -> pa.ChunkedArray:
-    """A TIMESTAMP column as epoch milliseconds."""
-    return pc.divide(times.cast(pa.int64()), 1000)
-
-
 def _accepted(commits: pa.Table, semantics: Semantics) -> pa.Table:
-    """The records whose value version the broker's loader accepts (R-1.9), and the tombstones."""
+    """Return the tombstones, and the records whose value version the broker's loader accepts (R-1.9)."""
     for versions in commits.filter(pc.invert(commits["is_tombstone"])).group_by(["key_version", "value_version"]).aggregate([]).to_pylist():
         if not semantics.accepts_value(versions["key_version"], versions["value_version"]):
             is_refused = (pc.fill_null(pc.equal(commits[name], version), False) for name, version in versions.items())

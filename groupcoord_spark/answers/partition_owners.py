@@ -60,7 +60,7 @@ class PartitionOwners:
         return owners[0] if len(owners) == 1 else None
 
     def holdings(self) -> frozenset[Holding]:
-        """Every partition that a member has, also one that the member must give up: until then two members may have the same partition."""
+        """Return every partition of a member, also the ones to give up: until then two members may have the same partition."""
         classic = (Holding(topic, None, partition, member) for (topic, partition), member in self._classic_owners.items())
         modern = (
             Holding(None, topic_id, partition, member)

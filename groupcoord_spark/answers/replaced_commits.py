@@ -34,7 +34,7 @@ class Marker(NamedTuple):
 
 
 def replaced_commits(records: Iterable[OffsetRecord], markers: Iterable[Marker], semantics: Semantics) -> set[int]:
-    """Record offsets of the commits in committed and open transactions that the coordinator's store has replaced by the end.
+    """Return the record offsets of commits in transactions that the coordinator's store has replaced by the end.
 
     Args:
         records: All offset records of one group for each topic partition that has a transactional commit, in any order.
@@ -79,7 +79,7 @@ class _ObservedStore(OffsetStore):
 
 
 def _stored(commit: OffsetRecord) -> StoredOffset:
-    """The commit for the store, which reads only the producer epoch and the record offset of a commit."""
+    """Build the commit for the store, which reads only its producer epoch and record offset."""
     return StoredOffset(
         committed_offset=0,
         leader_epoch=NO_LEADER_EPOCH,

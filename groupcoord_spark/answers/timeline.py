@@ -7,18 +7,21 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Final, Literal, NamedTuple
 
-from groupcoord_spark.answers.removal_causes import GroupRemoval, OffsetRemoval
+from groupcoord_spark.answers.removals import NOT_JUDGED, GroupRemoval, OffsetRemoval
 from groupcoord_spark.wording import counted, first_of
 
 EventKind = Literal[
     "commits",
     "rewind",
     "committed_again",
+    "skipped",
+    "moved",
     "transaction",
     "rebalance",
     "assignment",
     "offsets_removed",
     "group_removed",
+    "gone",
     "share_reset",
     "share_removed",
     "expires",
@@ -53,13 +56,13 @@ class Stretch(NamedTuple):
     """Successive commits of the group without another event in between, and without a lower offset."""
 
     at: int
-    """Position among the events: the record offset from which the first commit counts."""
+    """Position among the events: the record offset at which the first commit starts to count."""
     record_offset: int
     from_ms: int | None
     until_ms: int | None
     in_transactions: int
     longest_wait_ms: int
-    """Longest time from a transactional commit to the marker with which it began to count."""
+    """Longest time from a transactional commit to the marker that made it count."""
     partitions: Sequence[PartitionStretch]
     last_record_offset: int | None = None
 
@@ -83,10 +86,41 @@ class LowerCommit(NamedTuple):
     may_miss_commits: bool = False
     """The log cleaner removed records between the two commits before a run read them."""
     is_of_new_topic: bool = False
-    """The two commits carry different topic ids: the topic was made anew, and its offsets count from 0 again."""
+    """The two commits have different topic ids: the topic was recreated, and its offsets start at 0 again."""
     owner: str | None = None
     """Id of the member that had the partition when the commit was written; None: not known."""
     transactional_id: str | None = None
+    cause: str | None = None
+    """As in offset_events; None: no run has judged the commit."""
+    certainty: str | None = None
+    evidence: str = ""
+
+
+class Jump(NamedTuple):
+    """A row of offset_events: record offsets that were never read, or offsets that another group had committed before."""
+
+    at: int
+    record_offset: int
+    time_ms: int | None
+    kind: Literal["skipped", "moved"]
+    cause: str
+    certainty: str
+    evidence: str
+    topic: str
+    partition: int
+    from_committed_offset: int | None
+    to_committed_offset: int | None
+    from_record_offset: int | None
+    records_skipped: int | None
+    other_group_id: str | None
+
+    @property
+    def clause(self) -> str:
+        """A predicate with the cause."""
+        if self.kind == "moved":
+            return f"began at {self.to_committed_offset}, as copied from group {self.other_group_id} ({self.certainty})"
+        number = "" if self.records_skipped is None else f"{counted(self.records_skipped, 'record')}: "
+        return f"skipped {number}from {self.from_committed_offset} to {self.to_committed_offset} ({self.cause}, {self.certainty})"
 
 
 class RemovedOffsets(NamedTuple):
@@ -120,11 +154,11 @@ class Transaction(NamedTuple):
     transactional_id: str | None = None
 
 
-Piece = Stretch | LowerCommit | RemovedOffsets | Transaction
+Piece = Stretch | LowerCommit | Jump | RemovedOffsets | Transaction
 
 
 class Expiry(NamedTuple):
-    """When one committed offset expires, or (topic None) when the group is removed, and by which rule."""
+    """When, and by which rule, one committed offset expires, or (topic None) the group is removed."""
 
     expires_at_ms: int
     rule: str
@@ -156,7 +190,7 @@ def timeline(
     from_ms: int | None = None,
     to_ms: int | None = None,
 ) -> Iterator[Event]:
-    """The events of one group in the order of its records.
+    """Yield the events of one group in record order.
 
     Args:
         pieces: Commits, removals and transactions, from ``answers.offset_history``.
@@ -179,18 +213,93 @@ def timeline(
                 members, evidence = _Members.after(step), step["evidence"]
         elif isinstance(step, GroupRemoval):
             members = _Members(0, ())
-            if step.cause == "conversion" and step.gone_ms in converted:
+            if step.cause == "converted" and step.gone_ms in converted:
                 continue
             event = _group_removed(step)
         elif isinstance(step, RemovedOffsets):
             event = _offsets_removed(step, retention_ms)
         elif isinstance(step, Transaction):
             event = _transaction(step)
+        elif isinstance(step, Jump):
+            event = _jump(step)
         else:
             last_commit_ms = step.until_ms if isinstance(step, Stretch) else step.time_ms
             event = _commits(step) if isinstance(step, Stretch) else _lower_commit(step, members)
         if is_within(event.time_ms, from_ms, to_ms):
             yield event
+
+
+def folded(events: Iterable[Event]) -> Iterator[Event]:
+    """Join what repeats: generations in which nothing changed, with the commits between them, and jumps of one moment and cause.
+
+    The evidence of a rebalance is given once.
+    """
+    explained: set[str] = set()
+    run: list[Event] = []
+    for event in events:
+        if run and not _goes_on(run, event):
+            yield from _joined(run, explained)
+            run = []
+        run.append(event)
+    yield from _joined(run, explained)
+
+
+def _goes_on(run: Sequence[Event], event: Event) -> bool:
+    first = run[0]
+    if event.event in _JUMPS:
+        names = ("cause", "certainty")
+        is_alike = first.event == event.event and all(first.facts[name] == event.facts[name] for name in names)
+        return is_alike and first.time_ms == event.time_ms
+    if not _changes_nothing(first):
+        return False
+    return event.event == "commits" or (_changes_nothing(event) and first.facts["cause"] == event.facts["cause"])
+
+
+def _changes_nothing(event: Event) -> bool:
+    """Return whether the event is a rebalance after which the group has the same members, partitions, leader and protocol."""
+    facts = event.facts
+    if event.event != "rebalance" or facts["members_joined"] is None or facts["members_left"] is None:
+        return False
+    is_same = all(facts[name] == facts[f"previous_{name}"] for name in ("leader_id", "protocol"))
+    return is_same and not any(facts[name] for name in ("members_joined", "members_left", *(column for column, _ in _MOVES)))
+
+
+_JUMPS: Final = ("skipped", "moved")
+
+
+def _joined(run: Sequence[Event], explained: set[str]) -> Iterator[Event]:
+    """Yield one event for a run of several that ``folded`` joins, or the events themselves."""
+    rebalances = [event for event in run if event.event == "rebalance"]
+    if len(run) > 1 and run[0].event in _JUMPS:
+        first = run[0]
+        places = places_text((event.facts["topic"], event.facts["partition"]) for event in run)
+        verb = "skipped records" if first.event == "skipped" else f"began as copied from group {first.facts['other_group_id']}"
+        yield first._replace(what=f"{places}: {verb} ({first.facts['cause']}, {first.facts['certainty']}).")
+    elif len(rebalances) > 1:
+        first, last = rebalances[0], rebalances[-1]
+        commits = [event for event in run if event.event == "commits"]
+        partitions: dict[tuple[str, int], PartitionStretch] = {}
+        for of_partition in (of_partition for event in commits for of_partition in event.facts["partitions"]):
+            key = of_partition["topic"], of_partition["partition"]
+            lowest, highest = of_partition["first_committed_offset"], of_partition["last_committed_offset"]
+            if lowest is not None:
+                known = partitions.get(key, PartitionStretch(*key, 0, 0, lowest, highest))
+                ends = min(lowest, known.lowest or 0), max(highest, known.highest or 0)
+                partitions[key] = known._replace(commits=known.commits + of_partition["commits"], lowest=ends[0], highest=ends[1])
+        number = sum(event.facts["commits"] for event in commits)
+        between = f" {counted(number, 'commit')}: {progress_text(partitions.values())}." if number else ""
+        sure = "" if first.facts["confidence"] is None else f" ({first.facts['confidence']})"
+        evidence = first.facts["evidence"]
+        once = "" if not evidence or evidence in explained else f" {evidence}"
+        explained.add(evidence)
+        what = f"Generations {first.generation} to {last.generation}: nothing changed, {first.facts['cause']}{sure}.{once}{between}"
+        yield first._replace(until_ms=run[-1].until_ms or run[-1].time_ms, generation=last.generation, what=what)
+    else:
+        for event in run:
+            evidence = event.facts["evidence"] if event.event == "rebalance" else ""
+            what = event.what.replace(f": {evidence}", ".") if evidence in explained else event.what
+            explained |= {evidence} - {""}
+            yield event._replace(what=what)
 
 
 def _position(step: Piece | GroupRemoval | Mapping[str, Any]) -> int:
@@ -200,7 +309,7 @@ def _position(step: Piece | GroupRemoval | Mapping[str, Any]) -> int:
 
 
 def is_within(time_ms: int | None, from_ms: int | None, to_ms: int | None) -> bool:
-    """Whether a time is in a range that includes ``from_ms`` and ends before ``to_ms``; None for either: no border."""
+    """Return whether ``from_ms`` <= time < ``to_ms``; None means no bound."""
     if from_ms is None and to_ms is None:
         return True
     return time_ms is not None and (from_ms is None or time_ms >= from_ms) and (to_ms is None or time_ms < to_ms)
@@ -225,7 +334,7 @@ class _Members:
         return cls(rebalance["member_count"], None if joined is None or kept is None else [*joined, *kept])
 
     def sentence(self, owner: str | None) -> str:
-        """A sentence about who committed an offset outside of transactions.
+        """Return a sentence about who committed an offset outside of transactions.
 
         While a group has members, a broker accepts commits of members only.
         """
@@ -243,7 +352,8 @@ class _Members:
 
 
 def expiries(rows: Iterable[Expiry], as_of_ms: int) -> Iterator[Event]:
-    """Events for what has expired at ``as_of_ms`` or will expire later, the earliest first. Offsets that expire together are one event."""
+    """Yield events for offsets that have expired by ``as_of_ms`` or will expire, the earliest first. Offsets that expire together are
+    one event."""
     simultaneous: dict[tuple[int, str, bool], list[Expiry]] = {}
     for row in rows:
         simultaneous.setdefault((row.expires_at_ms, row.rule, row.topic is None), []).append(row)
@@ -321,10 +431,12 @@ def _lower_commit(commit: LowerCommit, members: _Members) -> Event:
         sentence += f" {members.sentence(commit.owner)}"
     else:
         sentence += f" {producer_text(commit)[0].upper()}{producer_text(commit)[1:]} committed it in a transaction."
+    if commit.cause is not None:
+        sentence += f" Cause: {commit.cause}, {commit.certainty}. {commit.evidence}"
     if commit.is_of_new_topic:
         sentence += " The topic was made anew between the two commits (they carry different topic ids), so its offsets count from 0 again."
     if commit.may_miss_commits:
-        sentence += " Compaction took records in between before a night read them: there may have been other commits."
+        sentence += " Compaction took records in between before a run read them: there may have been other commits."
     facts = {
         "topic": commit.topic,
         "partition": commit.partition,
@@ -339,9 +451,18 @@ def _lower_commit(commit: LowerCommit, members: _Members) -> Event:
         "members": None if members.names is None else list(members.names),
         "may_miss_commits": commit.may_miss_commits,
         "is_of_new_topic": commit.is_of_new_topic,
+        "cause": commit.cause,
+        "certainty": commit.certainty,
     }
     kind: EventKind = "committed_again" if commit.is_after_removal else "rewind"
     return Event(commit.time_ms, None, kind, commit.record_offset, None, sentence, facts)
+
+
+def _jump(jump: Jump) -> Event:
+    names = ("topic", "partition", "cause", "certainty", "from_committed_offset", "to_committed_offset", "from_record_offset")
+    facts = {name: getattr(jump, name) for name in (*names, "records_skipped", "other_group_id")}
+    sentence = f"{jump.topic} {jump.partition}: {jump.clause}. {jump.evidence}"
+    return Event(jump.time_ms, None, jump.kind, jump.record_offset, None, sentence, facts)
 
 
 def _transaction(transaction: Transaction) -> Event:
@@ -360,7 +481,7 @@ def _transaction(transaction: Transaction) -> Event:
     elif transaction.result == "replaced":
         fate = f"still open{since}, and {they} not count any more: a later commit or a removal of the same offset came first"
     else:
-        fate = "no record of its end was read, and the newest night does not know it as open; whether it was committed is not known"
+        fate = "no record of its end was read, and the newest run does not know it as open; whether it was committed is not known"
     which = f"{counted(commits, 'commit')} in a transaction of {producer_text(transaction)} ({progress_text(transaction.partitions)})"
     sentence = f"{which}: {fate}."
     is_over = transaction.result == "aborted"
@@ -378,7 +499,7 @@ def _transaction(transaction: Transaction) -> Event:
 
 
 def _rebalance(row: Mapping[str, Any], last_commit_ms: int | None, evidence_before: str) -> Event:
-    """The event of one row of ``rebalances``. evidence_before: evidence of the event before, which is not repeated."""
+    """Return the event of one row of ``rebalances``. ``evidence_before`` is not repeated."""
     is_assignment = row["kind"] == "assignment"
     name = {"generation": "Generation", "group_epoch": "Group epoch", "assignment": "Target assignment"}[row["kind"]]
     parts = [f"{name} {row['to_generation']}"]
@@ -420,44 +541,43 @@ def _offsets_removed(removed: RemovedOffsets, retention_ms: int | None) -> Event
     places = places_text((of_partition.topic, of_partition.partition) for of_partition in removed.partitions)
     facts = {
         "cause": first.cause,
-        "reason": {"expiry": "expired", "unknown": None}.get(first.cause, "deleted"),
+        "certainty": first.certainty,
+        "reason": {"expired": "expired", "unknown": None}.get(first.cause, "deleted"),
         "partitions": [{"topic": of_partition.topic, "partition": of_partition.partition} for of_partition in removed.partitions],
         "shortest_age_ms": min(ages, default=None),
         "groups_at_once": first.groups_at_once,
-        "offsets_kept": first.offsets_kept,
     }
     sentence = f"{places}: {_why_removed(first, age, retention_ms)}."
     return Event(removed.time_ms, None, "offsets_removed", removed.record_offset, None, sentence, facts)
 
 
 def _why_removed(removal: OffsetRemoval, age: str, retention_ms: int | None) -> str:
-    if removal.cause == "expiry":
+    if removal.cause == "expired":
         if removal.due_by == "explicit":
             return f"expired, {age} after the moment that its last commit asked for"
         since = "the last commit" if removal.due_by == "commit" else "the group became Empty"
         return f"expired, {age} after {since}" + ("" if retention_ms is None else f" (offsets are kept for {duration(retention_ms)})")
     clause_of_age = f", {age} after the last commit" if age else ""
-    if removal.cause == "delete_groups":
-        return f"deleted with the whole group by a request (DeleteGroups){clause_of_age}"
-    if removal.cause == "topic_deletion":
-        evidence = "a request (OffsetDelete) would look the same, as no other group had offsets of the topic"
-        if removal.metadata_shows is not None:
-            evidence = removal.metadata_shows
-        elif removal.had_subscriber:
-            evidence = "a member subscribed to the topic, so neither a cleanup nor a request could take the offset"
-        elif removal.groups_at_once is not None and removal.groups_at_once > 1:
-            evidence = f"{removal.groups_at_once} groups lost their offsets of the topic at the same time"
-        return f"removed because the topic was deleted{clause_of_age}: {evidence}"
-    if removal.cause == "offset_delete":
-        return f"deleted by a request (OffsetDelete){clause_of_age}"
-    return f"removed, and why is not known{clause_of_age}: the history does not go back far enough, or its records have no times"
+    sentences = {
+        "group_deleted": "deleted with the whole group by a request (DeleteGroups)",
+        "topic_deleted": "removed because the topic was deleted",
+        "offsets_deleted": "deleted by a request (OffsetDelete)",
+    }
+    sentence = f"{sentences.get(removal.cause, 'removed, and why is not known')}{clause_of_age}"
+    return f"{sentence} ({removal.certainty}: {as_clause(removal.evidence)})"
+
+
+def as_clause(sentence: str) -> str:
+    """Turn a sentence into a clause: start it in lower case and drop the period."""
+    is_name = sentence[1:2].isupper() or sentence == NOT_JUDGED
+    return (sentence if is_name else sentence[:1].lower() + sentence[1:]).removesuffix(".")
 
 
 def _group_removed(end: GroupRemoval) -> Event:
     cause = end.cause
-    if cause == "conversion":
+    if cause == "converted":
         sentence = "The group's old record was removed: the group changes its protocol."
-    elif cause == "delete_groups":
+    elif cause == "group_deleted":
         sentence = "The group was deleted by a request (DeleteGroups)."
     elif cause == "unknown":
         sentence = "The group was removed; why is not known: the history does not go back far enough, or its records have no times."
@@ -506,12 +626,12 @@ def _numbers(numbers: Iterable[int]) -> str:
 
 
 def iso(milliseconds: int) -> str:
-    """A time in ISO 8601, in UTC, with milliseconds."""
+    """Format a time in ISO 8601, in UTC, with milliseconds."""
     return f"{datetime.fromtimestamp(milliseconds // 1000, UTC):%Y-%m-%dT%H:%M:%S}.{milliseconds % 1000:03d}Z"
 
 
 def duration(milliseconds: int) -> str:
-    """A length of time as text, in its two greatest units: ``7 d 3 h``, ``2.5 s``, ``40 ms``."""
+    """Format a duration in its two largest units: ``7 d 3 h``, ``2.5 s``, ``40 ms``."""
     if abs(milliseconds) < _SECOND_MS:
         return f"{milliseconds} ms"
     if abs(milliseconds) < 60 * _SECOND_MS:

@@ -10,7 +10,7 @@ class Traps(NamedTuple):
     """The traps of one offset."""
 
     inherits_empty_time: bool
-    """The offset was committed while the group was Empty: its age counts from the earlier time at which the group became Empty."""
+    """The offset was committed while the group was Empty, so its age counts from the earlier time at which the group became Empty."""
     topic_is_unsubscribed: bool
     """The group has members, and no member subscribes to the topic: the offset expires although the group is in use."""
     is_simple_group: bool
@@ -19,7 +19,7 @@ class Traps(NamedTuple):
     """A time that was stored with the commit decides, whatever the retention is."""
 
     def names(self) -> list[str]:
-        """Names of the traps that are true."""
+        """Return the names of the caveats that apply."""
         return [name for name, is_true in zip(self._fields, self, strict=True) if is_true]
 
 
@@ -27,7 +27,7 @@ NO_TRAPS = Traps(False, False, False, False)
 
 
 def traps_of(group: GroupFacts, stored: Commit, expiry: OffsetExpiry) -> Traps:
-    """The traps of one committed offset. ``group``: the facts that the cleanup used (``Cleanup.facts_of``)."""
+    """Return the expiry caveats of one committed offset. ``group``: the facts that the cleanup used (``Cleanup.facts_of``)."""
     if expiry.blocked_by is not None:
         return NO_TRAPS
     rule = expiry.rule
@@ -35,7 +35,7 @@ def traps_of(group: GroupFacts, stored: Commit, expiry: OffsetExpiry) -> Traps:
     base_ms = expiry.base_timestamp_ms
     return Traps(
         inherits_empty_time=rule == "X-B1" and base_ms is not None and base_ms < stored.commit_timestamp_ms,
-        # Before 2.1 no offset is protected by a subscription, so a missing subscription is no trap.
+        # Before 2.1 a subscription protects no offset, so a missing subscription is not a caveat.
         topic_is_unsubscribed=group.member_count > 0 and rule not in ("X-A0", "X-A1"),
         is_simple_group=group.group_type == "classic" and group.protocol_type is None,
         has_explicit_expiry=is_explicit,

@@ -7,16 +7,18 @@ from contextlib import suppress
 from typing import Any, Final, Literal, NamedTuple
 
 from groupcoord_spark.answers.group_history import PlaceHistory, Question, expiry_events, group_history, milliseconds, rows_of, share_events
-from groupcoord_spark.answers.night_changes import NOT_KNOWN, PARTITION_MISSING, REASONS, departure_of
-from groupcoord_spark.answers.removal_causes import OffsetRemoval
+from groupcoord_spark.answers.removals import OffsetRemoval
+from groupcoord_spark.answers.run_changes import NOT_KNOWN, PARTITION_MISSING, REASONS, departure_of
 from groupcoord_spark.answers.timeline import (
     Event,
+    Jump,
     LowerCommit,
     PartitionStretch,
     Piece,
     RemovedOffsets,
     Stretch,
     Transaction,
+    as_clause,
     duration,
     iso,
     places_text,
@@ -33,19 +35,18 @@ from groupcoord_spark.wording import counted
 
 Cause = Literal[
     "still_there",
-    "expired_simple",
-    "expired_empty_group",
-    "expired_unsubscribed",
-    "expired_explicit",
-    "offset_delete",
-    "group_delete",
-    "topic_delete",
-    "aborted_transaction",
+    "expired",
+    "offsets_deleted",
+    "group_deleted",
+    "topic_deleted",
+    "transaction_aborted",
     "open_transaction",
     "replaced_in_transaction",
     "rewound",
     "group_left_empty",
-    "superseded_by_conversion",
+    "skipped",
+    "moved",
+    "converted",
     "orphan",
     "expiry_due",
     "vanished",
@@ -74,8 +75,8 @@ class Outcome(NamedTuple):
     topic: str | None
     partition: int | None
     cause: Cause
-    other_cause: Cause | None
-    """Another cause that the records fit as well."""
+    certainty: str | None
+    """How sure the cause of a removal, a rewind or a skip is; None: the records say it."""
     rule: str | None
     """Id of the rule of expiration that decides."""
     records: Sequence[Proof]
@@ -103,7 +104,7 @@ class Story(NamedTuple):
 
 
 def why(warehouse: Warehouse, question: Question, semantics: Semantics) -> Story | None:
-    """The story of a group, a topic or a partition as of the newest run; None: no table has a row that the question is about.
+    """Return the story of a group, topic or partition as of the newest run, or None if no table has a row about it.
 
     semantics: Of the run.
     """
@@ -118,7 +119,8 @@ def why(warehouse: Warehouse, question: Question, semantics: Semantics) -> Story
     present = list(_present(warehouse, question, run.as_of_ms))
     if finder is not None and question.topic is None and not present and (end := finder.end_without_tombstone()) is not None:
         steps.append(end)
-    steps += _departure(warehouse, question, present)
+    if not any(question.topic is None or outcome.topic is not None for step in present for outcome in step.outcomes):
+        steps += departure_steps(warehouse, question)
     steps += [_share_step(event) for event in share_events(warehouse, question)]
     outcomes = [outcome for step in [*steps, *present] for outcome in step.outcomes]
     has_commits = any(step.event == "commits" for step in steps)
@@ -141,26 +143,24 @@ _CAUSE_OF_DEPARTURE: Final[Mapping[str, Cause]] = {
 """Why something is gone that no tombstone explains -> cause."""
 
 
-def _departure(warehouse: Warehouse, question: Question, present: Sequence[Step]) -> Iterator[Step]:
-    """The step for a group or offsets that a night had and a later one has not, where no night read a record of the removal."""
-    if any(question.topic is None or outcome.topic is not None for step in present for outcome in step.outcomes):
-        return
-    last_night, next_night, changes = departure_of(
+def departure_steps(warehouse: Warehouse, question: Question) -> Iterator[Step]:
+    """Yield the step for a group or offsets that disappeared between runs without a record of the removal."""
+    last_run, next_run, changes = departure_of(
         warehouse, warehouse.run(question.cluster), question.group_id, question.topic, question.partition
     )
     for change in changes:
         if (cause := _CAUSE_OF_DEPARTURE.get(change.why or NOT_KNOWN)) is not None:
-            sentence = f"was there in the night of {iso(last_night.as_of_ms)} and gone by that of {iso(next_night.as_of_ms)}: "
+            sentence = f"was there in the run of {iso(last_run.as_of_ms)} and gone by that of {iso(next_run.as_of_ms)}: "
             reason = REASONS[change.why or NOT_KNOWN].removesuffix(".")
             sentence += reason[0].lower() + reason[1:]
             subject = "The group" if change.topic is None else f"{change.topic} {change.partition}"
             outcome = Outcome(change.topic, change.partition, cause, None, None, [], sentence)
-            yield Step(next_night.as_of_ms, "gone", f"{subject} {sentence}.", [], [outcome])
+            yield Step(next_run.as_of_ms, "gone", f"{subject} {sentence}.", [], [outcome])
 
 
 _REMOVED_GROUPS: Final[Mapping[str, tuple[Cause, str]]] = {
-    "delete_groups": ("group_delete", "was deleted by a request (DeleteGroups)"),
-    "conversion": ("superseded_by_conversion", "changed its protocol: the record of the old kind was removed"),
+    "group_deleted": ("group_deleted", "was deleted by a request (DeleteGroups)"),
+    "converted": ("converted", "changed its protocol: the record of the old kind was removed"),
     "unknown": ("unknown", "was removed, and why is not known"),
 }
 """Cause of the tombstone of a group, where the loss of its last offset says no more -> cause and sentence."""
@@ -183,7 +183,7 @@ class _Finder:
         }
 
     def step(self, event: Event) -> Step:
-        """The event with its outcomes."""
+        """Return the event with its outcomes."""
         outcomes = list(self._outcomes(event))
         records: Sequence[Proof] = [] if event.record_offset is None else [self._record("record", event.record_offset)]
         if event.event == "commits":
@@ -202,6 +202,8 @@ class _Finder:
     def _outcomes(self, event: Event) -> Iterator[Outcome]:
         if event.event in ("rewind", "committed_again"):
             yield self._lower(self._piece(LowerCommit, event))
+        elif event.event in ("skipped", "moved"):
+            yield self._jump(self._piece(Jump, event))
         elif event.event == "transaction":
             yield from self._transaction(self._piece(Transaction, event))
         elif event.event == "offsets_removed":
@@ -219,15 +221,21 @@ class _Finder:
         records = [self._record("value before", commit.from_record_offset), self._record("lower value", commit.record_offset)]
         moment = "" if commit.time_ms is None else f" at {iso(commit.time_ms)}"
         sentence = f"went back from {commit.from_committed_offset} to {commit.to_committed_offset}{moment}"
-        sentence += " because the topic was made anew" if commit.is_of_new_topic else ""
-        return Outcome(commit.topic, commit.partition, "rewound", None, None, records, sentence)
+        sentence += "" if commit.cause is None else f" ({commit.cause}, {commit.certainty})"
+        return Outcome(commit.topic, commit.partition, "rewound", commit.certainty, None, records, sentence)
+
+    def _jump(self, jump: Jump) -> Outcome:
+        records = [self._record("first value" if jump.kind == "moved" else "new value", jump.record_offset)]
+        if jump.kind == "skipped" and jump.from_record_offset not in (None, jump.record_offset):
+            records.insert(0, self._record("value before", jump.from_record_offset or 0))
+        return Outcome(jump.topic, jump.partition, jump.kind, jump.certainty, None, records, jump.clause)
 
     def _transaction(self, transaction: Transaction) -> Iterator[Outcome]:
-        causes: Mapping[str, Cause] = {"aborted": "aborted_transaction", "open": "open_transaction", "replaced": "replaced_in_transaction"}
+        causes: Mapping[str, Cause] = {"aborted": "transaction_aborted", "open": "open_transaction", "replaced": "replaced_in_transaction"}
         cause = causes.get(transaction.result, "unknown")
         since = "" if transaction.since_ms is None else f" since {iso(transaction.since_ms)}"
         sentence = {
-            "aborted_transaction": f"the transaction of {producer_text(transaction)} was aborted, so its commit never counted",
+            "transaction_aborted": f"the transaction of {producer_text(transaction)} was aborted, so its commit never counted",
             "open_transaction": f"the transaction of {producer_text(transaction)} is open{since}, so its commit does not count yet",
             "replaced_in_transaction": f"a later record replaced the commit in the open transaction of {producer_text(transaction)}",
         }.get(cause, f"the end of the transaction of {producer_text(transaction)} is in no record")
@@ -243,58 +251,18 @@ class _Finder:
             records.append(self._record("last value", removal.value_offset))
             if removal.value_offset in self._markers:
                 records.append(self._record("commit marker", self._markers[removal.value_offset]))
-        cause, other_cause = self._cause_of(removal)
         empty = self._last_rebalance(removal.record_offset)
-        if cause == "expired_empty_group" and removal.due_by == "empty" and empty is not None:
+        if removal.cause == "expired" and removal.due_by == "empty" and empty is not None:
             records.append(self._record("group became Empty", empty["record_offset"]))
         records.append(self._record("tombstone", removal.record_offset))
-        rule = self._rule(cause, empty)
-        return Outcome(removal.topic, removal.partition, cause, other_cause, rule, records, _removal_sentence(removal, cause, other_cause))
-
-    def _cause_of(self, removal: OffsetRemoval) -> tuple[Cause, Cause | None]:
-        """The cause of a removal, and another cause that the records fit as well."""
-        if removal.cause == "delete_groups":
-            # In 4.x only DeleteGroups and a cleanup remove a group. Up to 3.9 a group without members goes with its last offset.
-            if self._semantics.name != "scala":
-                return "group_delete", None
-            return "group_delete", "offset_delete" if removal.offsets_kept else "topic_delete"
-        if removal.cause == "topic_deletion" and removal.metadata_shows is not None:
-            return "topic_delete", None
-        if removal.cause == "topic_deletion":
-            return "topic_delete", None if removal.had_subscriber else self._expired(removal) if removal.had_expired else "offset_delete"
-        if removal.cause == "offset_delete":
-            return "offset_delete", None if removal.offsets_kept else "topic_delete"
-        if removal.cause != "expiry":
-            return "unknown", None
-        return self._expired(removal), None
-
-    def _expired(self, removal: OffsetRemoval) -> Cause:
-        """Why a cleanup takes the offset."""
-        if removal.due_by == "explicit":
-            return "expired_explicit"
-        if removal.due_by == "empty":
-            return "expired_empty_group"
-        state = self._last_rebalance(removal.record_offset)
-        if state is None:
-            return "expired_simple"
-        return "expired_unsubscribed" if state["member_count"] else "expired_empty_group"
-
-    def _rule(self, cause: Cause, state: Mapping[str, Any] | None) -> str | None:
-        if not cause.startswith("expired"):
-            return None
-        if self._semantics.offset_rules != "X-B":
-            return self._semantics.offset_rules
-        if cause == "expired_explicit":
-            return "X-B0"
-        if state is not None and state["group_type"] in ("consumer", "streams"):
-            return "X-C1" if state["group_type"] == "consumer" else "X-C2"
-        return {"expired_simple": "X-B2", "expired_empty_group": "X-B1", "expired_unsubscribed": "X-B3"}[cause]
+        of_removal = removal.cause, removal.certainty, removal.rule, records, _removal_sentence(removal, empty)
+        return Outcome(removal.topic, removal.partition, *of_removal)
 
     def _last_rebalance(self, record_offset: int | None) -> Mapping[str, Any] | None:
-        """The newest rebalance before a record; None: since the group was removed, the group never had a member."""
+        """Return the newest rebalance before a record, or None if the group has had no member since it was removed."""
         since = max((end.record_offset for end in self._history.ends if _is_before(end.record_offset, record_offset)), default=-1)
         of_group = [row for row in self._history.rebalances if row["kind"] != "assignment"]
-        if since >= 0 and any(end.cause == "conversion" for end in self._history.ends if end.record_offset == since):
+        if since >= 0 and any(end.cause == "converted" for end in self._history.ends if end.record_offset == since):
             since = -1
         return next(
             (row for row in reversed(of_group) if since < row["record_offset"] and _is_before(row["record_offset"], record_offset)), None
@@ -303,7 +271,7 @@ class _Finder:
     def _group_removed(self, event: Event) -> Outcome:
         records = [self._record("tombstone", event.record_offset or 0)]
         state = self._last_rebalance(event.record_offset)
-        if state is not None and event.facts["cause"] in ("delete_groups", "expiry"):
+        if state is not None and event.facts["cause"] in ("group_deleted", "expired"):
             records.insert(0, self._record("last group record", state["record_offset"]))
         if event.facts["cause"] in _REMOVED_GROUPS:
             cause, sentence = _REMOVED_GROUPS[event.facts["cause"]]
@@ -311,13 +279,13 @@ class _Finder:
         rule, loss = self._semantics.group_rule, self._last_loss(event.record_offset or 0)
         if loss is None:
             sentence = "was removed by a cleanup: it had no members and no offsets"
-            return Outcome(None, None, "expired_empty_group" if state is not None else "unknown", "group_delete", rule, records, sentence)
+            return Outcome(None, None, "expired" if state is not None else "unknown", "likely", rule, records, sentence)
         gone = "" if event.time_ms is None else f" at {iso(event.time_ms)}"
         sentence = f"was removed{gone} by the cleanup that found it without members and offsets"
         return Outcome(None, None, loss.cause, None, rule, records, sentence)
 
     def _last_loss(self, tombstone_offset: int) -> Outcome | None:
-        """What took the last offset away from the group before its tombstone."""
+        """Return the cause that removed the group's last offset before its tombstone."""
         losses: list[tuple[int, Outcome]] = [
             (at, self._removed(removal)) for at, removal in self._history.removals.items() if at < tombstone_offset
         ]
@@ -329,7 +297,7 @@ class _Finder:
         return max(losses, key=lambda loss: loss[0])[1] if losses else None
 
     def end_without_tombstone(self) -> Step | None:
-        """The end of a group that never had members and went with its last offset (up to 3.9); None: the group ended otherwise.
+        """Return the end of a group without members that disappeared with its last offset (up to 3.9), or None.
 
         Such a group has no record of its own, so no tombstone of the group shows its end.
         """
@@ -337,21 +305,20 @@ class _Finder:
         if last is None or any(end.record_offset > last for end in self._history.ends) or self._last_rebalance(None) is not None:
             return None
         removal = self._history.removals[last]
-        cause, other_cause = self._cause_of(removal)
         gone = "" if removal.gone_ms is None else f" at {iso(removal.gone_ms)}"
         sentence = f"went{gone} with its last offset: a group that never had members has no record of its own"
         records = [self._record("tombstone", last)]
-        rule = self._semantics.group_rule if cause.startswith("expired") else None
-        outcome = Outcome(None, None, cause, other_cause, rule, records, sentence)
+        rule = self._semantics.group_rule if removal.cause == "expired" else None
+        outcome = Outcome(None, None, removal.cause, removal.certainty, rule, records, sentence)
         return Step(removal.gone_ms, "group_removed", f"The group {sentence}.", records, [outcome])
 
     def _rebalance(self, event: Event) -> Iterator[Outcome]:
         facts, record = event.facts, self._record("group record", event.record_offset or 0)
         if facts["cause"] == "group_converted" and facts["confidence"] == "certain":
-            of_write = [end for end in self._history.ends if end.gone_ms == event.time_ms and end.cause == "conversion"]
+            of_write = [end for end in self._history.ends if end.gone_ms == event.time_ms and end.cause == "converted"]
             records = [self._record("tombstone of the old kind of group", end.record_offset) for end in of_write]
             sentence = f"became a {facts['group_type']} group"
-            yield Outcome(None, None, "superseded_by_conversion", None, None, [*records, record], sentence)
+            yield Outcome(None, None, "converted", None, None, [*records, record], sentence)
         if facts["member_count"] == 0 and facts["kind"] != "assignment":
             members = [self._record("tombstone of the last member", at) for at in self._tombstones_of_members.get(event.time_ms, ())]
             yield Outcome(None, None, "group_left_empty", None, None, [*members, record], "became Empty: its last member went")
@@ -377,67 +344,31 @@ def _is_before(record_offset: int, border: int | None) -> bool:
     return border is None or record_offset < border
 
 
-def _removal_sentence(removal: OffsetRemoval, cause: Cause, other_cause: Cause | None) -> str:
+def _removal_sentence(removal: OffsetRemoval, state: Mapping[str, Any] | None) -> str:
+    """Return a predicate with the cause and the evidence. state: the group's last rebalance before the tombstone."""
     gone = "" if removal.gone_ms is None else f" at {iso(removal.gone_ms)}"
     age = "" if removal.age_ms is None else duration(removal.age_ms)
-    groups, offsets_kept = removal.groups_at_once, removal.offsets_kept
-    for_topic = (
-        "no other offset of the topic was left" if groups in (None, 1) else f"{groups} groups lost their offsets of the topic at once"
-    )
-    if cause == "expired_explicit":
-        return f"expired{gone}, {age} after the moment that its last commit asked for"
-    if cause.startswith("expired"):
+    if removal.cause == "expired":
+        if removal.due_by == "explicit":
+            return f"expired{gone}, {age} after the moment that its last commit asked for"
         if removal.due_by == "empty":
             return f"expired{gone}, {age} after the group became Empty"
-        reason = {
-            "expired_simple": "the group never had members, so nothing but the next commit keeps the offset",
-            "expired_empty_group": "the group had no members",
-            "expired_unsubscribed": "the group had members, and no member subscribed to the topic",
-        }[cause]
+        reason = "the group never had members, so nothing but the next commit keeps the offset"
+        if state is not None:
+            has_members = "the group had members, and no member subscribed to the topic"
+            reason = has_members if state["member_count"] else "the group had no members"
         return f"expired{gone}, {age} after the last commit: {reason}"
-    if cause == "group_delete" and other_cause is not None:
-        return (
-            f"was deleted{gone} with the whole group by a request (DeleteGroups), or"
-            f" {'by a request (OffsetDelete)' if other_cause == 'offset_delete' else 'because the topic was deleted'};"
-            " for DeleteGroups speaks that the group lost all of its offsets at once, and up to 3.9 a group without members goes with its"
-            " last offset, whatever took that offset"
-        )
-    if cause == "group_delete":
-        return f"was deleted{gone} with the whole group by a request (DeleteGroups)"
-    if cause == "topic_delete" and removal.metadata_shows is not None:
-        return f"was removed{gone} because the topic was deleted: {removal.metadata_shows}"
-    if cause == "topic_delete" and removal.had_subscriber:
-        return (
-            f"was removed{gone} because the topic was deleted: a member subscribed to the topic, so no cleanup took the offset, and"
-            " requests to delete the offset or the group are refused"
-        )
-    if cause == "topic_delete" and removal.had_expired:
-        return (
-            f"was removed{gone} because the topic was deleted, or expired; for the deleted topic speaks that {for_topic}, for the cleanup"
-            " that the retention had passed"
-        )
-    if cause == "topic_delete":
-        against = "no record names a deleted topic" if groups is not None and groups > 1 else "one group alone lost offsets"
-        return (
-            f"was removed{gone} because the topic was deleted, or by a request (OffsetDelete); for the deleted topic speaks that"
-            f" {for_topic}, for OffsetDelete that {against}"
-        )
-    if cause == "offset_delete" and other_cause is not None:
-        return (
-            f"was deleted{gone} by a request (OffsetDelete), or because the topic was deleted and made anew; for OffsetDelete speaks that"
-            f" the topic was committed to soon afterwards, for the deleted topic that {for_topic}"
-        )
-    if cause == "offset_delete":
-        number = "another offset" if offsets_kept == 1 else f"{offsets_kept} other offsets"
-        return f"was deleted{gone} by a request (OffsetDelete): {number} of the topic stayed, so the topic was not deleted"
-    if removal.value_offset is None:
-        which = "by DeleteGroups or by a cleanup" if removal.group_removed else "by a cleanup, by OffsetDelete or with its topic"
-        return f"was removed{gone}, {which}: its last commit is in no record that the history has, so its age is not known"
-    return f"was removed{gone}, and why is not known: the history does not go back far enough, or its records have no times"
+    sentences = {
+        "group_deleted": f"was deleted{gone} with the whole group by a request (DeleteGroups)",
+        "topic_deleted": f"was removed{gone} because the topic was deleted",
+        "offsets_deleted": f"was deleted{gone} by a request (OffsetDelete)",
+    }
+    sentence = sentences.get(removal.cause, f"was removed{gone}, and why is not known")
+    return f"{sentence} ({removal.certainty}: {as_clause(removal.evidence)})"
 
 
 def _skipped(warehouse: Warehouse, question: Question, of_place: PlaceHistory) -> Iterator[Step]:
-    """The records of the group in this place that a broker's loader skips or refuses, with the rule."""
+    """Yield the group's records in this place that a broker's loader skips or rejects, with the rule."""
     where: list[Condition] = [("offsets_partition", "=", of_place.place.offsets_partition)]
     rows = rows_of(warehouse, question, "warnings", ["record_offset", "code", "detail"], where).to_pylist()
     for code, detail, record_offset in sorted({(row["code"], row["detail"], row["record_offset"] or -1) for row in rows}):
@@ -446,7 +377,7 @@ def _skipped(warehouse: Warehouse, question: Question, of_place: PlaceHistory) -
 
 
 def _unreadable(warehouse: Warehouse, question: Question) -> Iterator[Step]:
-    """The records in quarantine whose key names what the question is about, in the order of the log."""
+    """Yield the quarantined records whose key names the subject of the question, in log order."""
     columns = ["offsets_partition", "record_offset", "reason", "detail", "key"]
     where: list[Condition] = [("offsets_partition", ">=", 0), ("record_offset", ">=", 0)]
     rows = warehouse.read("quarantined_records", cluster=question.cluster, columns=columns, where=where).to_pylist()
@@ -475,7 +406,7 @@ def _what_is_not_known(unreadable: int) -> str:
 
 
 def _present(warehouse: Warehouse, question: Question, as_of_ms: int) -> Iterator[Step]:
-    """What the newest run has of the group and of the offsets that the question is about."""
+    """Yield the newest run's rows of the group and of the queried offsets."""
     expiries = {(row["topic"], row["partition"]): row for row in rows_of(warehouse, question, "offset_expirations").to_pylist()}
     columns = ["topic", "partition", "committed_offset", "offsets_partition", "record_offset", "producer_id", "record_timestamp"]
     for table in _STATE_TABLES:
@@ -492,7 +423,7 @@ def _present(warehouse: Warehouse, question: Question, as_of_ms: int) -> Iterato
 
 
 def _share_positions(warehouse: Warehouse, question: Question, as_of_ms: int) -> Iterator[Step]:
-    """Where a share group stands, by the newest run that had a copy of ``__share_group_state``."""
+    """Yield a share group's positions according to the newest run with a copy of ``__share_group_state``."""
     columns = ["topic", "topic_id", "partition", "start_offset", "state_epoch", "record_timestamp", "state_partition", "record_offset"]
     rows = rows_of(warehouse, question, "share_offsets", columns).to_pylist()
     topics = warehouse.read("topics", cluster=question.cluster, columns=["topic_id", "is_deleted", "all_topics_known"]).to_pylist()
@@ -515,9 +446,9 @@ def _share_positions(warehouse: Warehouse, question: Question, as_of_ms: int) ->
 
 
 def _share_step(event: Event) -> Step:
-    """A reset or a removal of a share group's position."""
+    """Return the step of a reset or removal of a share group's position."""
     facts, sentence = event.facts, event.what.removesuffix(".").partition(": ")[2]
-    causes: Mapping[str, Cause] = {"topic_deleted": "topic_delete", "group_deleted": "group_delete"}
+    causes: Mapping[str, Cause] = {"topic_deleted": "topic_deleted", "group_deleted": "group_deleted"}
     cause: Cause = "rewound" if event.event == "share_reset" else causes.get(facts["why"], "unknown")
     return Step(event.time_ms, event.event, event.what, [], [Outcome(facts["topic"], facts["partition"], cause, None, None, [], sentence)])
 
@@ -542,7 +473,7 @@ def _present_offset(table: str, row: Mapping[str, Any], expiry: Mapping[str, Any
 def _present_group(
     row: Mapping[str, Any], group_records: Sequence[Mapping[str, Any]], expiry: Mapping[str, Any] | None, as_of_ms: int
 ) -> Step:
-    """What the newest run has of the group. group_records: the group's rows of the table rebalances."""
+    """Return the newest run's step about the group. ``group_records``: the group's rows of the table rebalances."""
     kind = "simple" if row["is_simple"] else row["group_type"]
     members = "no members" if row["member_count"] == 0 else counted(row["member_count"], "member")
     offsets = counted(row["offset_count"], "committed offset")
@@ -557,7 +488,7 @@ def _present_group(
 
 
 def _stays(expiry: Mapping[str, Any] | None, reasons: Mapping[str, str], column: str, as_of_ms: int) -> str:
-    """What becomes of an offset or a group that is there."""
+    """Return the outlook of an existing offset or group."""
     if expiry is None:
         return "no rule of expiration is known for it"
     rule = "" if expiry["rule"] is None else f" (rule {expiry['rule']})"
@@ -568,39 +499,107 @@ def _stays(expiry: Mapping[str, Any] | None, reasons: Mapping[str, str], column:
     return f"stays{rule}" if expiry["blocked_by"] is None else f"stays: {reasons[expiry['blocked_by']]}{rule}"
 
 
+_JUMPS: Final = ("rewound", "skipped", "moved")
+"""Causes after which the offset is there."""
+
+
+class _Fates(NamedTuple):
+    """The outcomes that the conclusion is about."""
+
+    of_group: Outcome | None
+    last: Mapping[tuple[str, int], Outcome]
+    """(topic, partition) -> the last outcome of the committed offset."""
+    pending: Mapping[tuple[str, int], Outcome]
+    jumps: Mapping[tuple[str, int], Outcome]
+
+    @classmethod
+    def of(cls, steps: Sequence[Step]) -> _Fates:
+        last: dict[tuple[str, int], Outcome] = {}
+        of_group: Outcome | None = None
+        pending: dict[tuple[str, int], Outcome] = {}
+        jumps: dict[tuple[str, int], Outcome] = {}
+        for outcome in (outcome for step in steps for outcome in step.outcomes):
+            if outcome.topic is None or outcome.partition is None:
+                of_group = outcome
+                continue
+            key = outcome.topic, outcome.partition
+            if outcome.cause == "open_transaction":
+                pending[key] = outcome
+            elif outcome.cause == "still_there" or outcome.cause not in (*_JUMPS, "transaction_aborted", "replaced_in_transaction"):
+                last[key] = outcome
+            else:
+                last.setdefault(key, outcome)
+            if outcome.cause in _JUMPS:
+                jumps[key] = outcome
+        return cls(of_group, last, pending, jumps)
+
+
+def _jump_text(jump: Outcome) -> str:
+    """Return the predicate of a jump without its numbers, by which jumps of several partitions become one sentence."""
+    verbs = {"rewound": "went back", "skipped": "skipped records", "moved": "began as copied"}
+    reason = jump.sentence.rpartition(" (")[2]
+    return f"{verbs[jump.cause]} ({reason}" if reason.endswith(")") else jump.sentence
+
+
 def _conclusion(question: Question, steps: Sequence[Step]) -> str:
-    """One sentence: what became of everything that the question is about."""
-    last: dict[tuple[str, int], Outcome] = {}
-    of_group: Outcome | None = None
-    pending: dict[tuple[str, int], Outcome] = {}
-    lower: dict[tuple[str, int], Outcome] = {}
-    for outcome in (outcome for step in steps for outcome in step.outcomes):
-        if outcome.topic is None or outcome.partition is None:
-            of_group = outcome
-        elif outcome.cause == "open_transaction":
-            pending[outcome.topic, outcome.partition] = outcome
-        elif outcome.cause == "still_there" or outcome.cause not in ("rewound", "aborted_transaction", "replaced_in_transaction"):
-            last[outcome.topic, outcome.partition] = outcome
-        else:
-            last.setdefault((outcome.topic, outcome.partition), outcome)
-        if outcome.cause == "rewound" and outcome.topic is not None and outcome.partition is not None:
-            lower[outcome.topic, outcome.partition] = outcome
-    parts: list[str] = []
-    alike: dict[str, list[Outcome]] = {}
+    """Return one sentence about the outcome of everything that was asked about."""
+    of_group, last, pending, jumps = _Fates.of(steps)
+    alike: dict[tuple[str, str], list[Outcome]] = {}
     for key, outcome in sorted(last.items()):
-        went_back = f"; it {lower[key].sentence}" if key in lower and outcome.cause != "rewound" else ""
-        alike.setdefault(outcome.sentence + went_back, []).append(outcome)
+        jump = _jump_text(jumps[key]) if key in jumps and outcome.cause not in _JUMPS else ""
+        alike.setdefault((outcome.sentence, jump), []).append(outcome)
     for _, outcome in sorted(pending.items()):
-        alike.setdefault(outcome.sentence, []).append(outcome)
-    for sentence, outcomes in alike.items():
+        alike.setdefault((outcome.sentence, ""), []).append(outcome)
+    parts: list[str] = []
+    for (sentence, jump), outcomes in alike.items():
+        if jump:
+            whole = {jumps[outcome.topic or "", outcome.partition or 0].sentence for outcome in outcomes}
+            sentence += f"; it {whole.pop()}" if len(whole) == 1 else f"; it last {jump}"
         parts.append(f"{_subject(outcomes)}{_joint(sentence)}{sentence if len(outcomes) == 1 else _of_several(sentence)}")
     if of_group is not None and (question.topic is None or of_group.cause not in ("still_there", "group_left_empty")):
         return f"Group {question.group_id} {'; '.join([of_group.sentence, *parts])}."
     return f"Of group {question.group_id}, {'; '.join(parts) or 'nothing is left of its commits'}."
 
 
+def most_relevant(steps: Sequence[Step], most: int) -> list[Step]:
+    """Return the steps that bear most on the conclusion, in order.
+
+    Jumps of several partitions at one moment and with one cause are one step. The steps of the conclusion come before those with other
+    outcomes, these before those without, and later ones before earlier ones.
+
+    Args:
+        steps: Of the past, from ``Story.steps``.
+        most: The number of steps that are returned.
+    """
+    fates = _Fates.of(steps)
+    decisive = {id(outcome) for outcome in (fates.of_group, *fates.last.values(), *fates.pending.values(), *fates.jumps.values())}
+    folded: dict[object, list[Step]] = {}
+    for step in steps:
+        is_jump = len(step.outcomes) == 1 and step.outcomes[0].cause in _JUMPS
+        folded.setdefault((step.time_ms, step.event, _jump_text(step.outcomes[0])) if is_jump else id(step), []).append(step)
+    joined = [_joined(alike) for alike in folded.values()]
+    ranked = sorted(
+        range(len(joined)),
+        key=lambda at: (any(id(outcome) in decisive for outcome in joined[at].outcomes), bool(joined[at].outcomes), at),
+        reverse=True,
+    )
+    return [joined[at] for at in sorted(ranked[:most])]
+
+
+def _joined(steps: Sequence[Step]) -> Step:
+    """Return one step for jumps of several partitions that have the moment and the cause in common."""
+    first = steps[0]
+    if len(steps) == 1:
+        return first
+    outcomes = [outcome for step in steps for outcome in step.outcomes]
+    places = places_text((outcome.topic or "", outcome.partition or 0) for outcome in outcomes)
+    evidence = {step.what.partition(f"{step.outcomes[0].sentence}. ")[2] for step in steps}
+    what = f"{places}: {_jump_text(first.outcomes[0])}. {evidence.pop() if len(evidence) == 1 else ''}".rstrip()
+    return first._replace(what=what, records=[record for step in steps for record in step.records], outcomes=outcomes)
+
+
 def _subject(outcomes: Sequence[Outcome]) -> str:
-    """The partitions of outcomes with one sentence, with their committed offsets where they have such."""
+    """Return the partitions of outcomes with the same sentence, with their committed offsets if they have any."""
     offsets = [(outcome.topic or "", outcome.partition or 0, outcome.committed_offset) for outcome in outcomes]
     if any(committed_offset is None for *_, committed_offset in offsets):
         return places_text(((topic, partition) for topic, partition, _ in offsets), None)
@@ -608,12 +607,12 @@ def _subject(outcomes: Sequence[Outcome]) -> str:
 
 
 def _joint(sentence: str) -> str:
-    """What stands between the partitions and a sentence: the partitions are the subject of a sentence that begins with its verb."""
+    """Return the joint between the partitions and a sentence; the partitions are the subject of a sentence that starts with its verb."""
     return " " if sentence.startswith(("is ", "was ", "went ", "expired ", "waits ", "has ")) else ": "
 
 
 def _of_several(sentence: str) -> str:
-    """A sentence that begins with its verb, with several partitions as its subject."""
+    """Put a sentence that starts with its verb into the plural."""
     verb, _, predicate = sentence.partition(" ")
     verbs = {"is": "are", "was": "were", "has": "have", "waits": "wait"}
     if verb not in verbs:
@@ -622,4 +621,4 @@ def _of_several(sentence: str) -> str:
         predicate = predicate.replace(f"there, and {singular}", f"there, and {plural}", 1)
     predicate = predicate.replace("no broker answers it: its group", "no broker answers them: their group")
     predicate = predicate.replace("no rule of expiration is known for it", "no rule of expiration is known for them")
-    return f"{verbs[verb]} {predicate.replace('; it went back', '; they went back')}"
+    return f"{verbs[verb]} {predicate.replace('; it ', '; they ')}"

@@ -1,11 +1,11 @@
-"""What changed from one night to another, over nights made by hand. tests/pipeline/test_timeline.py has those of a real cluster."""
+"""What changed from one run to another, over runs made by hand. tests/pipeline/test_timeline.py has those of a real cluster."""
 
 from __future__ import annotations
 
 import pytest
 
 from groupcoord_spark.answers.group_history import Question
-from groupcoord_spark.answers.night_changes import CHANGES, REASONS, last_night_that_differs, night_changes
+from groupcoord_spark.answers.run_changes import CHANGES, REASONS, last_run_that_differs, run_changes
 from groupcoord_spark.answers.why import why as answer
 from groupcoord_spark.coordinator.semantics import semantics_for
 from groupcoord_spark.warehouse import begin_run, commit_run, open_warehouse
@@ -34,11 +34,11 @@ def tombstone(record_offset, group_id, topic, **fields):
 
 
 def changes(place, before, after):
-    """The changes between two nights of these rows."""
+    """Return the changes between two runs of these rows."""
     rows = {"offsets_partitions": log(100)}
     first = night(place, "prod", rows | before)
     second = night(place, "prod", {"offsets_partitions": log(200)} | after, as_of_ms=AS_OF_MS + DAY_MS)
-    return [tuple(change) for change in night_changes(open_warehouse(str(place)), first, second)]
+    return [tuple(change) for change in run_changes(open_warehouse(str(place)), first, second)]
 
 
 def test_equal_nights_have_no_changes(tmp_path):
@@ -74,6 +74,23 @@ def test_offsets_are_new_forward_or_rewound(tmp_path):
     ]
 
 
+def test_an_offset_that_expired_and_began_again_lower_has_the_cause_of_the_other_answers(tmp_path):
+    """`diff` had no cause where `why` had one."""
+    week = {"settings": {"offsets.retention.ms": str(7 * DAY_MS)}}
+    times = {"commit_timestamp_ms": AS_OF_MS - 8 * DAY_MS, "record_timestamp_ms": AS_OF_MS - 8 * DAY_MS}
+    before = {"committed_offsets": [offset("g", "t", 0, 60, record_offset=1)], "offsets_partitions": log(100), "groups": [group("g")]}
+    first = night(tmp_path, "prod", {**before, "offset_commits": [commit(1, committed_offset=60, **times)]}, **week)
+    again = commit(151, committed_offset=3, commit_timestamp_ms=AS_OF_MS + 1, record_timestamp_ms=AS_OF_MS + 1)
+    after = {"committed_offsets": [offset("g", "t", 0, 3, record_offset=151)], "offsets_partitions": log(200), "groups": [group("g")]}
+    later = {**after, "offset_commits": [tombstone(150, "g", "t"), again]}
+    second = night(tmp_path, "prod", later, as_of_ms=AS_OF_MS + DAY_MS, **week)
+    warehouse = open_warehouse(str(tmp_path))
+    assert [change.why for change in run_changes(warehouse, first, second)] == ["restarted_after_removal"]
+    story = answer(warehouse, Question("prod", "g"), semantics_for(None, "4.3"))
+    assert story is not None and "restarted_after_removal" in story.conclusion
+    assert "restarted_after_removal" in REASONS
+
+
 def test_a_gone_offset_has_the_cause_of_its_tombstone(tmp_path):
     week = {"settings": {"offsets.retention.ms": str(7 * DAY_MS)}}
     place = tmp_path
@@ -89,14 +106,27 @@ def test_a_gone_offset_has_the_cause_of_its_tombstone(tmp_path):
     gone = [tombstone(150, "old", "t"), tombstone(151, "young", "t")]
     rows = {"offsets_partitions": log(200), "committed_offsets": left, "groups": [group("young")], "offset_commits": gone}
     second = night(place, "prod", rows, **week)
-    found = {(change, name): why for change, name, *_, why in night_changes(open_warehouse(str(place)), first, second)}
+    found = {(change, name): why for change, name, *_, why in run_changes(open_warehouse(str(place)), first, second)}
     assert found == {
         ("offset_gone", "old"): "expired",
-        ("offset_gone", "young"): "offset_deleted",
+        ("offset_gone", "young"): "offsets_deleted",
         ("offset_gone", "lost"): "not_known",
         ("group_gone", "old"): "expired",
         ("group_gone", "lost"): "not_known",
     }
+
+
+@pytest.mark.parametrize(("cause_of_offset", "why"), [("topic_deleted", "topic_deleted"), ("expired", "expired")])
+def test_a_group_that_a_cleanup_removed_after_its_topic_is_gone_with_the_topic(tmp_path, cause_of_offset, why):
+    place = {"run_id": "r", "offsets_partition": 0, "incarnation": 0, "group_id": "g", "kind": "removed"}
+    place |= {"certainty": "certain", "evidence": "."}
+    events = [
+        {**place, "topic": topic, "partition": partition, "record_offset": number, "cause": cause, "key_type": key_type}
+        for number, (topic, partition, cause, key_type) in enumerate([("t", 0, cause_of_offset, 1), (None, None, "expired", 2)], 150)
+    ]
+    before = {"groups": [group("g")], "committed_offsets": [offset("g", "t", 0, 5, record_offset=10)]}
+    found = {change: reason for change, *_, reason in changes(tmp_path, before, {"offset_events": events})}
+    assert found == {"group_gone": why, "offset_gone": cause_of_offset}
 
 
 def test_a_tombstone_that_the_later_night_had_not_read_explains_nothing(tmp_path):
@@ -104,7 +134,7 @@ def test_a_tombstone_that_the_later_night_had_not_read_explains_nothing(tmp_path
     first = night(tmp_path, "prod", rows)
     second = night(tmp_path, "prod", {"offsets_partitions": log(120)}, as_of_ms=AS_OF_MS + DAY_MS)
     night(tmp_path, "prod", {"offsets_partitions": log(200), "offset_commits": [tombstone(150, "g", "t")]}, as_of_ms=AS_OF_MS + 2 * DAY_MS)
-    (change,) = night_changes(open_warehouse(str(tmp_path)), first, second)
+    (change,) = run_changes(open_warehouse(str(tmp_path)), first, second)
     assert (change.change, change.why) == ("offset_gone", "not_known")
 
 
@@ -150,15 +180,15 @@ def test_without_a_tombstone_what_was_due_and_what_vanished_say_why(tmp_path, du
     second = commit_run(make, run_fields(as_of_ms=AS_OF_MS + DAY_MS), written(make, rows))
     night(tmp_path, "prod", {"offsets_partitions": log(300)}, as_of_ms=AS_OF_MS + 2 * DAY_MS)
     warehouse = open_warehouse(str(tmp_path))
-    found_changes = [(change.change, change.why) for change in night_changes(warehouse, first, second)]
+    found_changes = [(change.change, change.why) for change in run_changes(warehouse, first, second)]
     assert found_changes == [("group_gone", why), ("offset_gone", why)]
     found = answer(warehouse, Question("prod", "g"), semantics_for(None, "4.3"))
     assert found is not None and found.conclusion.startswith(
-        "Group g was there in the night of 2026-01-01T00:00:00.000Z and gone by that of 2026-01-02T00:00:00.000Z: "
+        "Group g was there in the run of 2026-01-01T00:00:00.000Z and gone by that of 2026-01-02T00:00:00.000Z: "
     )
     assert found.conclusion.endswith(REASONS[why][1:])
     of_offset = answer(warehouse, Question("prod", "g", "t"), semantics_for(None, "4.3"))
-    assert of_offset is not None and of_offset.conclusion.startswith("Of group g, t 0 was there in the night of 2026-01-01")
+    assert of_offset is not None and of_offset.conclusion.startswith("Of group g, t 0 was there in the run of 2026-01-01")
 
 
 @pytest.mark.parametrize(("markers", "why"), [(["aborted"], "aborted"), (["committed", "aborted"], "committed"), ([], "not_known")])
@@ -179,7 +209,7 @@ def test_a_night_that_dropped_the_groups_of_a_missing_partition_differs_although
     for at, names in enumerate((("a", "b"), ("a",), ("a",))):
         rows = {"groups": [group(name) for name in names], "offsets_partitions": log(100)}
         after = night(tmp_path, "prod", rows, groups=len(names), as_of_ms=AS_OF_MS + at * DAY_MS)
-    before, changes = last_night_that_differs(open_warehouse(str(tmp_path)), after)
+    before, changes = last_run_that_differs(open_warehouse(str(tmp_path)), after)
     assert (before.as_of_ms, [change.group_id for change in changes]) == (AS_OF_MS, ["b"])
 
 

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from groupcoord_spark.answers.offset_history import COMMIT_COLUMNS, counted_commits, pieces_of, with_gaps
-from groupcoord_spark.answers.removal_causes import OffsetRemoval, Place
+from groupcoord_spark.answers.removals import OffsetRemoval, Place
 from groupcoord_spark.answers.timeline import LowerCommit, RemovedOffsets, Stretch, Transaction
 from groupcoord_spark.coordinator import JAVA, SCALA, Semantics, StoredOffset
 from groupcoord_spark.coordinator.transactions import OffsetStore
@@ -26,7 +26,7 @@ Step = tuple[str, int, int, int]
 
 EVERY_STEP: list[Step] = list(product(("commit", "commit", "commit", "tombstone", "C", "A"), range(2), range(4), range(-1, 3)))
 STEPS = st.lists(st.sampled_from(EVERY_STEP), min_size=8, max_size=14)
-REMOVAL = OffsetRemoval(Place(0, 0), "g", "t", 0, 0, None, "expiry", None, None, None, None, None, None)
+REMOVAL = OffsetRemoval(Place(0, 0), "g", "t", 0, 0, None, "expired", "certain", None, "", None, None, None, None, None)
 
 
 def tables(steps: Sequence[Step], step_ms: int = 1_000) -> tuple[pa.Table, pa.Table]:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from groupcoord_spark.answers.removal_causes import GroupRemoval, OffsetRemoval, Place
+from groupcoord_spark.answers.removals import GroupRemoval, OffsetRemoval, Place
 from groupcoord_spark.answers.timeline import (
     Event,
     Expiry,
@@ -22,10 +22,10 @@ from groupcoord_spark.answers.timeline import (
 
 MINUTE_MS = 60_000
 REMOVAL = OffsetRemoval(
-    Place(0, 0), "g", "t", 0, record_offset=9, gone_ms=62_000, cause="expiry", value_offset=1, commit_ms=1_000, expire_ms=None,
-    base_ms=1_000, groups_at_once=None, offsets_kept=None,
+    Place(0, 0), "g", "t", 0, record_offset=9, gone_ms=62_000, cause="expired", certainty="certain", rule="X-B2", evidence="It was due.",
+    value_offset=1, commit_ms=1_000, expire_ms=None, base_ms=1_000, groups_at_once=None,
 )  # fmt: skip
-END = GroupRemoval(Place(0, 0), "g", record_offset=9, gone_ms=9_000, key_type=2, cause="expiry", with_offsets=False)
+END = GroupRemoval(Place(0, 0), "g", record_offset=9, gone_ms=9_000, key_type=2, cause="expired", with_offsets=False)
 ONE = PartitionStretch("t", 0, commits=1, replaced=0, lowest=5, highest=5)
 
 
@@ -94,7 +94,7 @@ def test_a_rewind_in_a_transaction_names_the_producer() -> None:
 
 
 def test_commits_that_compaction_may_have_taken_are_mentioned() -> None:
-    assert only(rewind(may_miss_commits=True)).endswith(" before a night read them: there may have been other commits.")
+    assert only(rewind(may_miss_commits=True)).endswith(" before a run read them: there may have been other commits.")
 
 
 def test_a_lower_commit_after_a_removal_is_another_event() -> None:
@@ -130,7 +130,7 @@ def test_commits_that_were_replaced_before_their_transaction_ended_are_not_count
         ("open", {}, "still open since 1970-01-01T00:00:01.000Z, so it does not count yet."),
         ("open", {"ended_ms": 4_000, "ended_later": "aborted"}, "until after the last moment shown (aborted at 1970-01-01T00:00:04.000Z)"),
         ("replaced", {}, "does not count any more: a later commit or a removal of the same offset came first."),
-        ("unknown", {}, "no record of its end was read, and the newest night does not know it as open"),
+        ("unknown", {}, "no record of its end was read, and the newest run does not know it as open"),
     ],
 )
 def test_a_transaction_whose_commits_do_not_count_says_so(result: Any, fields: dict[str, Any], fate: str) -> None:
@@ -149,25 +149,20 @@ def test_a_transaction_whose_commits_do_not_count_says_so(result: Any, fields: d
             "expired, 2 s after the moment that its last commit asked for.",
         ),
         (
-            REMOVAL._replace(cause="delete_groups"),
-            "deleted with the whole group by a request (DeleteGroups), 1 min 1 s after the last commit.",
+            REMOVAL._replace(cause="group_deleted"),
+            "deleted with the whole group by a request (DeleteGroups), 1 min 1 s after the last commit (certain: it was due).",
         ),
         (
-            REMOVAL._replace(cause="offset_delete", groups_at_once=1, offsets_kept=4),
-            "deleted by a request (OffsetDelete), 1 min 1 s after the last commit.",
+            REMOVAL._replace(cause="offsets_deleted", groups_at_once=1),
+            "deleted by a request (OffsetDelete), 1 min 1 s after the last commit (certain: it was due).",
         ),
         (
-            REMOVAL._replace(cause="topic_deletion", commit_ms=None, groups_at_once=3, offsets_kept=0),
-            "removed because the topic was deleted: 3 groups lost their offsets of the topic at the same time.",
+            REMOVAL._replace(cause="topic_deleted", certainty="likely", commit_ms=None, evidence="No group kept one."),
+            "removed because the topic was deleted (likely: no group kept one).",
         ),
         (
-            REMOVAL._replace(cause="topic_deletion", commit_ms=None, groups_at_once=1, offsets_kept=0),
-            "removed because the topic was deleted: a request (OffsetDelete) would look the same,"
-            " as no other group had offsets of the topic.",
-        ),
-        (
-            REMOVAL._replace(cause="unknown", commit_ms=None),
-            "removed, and why is not known: the history does not go back far enough, or its records have no times.",
+            REMOVAL._replace(cause="unknown", certainty="possible", commit_ms=None, evidence="The tombstone has no time."),
+            "removed, and why is not known (possible: the tombstone has no time).",
         ),
     ],
 )
@@ -178,13 +173,13 @@ def test_a_removal_says_its_cause(removal: OffsetRemoval, sentence: str) -> None
 @pytest.mark.parametrize(
     ("removal", "sentence"),
     [
-        (END._replace(cause="delete_groups", with_offsets=True), "The group was deleted by a request (DeleteGroups)."),
+        (END._replace(cause="group_deleted", with_offsets=True), "The group was deleted by a request (DeleteGroups)."),
         (
-            END._replace(cause="expiry", with_offsets=True),
+            END._replace(cause="expired", with_offsets=True),
             "The group was removed by the same cleanup: it had no members and no offset was left.",
         ),
-        (END._replace(cause="expiry", with_offsets=False), "A cleanup does that, and a request (DeleteGroups) looks the same."),
-        (END._replace(cause="conversion", with_offsets=False), "the group changes its protocol."),
+        (END._replace(cause="expired", with_offsets=False), "A cleanup does that, and a request (DeleteGroups) looks the same."),
+        (END._replace(cause="converted", with_offsets=False), "the group changes its protocol."),
         (END._replace(cause="unknown", with_offsets=False), "why is not known"),
     ],
 )
@@ -194,7 +189,7 @@ def test_the_end_of_a_group_says_its_cause(removal: GroupRemoval, sentence: str)
 
 def test_a_conversion_that_is_a_rebalance_is_not_told_as_the_groups_end() -> None:
     converted = rebalance(9, "a", cause="group_converted", evidence="The group was a classic group.")
-    end = END._replace(record_offset=8, cause="conversion")
+    end = END._replace(record_offset=8, cause="converted")
     assert [event.event for event in events(rebalances=(converted,), ends=(end,))] == ["rebalance"]
 
 

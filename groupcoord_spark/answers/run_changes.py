@@ -1,4 +1,4 @@
-"""What changed from one night to another: groups, committed offsets and pending offsets, and why offsets and groups are gone."""
+"""What changed from one run to another: groups, committed offsets and pending offsets, and why offsets and groups are gone."""
 
 from __future__ import annotations
 
@@ -9,9 +9,7 @@ from typing import Any, Final, NamedTuple
 
 import pyarrow.compute as pc
 
-from groupcoord_spark.answers.offset_history import COMMIT_COLUMNS, read_markers
-from groupcoord_spark.answers.removal_causes import Cause, GroupRemoval, OffsetRemoval, Place
-from groupcoord_spark.answers.removals import Removals, removals_of
+from groupcoord_spark.answers.removals import GroupRemoval, OffsetRemoval, Place, Removals, removals_of
 from groupcoord_spark.sources.inputs import InputKind
 from groupcoord_spark.warehouse import Condition, Run, Warehouse
 
@@ -31,7 +29,7 @@ CHANGES: Final[Mapping[str, str]] = {
     "pending_new": "The offset is pending in an open transaction now.",
     "offset_forward": "The committed offset is higher.",
 }
-"""Kind of change -> sentence, in the order in which changes are listed: what may need a look comes first."""
+"""Kind of change -> sentence, in listing order: changes that may need attention come first."""
 
 NOT_KNOWN: Final = "not_known"
 NO_LOG: Final = "no_log"
@@ -41,28 +39,25 @@ REASONS: Final[Mapping[str, str]] = {
     "expired": "Its retention was over: a cleanup removed it.",
     "group_deleted": "A request deleted the group.",
     "topic_deleted": "The topic that it was committed for was deleted.",
-    "offset_deleted": "A request deleted the offset.",
+    "offsets_deleted": "A request deleted the offset.",
     "converted": "The group was converted to another protocol.",
     "orphaned": "The group was deleted without its offsets: the table orphan_offsets has the offset.",
     "topic_begun_anew": "The offsets topic was deleted and made again.",
+    "reset": "A client that is no member set it back, as kafka-consumer-groups --reset-offsets does.",
+    "restarted_after_removal": "It was removed in between, and the group began again at a lower offset.",
+    "topic_recreated": "The topic was deleted and created again, so its offsets began again at 0.",
+    "log_truncated": "The log of the partition ended below it.",
+    "late_commit": "A former owner of the partition committed it.",
+    "seek": "A member committed a lower offset.",
     "committed": "Its transaction was committed.",
     "aborted": "Its transaction was aborted.",
     "expiry_due": "Its retention was over by then, so a cleanup was due to remove it; the history has no record of the removal.",
-    "vanished": "Its record is gone from the log, and no night has read a later one or a tombstone: the warning keys_vanished has more.",
-    PARTITION_MISSING: "The later night read no record of its offsets partition: the copy may have lacked it (--accept missing).",
-    NO_LOG: "The nights are from the Admin API, and only the log tells why.",
+    "vanished": "Its record is gone from the log, and no run has read a later one or a tombstone: the warning keys_vanished has more.",
+    PARTITION_MISSING: "The later run read no record of its offsets partition: the copy may have lacked it (--accept missing).",
+    NO_LOG: "The runs are from the Admin API, and only the log tells why.",
     NOT_KNOWN: "The history has no record of its removal, or the records do not show the cause.",
 }
-"""Why something is gone -> sentence."""
-
-_REASON_OF: Final[Mapping[Cause, str]] = {
-    "expiry": "expired",
-    "delete_groups": "group_deleted",
-    "topic_deletion": "topic_deleted",
-    "offset_delete": "offset_deleted",
-    "conversion": "converted",
-    "unknown": NOT_KNOWN,
-}
+"""Why something is gone, or lower -> sentence."""
 
 _OFFSET_KEY: Final = ("group_id", "topic", "partition")
 _GROUP_VALUES: Final = {"group_type": "type", "state": "state", "generation": "generation", "member_count": "members"}
@@ -89,49 +84,63 @@ class Change(NamedTuple):
     """A committed offset, or of a group its type, state, generation and members as a dictionary; None: it was not there."""
     after: Any
     why: str | None
-    """A key of REASONS for what is gone, else None."""
+    """A key of REASONS if the subject is gone, or if the history shows why a committed offset is lower; else None."""
 
 
-def last_night_that_differs(warehouse: Warehouse, night: Run) -> tuple[Run, list[Change]] | None:
-    """The newest night before a run from which something changed, and the changes; None: there is no earlier night with tables.
+def last_run_that_differs(warehouse: Warehouse, run: Run) -> tuple[Run, list[Change]] | None:
+    """Return the newest earlier run with a difference, and the changes; None if there is no earlier run with tables.
 
-    A second run over the same copy, or a night in which nothing happened, is passed over. Where no earlier night differs, the night before.
+    Runs over an unchanged copy, or without changes, are skipped. If no earlier run differs, the previous run is returned.
     """
-    earlier_nights = [run for run in warehouse.kept_nights(night) if run.finished_at_ms < night.finished_at_ms]
-
-    def read(run: Run) -> tuple[object, ...]:
-        return _logs(warehouse, run), run.semantics, run.row["groups"][0].as_py()  # --accept missing drops groups, the log being the same
-
-    read_by_night = read(night)
-    for earlier in reversed(earlier_nights):
-        read_the_same = bool(read_by_night[0]) and read_by_night == read(earlier)
-        if not read_the_same and (changes := night_changes(warehouse, earlier, night)):
+    earlier_runs = _earlier_runs(warehouse, run)
+    read_by_run = _read_by(warehouse, run)
+    for earlier in reversed(earlier_runs):
+        read_the_same = bool(read_by_run[0]) and read_by_run == _read_by(warehouse, earlier)
+        if not read_the_same and (changes := run_changes(warehouse, earlier, run)):
             return earlier, changes
-    return (earlier_nights[-1], []) if earlier_nights else None
+    return (earlier_runs[-1], []) if earlier_runs else None
+
+
+def unchanged_since(warehouse: Warehouse, run: Run) -> Run | None:
+    """Return the first run that read the same log as a run, and as all runs between the two; None if the run before read another log."""
+    first, read_by_run = None, _read_by(warehouse, run)
+    for earlier in reversed(_earlier_runs(warehouse, run)):
+        if not read_by_run[0] or read_by_run != _read_by(warehouse, earlier):
+            break
+        first = earlier
+    return first
+
+
+def _earlier_runs(warehouse: Warehouse, run: Run) -> list[Run]:
+    return [each for each in warehouse.kept_runs(run) if each.run_id != run.run_id]
+
+
+def _read_by(warehouse: Warehouse, run: Run) -> tuple[object, ...]:
+    return _logs(warehouse, run), run.semantics, run.row["groups"][0].as_py()  # --accept missing drops groups, the log being the same
 
 
 def departure_of(
-    warehouse: Warehouse, night: Run, group_id: str, topic: str | None = None, partition: int | None = None
+    warehouse: Warehouse, run: Run, group_id: str, topic: str | None = None, partition: int | None = None
 ) -> tuple[Run, Run, list[Change]]:
-    """The last night with a group, the night by which it was gone, and the change; with ``topic`` the same of its committed offsets.
+    """Return the last run with a group, the run by which it was gone, and the change; with ``topic`` the same for its committed offsets.
 
-    No change: the run has them, or no earlier night has. Raises WarehouseError where the tables of a night cannot be read.
+    No change: the run has them, or no earlier run has. Raises WarehouseError where the tables of a run cannot be read.
     """
     where: list[Condition] = [("group_id", "=", group_id)]
     where += [(name, "=", value) for name, value in (("topic", topic), ("partition", partition)) if value is not None]
-    table, first_without = "groups" if topic is None else "committed_offsets", night
-    for run in reversed(warehouse.kept_nights(night)):
-        if warehouse.read(table, columns=["group_id"], where=where, run=run).num_rows:
+    table, first_without = "groups" if topic is None else "committed_offsets", run
+    for earlier in reversed(warehouse.kept_runs(run)):
+        if warehouse.read(table, columns=["group_id"], where=where, run=earlier).num_rows:
             kind = "group_gone" if topic is None else "offset_gone"
-            changes = [change for change in night_changes(warehouse, run, first_without, group_id) if change.change == kind]
+            changes = [change for change in run_changes(warehouse, earlier, first_without, group_id) if change.change == kind]
             changes = [change for change in changes if topic in (None, change.topic) and partition in (None, change.partition)]
-            return run, first_without, changes
-        first_without = run
-    return night, night, []
+            return earlier, first_without, changes
+        first_without = earlier
+    return run, run, []
 
 
-def night_changes(warehouse: Warehouse, earlier: Run, later: Run, group_id: str | None = None) -> list[Change]:
-    """The changes from one run of a cluster to a later one, in the order of CHANGES, then by group, topic and partition.
+def run_changes(warehouse: Warehouse, earlier: Run, later: Run, group_id: str | None = None) -> list[Change]:
+    """Return the changes from one run of a cluster to a later one, in the order of CHANGES, then by group, topic and partition.
 
     group_id: of this group alone; None: of all groups. Raises WarehouseError where the tables of a run cannot be read.
     """
@@ -143,6 +152,7 @@ def night_changes(warehouse: Warehouse, earlier: Run, later: Run, group_id: str 
     gone_groups = {row["group_id"]: row["offsets_partition_before"] for row in groups if not row["is_after"]}
     gone_offsets = [row for row in offsets if not row["is_after"]]
     of_groups, of_offsets = _reasons(warehouse, earlier, later, gone_groups, gone_offsets)
+    of_offsets |= _rewind_causes(warehouse, later, offsets)
     changes = [
         *(_group_change(row, of_groups) for row in groups),
         *(_offset_change(row, of_offsets) for row in offsets),
@@ -164,7 +174,7 @@ def _differing(
     compared: Sequence[str],
     where: Sequence[Condition],
 ) -> list[dict[str, Any]]:
-    """A row for each key that only one run has, or for which a compared column differs.
+    """Return a row for each key that only one run has, or for which a compared column differs.
 
     The row has the key, ``<column>_before`` and ``<column>_after``, and whether each run has the key: ``is_before`` and ``is_after``.
     """
@@ -202,9 +212,9 @@ def _group_change(row: _Row, reasons: Mapping[str, str]) -> Change:
 
 
 def _offset_change(row: _Row, reasons: Mapping[_OffsetKey, str]) -> Change:
-    old_offset, new_offset, why = row["committed_offset_before"], row["committed_offset_after"], None
+    old_offset, new_offset, why = row["committed_offset_before"], row["committed_offset_after"], reasons.get(_key(row))
     if not row["is_after"]:
-        change, why = "offset_gone", reasons[_key(row)]
+        change = "offset_gone"
     elif not row["is_before"]:
         change = "offset_new"
     else:
@@ -228,12 +238,12 @@ def _share_changes(warehouse: Warehouse, earlier: Run, later: Run, group_id: str
     """Positions of share groups that are gone or lower, or that stand still while the lag grows; none where a run had no copy of them."""
     if not all(warehouse.read("share_offsets", columns=["partition"], run=run).num_rows for run in (earlier, later)):
         return
-    from groupcoord_spark.warehouse.sql import NightInDuckDB
+    from groupcoord_spark.warehouse.sql import SnapshotInDuckDB
 
     sides: list[dict[tuple[str, str, int], _Row]] = []
     gone_topics: set[str] = set()
     for run in (earlier, later):
-        rows = NightInDuckDB(warehouse, run=run).rows(_SHARE_POSITIONS).to_pylist()
+        rows = SnapshotInDuckDB(warehouse, run=run).rows(_SHARE_POSITIONS).to_pylist()
         positions = {(row["group_id"], row["topic_id"], row["partition"]): row for row in rows}
         sides.append({key: row for key, row in positions.items() if group_id in (None, key[0]) and row["remark"] != "topic_gone"})
         gone_topics = {key[1] for key, row in positions.items() if row["remark"] == "topic_gone"}
@@ -268,7 +278,7 @@ def _pending_changes(warehouse: Warehouse, earlier: Run, later: Run, where: Sequ
 
 
 def _transaction_ends(warehouse: Warehouse, later: Run, pending: Mapping[_OffsetKey, _Row]) -> dict[_OffsetKey, str]:
-    """Offset -> how the transaction ended in which it was pending; without the offsets that have no marker in the history."""
+    """Return how the transaction of each pending offset ended, without offsets whose marker is missing from the history."""
     producers = sorted({row["producer_id"] for row in pending.values()})
     columns = ("offsets_partition", "incarnation", "record_offset", "producer_id", "result")
     markers: dict[tuple[int, Place], list[tuple[int, str]]] = {}
@@ -287,15 +297,14 @@ def _transaction_ends(warehouse: Warehouse, later: Run, pending: Mapping[_Offset
 def _reasons(
     warehouse: Warehouse, earlier: Run, later: Run, gone_groups: Mapping[str, int], gone_offsets: Sequence[_Row]
 ) -> tuple[dict[str, str], dict[_OffsetKey, str]]:
-    """Why each of these groups, and each of these offsets, is gone. ``gone_groups``: group -> offsets partition."""
+    """Return why each of these groups, and each of these offsets, is gone. ``gone_groups`` maps a group to its offsets partition."""
     if later.input_kind == InputKind.ADMIN:
         return dict.fromkeys(gone_groups, NO_LOG), {_key(row): NO_LOG for row in gone_offsets}
     group_ids = sorted({*gone_groups, *(row["group_id"] for row in gone_offsets)})
     if not group_ids:
         return {}, {}
     of_group: list[Condition] = [("group_id", "in", group_ids)]
-    commits = warehouse.read("offset_commits", cluster=later.cluster, columns=COMMIT_COLUMNS, where=of_group)
-    removals = removals_of(warehouse, later.cluster, group_ids, commits, read_markers(warehouse, later.cluster, commits))
+    removals = removals_of(warehouse, later.cluster, group_ids)
     logs, older_logs = _logs(warehouse, later), _logs(warehouse, earlier)
     missing = {number for number, log in logs.items() if not log.has_records and older_logs[number].has_records}
     orphans = {_key(row) for row in warehouse.read("orphan_offsets", columns=_OFFSET_KEY, where=of_group, run=later).to_pylist()}
@@ -321,8 +330,29 @@ def _reasons(
     return of_groups, of_offsets
 
 
+def _rewind_causes(warehouse: Warehouse, later: Run, offsets: Sequence[_Row]) -> dict[_OffsetKey, str]:
+    """Return the cause of the newest rewind of each committed offset that is lower in the later run."""
+    both = [row for row in offsets if row["is_before"] and row["is_after"]]
+    lower = {_key(row): row for row in both if row["committed_offset_after"] < row["committed_offset_before"]}
+    if not lower:
+        return {}
+    where: list[Condition] = [("group_id", "in", sorted({group_id for group_id, _, _ in lower})), ("kind", "=", "rewound")]
+    columns = (*_OFFSET_KEY, "offsets_partition", "incarnation", "record_offset", "cause")
+    logs = _logs(warehouse, later)
+    newest: dict[_OffsetKey, tuple[int, str]] = {}
+    for event in warehouse.read("offset_events", columns=columns, where=where, run=later).to_pylist():
+        key, record_offset = _key(event), event["record_offset"]
+        row = lower.get(key)
+        if row is not None and event["incarnation"] == logs[event["offsets_partition"]].incarnation:
+            # A log that was begun again has lower record offsets than the commit of the earlier run.
+            first = row["record_offset_before"] if row["record_offset_before"] < row["record_offset_after"] else -1
+            if first < record_offset <= row["record_offset_after"]:
+                newest[key] = max(newest.get(key, (-1, "")), (record_offset, event["cause"]))
+    return {key: cause for key, (_, cause) in newest.items()}
+
+
 def _due(warehouse: Warehouse, earlier: Run, later: Run, of_group: Sequence[Condition]) -> set[tuple[str, str | None, int | None]]:
-    """What a cleanup was to remove by the later night: group, topic and partition of an offset, and of a group (group, None, None)."""
+    """Return the removals due by the later run: group, topic and partition of an offset, or (group, None, None)."""
     moment = datetime.fromtimestamp(later.as_of_ms / 1000, UTC)
     offsets = warehouse.read("offset_expirations", columns=_OFFSET_KEY, where=[*of_group, ("expires_at", "<=", moment)], run=earlier)
     groups = warehouse.read("group_expirations", columns=["group_id"], where=[*of_group, ("removed_at", "<=", moment)], run=earlier)
@@ -330,7 +360,7 @@ def _due(warehouse: Warehouse, earlier: Run, later: Run, of_group: Sequence[Cond
 
 
 def _vanished(warehouse: Warehouse, earlier: Run, later: Run) -> set[int]:
-    """Offsets partitions of which a night after the first one, up to the second, says that live keys lost their records."""
+    """Return the offsets partitions in which live keys lost their records in a run after the first one, up to the second."""
     runs = warehouse.finished_runs(later.cluster)
     between = [run.run_id for run in runs if earlier.finished_at_ms < run.finished_at_ms <= later.finished_at_ms]
     where: list[Condition] = [("code", "=", "keys_vanished"), ("run_id", "in", between)]
@@ -363,32 +393,42 @@ def _newest_tombstones(removals: Removals, logs: Mapping[int, _Log]) -> dict[_Of
     for removal in removals.offsets:
         if _had_read(logs, removal):
             key = removal.group_id, removal.topic, removal.partition
-            newest[key] = max(newest.get(key, (-1, "")), (removal.record_offset, _REASON_OF[removal.cause]))
+            newest[key] = max(newest.get(key, (-1, "")), (removal.record_offset, _reason_of(removal)))
     return newest
 
 
 def _reasons_of_groups(
     gone: Iterable[str], of_offsets: Mapping[_OffsetKey, str], removals: Removals, logs: Mapping[int, _Log]
 ) -> dict[str, str]:
-    """Group -> why it is gone: by its own tombstone, or where that has no known cause, by what took all of its offsets."""
+    """Return why each group is gone: the cause of its own tombstone, or the one cause that took all of its offsets.
+
+    A cleanup also removes an empty group whose offsets are gone because the topic or they were deleted: that is the cause then.
+    """
     tombstones: dict[str, tuple[int, str]] = {}
     for removal in removals.groups:
         if _had_read(logs, removal):
             newest = tombstones.get(removal.group_id, (-1, ""))
-            tombstones[removal.group_id] = max(newest, (removal.record_offset, _REASON_OF[removal.cause]))
+            tombstones[removal.group_id] = max(newest, (removal.record_offset, _reason_of(removal)))
     of_its_offsets: dict[str, set[str]] = {}
     for (group_id, _, _), reason in of_offsets.items():
         of_its_offsets.setdefault(group_id, set()).add(reason)
     reasons = {}
     for group_id in gone:
         reason, offset_reasons = tombstones.get(group_id, (-1, NOT_KNOWN))[1], of_its_offsets.get(group_id, set())
-        reasons[group_id] = next(iter(offset_reasons)) if reason == NOT_KNOWN and len(offset_reasons) == 1 else reason
+        of_offsets_alone = next(iter(offset_reasons)) if len(offset_reasons) == 1 else NOT_KNOWN
+        is_cleanup_after = reason == "expired" and of_offsets_alone in ("topic_deleted", "offsets_deleted")
+        reasons[group_id] = of_offsets_alone if reason == NOT_KNOWN or is_cleanup_after else reason
     return reasons
 
 
 def _had_read(logs: Mapping[int, _Log], removal: OffsetRemoval | GroupRemoval) -> bool:
     log = logs[removal.place.offsets_partition]
     return removal.place.incarnation == log.incarnation and removal.record_offset < log.end_offset
+
+
+def _reason_of(removal: OffsetRemoval | GroupRemoval) -> str:
+    """Return the word of REASONS for the cause of a removal."""
+    return NOT_KNOWN if removal.cause == "unknown" else removal.cause
 
 
 def _key(row: _Row) -> _OffsetKey:

@@ -11,5 +11,5 @@ from groupcoord_spark.doctor.gather.partition import PartitionGatherer, gather_p
 from groupcoord_spark.doctor.reading import all_files_beside, log_dir_of, read_copies, segments_beside
 from groupcoord_spark.doctor.rules import FINDINGS
 from groupcoord_spark.doctor.settings import HealthSettings, read_health_settings
-from groupcoord_spark.doctor.transaction_state import KnownTransactions, read_transaction_states
 from groupcoord_spark.doctor.verdicts import Diagnosis, PartitionVerdict, diagnose, diagnosis_of, verdict_of
+from groupcoord_spark.log.broker_dir.transaction_states import KnownTransactions, read_transaction_states

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from groupcoord_spark.doctor.gather.group_table import GroupInLog, GroupSums
 from groupcoord_spark.doctor.hanging_transactions import OpenTransaction
-from groupcoord_spark.log.files.broker_files import LogDirectoryFiles, PartitionFiles
+from groupcoord_spark.log.broker_dir.broker_files import LogDirectoryFiles, PartitionFiles
 from groupcoord_spark.protocol.record_types import NO_TIMESTAMP
 from groupcoord_spark.protocol.slices import Ints
 
@@ -15,9 +15,10 @@ from groupcoord_spark.protocol.slices import Ints
 class SegmentFacts:
     """One segment file.
 
-    bytes: of the file. records: with control records. first_offset, next_offset: of its first record, and after its last batch; None where
-    it has no batch. oldest_timestamp_ms, newest_timestamp_ms: of its records; -1 where there is none. value_bytes: bytes of the records
-    whose transaction was not aborted and is not open. last_value_bytes: the part of them that are the last of their key.
+    ``bytes`` is the file size; ``records`` includes control records. ``first_offset`` is the first record's, ``next_offset`` follows the
+    last batch; None without a batch. ``oldest_timestamp_ms`` and ``newest_timestamp_ms`` cover its records; -1 without records.
+    ``value_bytes`` counts records outside of aborted and open transactions, ``last_value_bytes`` those among them that are the last of
+    their key.
     """
 
     base_offset: int
@@ -57,7 +58,7 @@ class ProducerFacts:
         marker_offset, marker_timestamp_ms, marker_epoch, marker_type: of the last marker; -1 where the producer has none.
         highest_epoch: of its data batches; -1 where the producer has none.
         markers: how many markers.
-        last_data_offset: of the last batch that is no control batch, also of an empty one; -1 for none.
+        last_data_offset: of the last data batch, including empty ones; -1 for none.
     """
 
     producer_id: Ints
@@ -72,10 +73,10 @@ class ProducerFacts:
 
 @dataclass(slots=True)
 class BatchFacts:
-    """Counts over all batches of a partition; bytes are those of whole batches in the files.
+    """Counts over all batches of a partition. Bytes are bytes of whole batches in the files.
 
-    record_bytes: of all records but control records, uncompressed. data_horizons_ms, marker_horizons_ms: the delete horizons of the data
-    batches with records and of the control batches, in the order of the log. largest_batch_offset: -1 where there is no batch.
+    ``record_bytes`` counts all data records uncompressed. ``data_horizons_ms`` and ``marker_horizons_ms`` are the delete horizons of data
+    batches with records and of control batches, in log order. ``largest_batch_offset`` is -1 without batches.
     """
 
     batches: int = 0
@@ -114,10 +115,11 @@ class PartitionFacts:
         records: all records, also control records. missing_offsets, holes: offsets without a record, and runs of them. hole_end: where the
             last such run ends; -1 for none.
         newest_timestamp_ms: of all records; -1 for none.
-        groups: by group id; empty in a report of a night, in which group_sums travel alone.
+        groups: by group id; empty in a run's report, which carries only group_sums.
         closed_removable_bytes: bytes of the records of all closed segments that cleaning all of these would remove.
-        dirty_keys: distinct keys at or above the cleaner's checkpoint, or from the log start where there is none.
+        dirty_keys: distinct keys at or above the cleaner's checkpoint, or from the log start without a checkpoint.
         keys: distinct keys in the log.
+        begins_late: the first segments are missing, and the broker has not moved the log start offset.
         damages: sentences about files that are damaged or do not fit the segments; what they say is not used.
     """
 
@@ -144,6 +146,7 @@ class PartitionFacts:
     has_checkpoint_file: bool
     high_watermark: int | None
     damaged_indexes: tuple[str, ...]
+    begins_late: bool
     damages: tuple[str, ...]
 
     @property
@@ -153,7 +156,7 @@ class PartitionFacts:
 
     @property
     def active_segment_base(self) -> int:
-        """Base offset of the last segment, to which the broker appends."""
+        """Base offset of the last segment, which the broker appends to."""
         return self.segments[-1].base_offset if self.segments else self.log_end_offset
 
 
@@ -172,7 +175,7 @@ class CopyFacts:
 
 @dataclass(frozen=True, slots=True)
 class FilesBeside:
-    """The files that a gatherer needs of one partition: those of its own directory, and those of the log directory."""
+    """The files that a gatherer needs for one partition: from its own directory and from the log directory."""
 
     partition: PartitionFiles
     log_dir: LogDirectoryFiles

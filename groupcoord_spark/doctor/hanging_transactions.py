@@ -1,8 +1,8 @@
 """Transactions without a marker: which of them are open, which hang, and how certain a log makes it.
 
-A transaction hangs when the coordinator of transactions has ended it, or never knew it in this partition: no marker will come. A producer
-has one transaction at a time, and writes the next one only after the markers of the last one are in all partitions. The rules are seen on
-brokers of 4.3.1; the rule of 15 minutes is that of ``kafka-transactions.sh find-hanging``.
+A transaction hangs when the transaction coordinator has ended it, or never registered this partition: no marker will come. A producer has
+one transaction at a time, and writes the next one only after the markers of the last one are in all partitions. The rules were verified on
+4.3.1 brokers; the 15-minute rule is the one of ``kafka-transactions.sh find-hanging``.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-from groupcoord_spark.doctor.transaction_state import KnownTransactions
+from groupcoord_spark.log.broker_dir.transaction_states import KnownTransactions
 from groupcoord_spark.protocol.record_types import NO_PRODUCER_EPOCH, NO_TIMESTAMP
 
 FIND_HANGING_MS: Final = 15 * 60_000
-"""Age at which find-hanging asks the coordinator, and the default of transaction.max.timeout.ms."""
+"""Age that makes find-hanging query the coordinator, and the default of transaction.max.timeout.ms."""
 
 MARKER_DELAY_MS: Final = 1_000
 """How long the markers of one transaction may take to all partitions, and a copy of a running broker may tear them apart."""
@@ -26,7 +26,7 @@ class Certainty(StrEnum):
     """How certain it is that a transaction hangs."""
 
     CERTAIN = "certain"
-    """No broker that works leaves the log so, or the coordinator's own log says it."""
+    """No working broker leaves the log like this, or the transaction coordinator's own log proves it."""
     LIKELY = "likely"
     """The transaction is older than any timeout allows, or the broker itself did not know it as open."""
     CANDIDATE = "candidate"
@@ -34,9 +34,9 @@ class Certainty(StrEnum):
     UNDECIDED = "not decidable"
     """Only the coordinator of transactions knows."""
     OPEN = "open"
-    """The coordinator's log knows the transaction."""
+    """The transaction coordinator's log contains the transaction."""
     OVERDUE = "overdue"
-    """The coordinator's log knows the transaction, and the timeout that its client asked for is over."""
+    """The transaction coordinator's log contains the transaction, and the timeout that its client requested is over."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,11 +45,11 @@ class OpenTransaction:
 
     Attributes:
         first_offset, last_offset: of its batches. records, batches, bytes: of them, bytes as in the file.
-        marker_epoch: the highest epoch of a marker of the producer before, in this partition; -1: there is none.
-        batches_after, bytes_after: what lies behind its first batch.
+        marker_epoch: the highest epoch of an earlier marker of the producer in this partition; -1 without one.
+        batches_after, bytes_after: size of the log after its first batch.
         pending: (group id, topic, partition) of the offsets, in the order of the records.
         coordinator_epoch: from the newest snapshot that knows the producer; None: no snapshot does.
-        in_no_snapshot: the offset of a sound snapshot after the transaction that does not know it as open; None: there is none.
+        in_no_snapshot: the offset of a valid snapshot after the transaction that does not list it as open, or None.
         is_cleaned_behind: records behind the segment of its first record are missing; the cleaner never passes an open transaction.
     """
 
@@ -101,7 +101,7 @@ class Judgement:
 
     @property
     def hangs(self) -> bool:
-        """True where the log says that the transaction hangs, for certain or likely."""
+        """True if the transaction certainly or probably hangs."""
         return self.certainty in (Certainty.CERTAIN, Certainty.LIKELY)
 
 
@@ -113,7 +113,7 @@ def judge_by_log(
     newest_here_ms: int,
     max_timeout_ms: int = FIND_HANGING_MS,
 ) -> Judgement:
-    """How certain it is that an open transaction hangs.
+    """Judge how certain it is that an open transaction hangs.
 
     Args:
         elsewhere: the same producer in the other offsets partitions.
@@ -146,7 +146,7 @@ def judge_by_log(
         return Judgement(Certainty.CANDIDATE, "its last record is older than 15 minutes, so find-hanging would ask the coordinator")
     if transaction.marker_epoch == transaction.producer_epoch != NO_PRODUCER_EPOCH:
         return Judgement(
-            Certainty.UNDECIDED, "the producer's next transaction and a commit that came late after its marker look alike in a log"
+            Certainty.UNDECIDED, "the producer's next transaction and a commit that came late after its marker look the same in a log"
         )
     return Judgement(Certainty.UNDECIDED, "only the coordinator of transactions knows whether it is still to end")
 
@@ -154,7 +154,7 @@ def judge_by_log(
 def judge_by_coordinator(
     transaction: OpenTransaction, offsets_partition: int, coordinator: KnownTransactions, *, now_ms: int
 ) -> Judgement | None:
-    """What the coordinator's own log says of an open transaction; None where that log ends too early to know, or is not complete.
+    """Judge an open transaction by the coordinator's own log. Return None if that log ends too early or is incomplete.
 
     now_ms: the moment of the dump.
     """
@@ -166,13 +166,13 @@ def judge_by_coordinator(
         return Judgement(Certainty.CERTAIN, "the coordinator's log does not know the producer, so that find-hanging names the transaction")
     name = f"transactional id {state.transactional_id!r}"
     is_here = ("__consumer_offsets", offsets_partition) in state.partitions
-    # the markers to come may have a newer epoch: that of a fenced producer, and of each transaction since KIP-890
+    # The next markers may have a newer epoch: a fenced producer's, and since KIP-890 each transaction's.
     is_its_epoch = state.producer_epoch == transaction.producer_epoch or (
         state.state in _ENDING and state.producer_epoch > transaction.producer_epoch
     )
     is_its_state = is_here and is_its_epoch and state.start_timestamp_ms <= transaction.last_timestamp_ms
     is_unfinished = is_its_state and state.state in ("Ongoing", *_ENDING)
-    # the coordinator's next record tells how the transaction goes on: after a begin perhaps minutes later, after an end at once
+    # The coordinator's next record decides: after a begin perhaps minutes later, after an end at once.
     known_to_ms = transaction.first_timestamp_ms - MARKER_DELAY_MS if is_unfinished else transaction.last_timestamp_ms + MARKER_DELAY_MS
     if newest_ms < known_to_ms:
         return None
@@ -187,4 +187,4 @@ def judge_by_coordinator(
 
 
 _ENDING: Final = ("PrepareCommit", "PrepareAbort", "PrepareEpochFence")
-"""States in which the transaction has ended, and its markers are still to come."""
+"""States of a transaction that has ended and whose markers have not been written yet."""

@@ -31,7 +31,7 @@ class MovedGroup:
 
 
 def moved_groups(copies: Sequence[CopyFacts], partitions: int, new_partitions: int) -> tuple[list[MovedGroup], int]:
-    """The live groups that move, by group id, and how many live groups there are.
+    """Return the live groups that move, by group id, and the number of live groups.
 
     Of several copies of a partition the one with the greatest end offset counts. partitions, new_partitions: how many, before and after.
     Raises UsageError for fewer partitions: Kafka takes none away from a topic.

@@ -8,8 +8,8 @@ from typing import Any, Final
 from groupcoord_spark.doctor.facts import CopyFacts, PartitionFacts
 from groupcoord_spark.doctor.findings import Finding, FindingKind, Severity
 from groupcoord_spark.doctor.settings import HealthSettings
-from groupcoord_spark.doctor.transaction_state import KnownTransactions
 from groupcoord_spark.doctor.words import bytes_of
+from groupcoord_spark.log.broker_dir.transaction_states import KnownTransactions
 
 MOST_OF_THE_LOG: Final = 0.5
 FEW_BYTES: Final = 4_096
@@ -81,7 +81,7 @@ class Patient:
         }
 
     def healthy_verdict(self) -> str:
-        """The verdict where no finding is worse than normal."""
+        """Return the verdict for a partition without findings worse than normal."""
         is_small = self.facts.log_bytes < LARGE_LOG_BYTES and len(self.facts.segments) <= 1
         return "not_due" if is_small else "healthy"
 
@@ -97,7 +97,7 @@ class Patient:
         ask: str | None = None,
         severity: Severity | None = None,
     ) -> Finding:
-        """A finding about this partition. severity: None: that of the kind."""
+        """Build a finding about this partition. With None, ``severity`` is the default of the kind."""
         grade = kind.severity if severity is None else severity
         number = self.facts.offsets_partition
         return Finding(kind.name, number, self.copy.log_dir, grade, subject, summary, remedy, evidence or {}, certainty, ask)

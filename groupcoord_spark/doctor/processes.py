@@ -41,5 +41,5 @@ def map_partitions(function: Callable[..., Result], tasks: Sequence[tuple[Partit
 
 
 def _processors() -> int:
-    """How many processors this process may use."""
+    """Return the number of processors that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -8,22 +8,22 @@ from groupcoord_spark.doctor.facts import CopyFacts, FilesBeside
 from groupcoord_spark.doctor.gather.partition import gather_partition
 from groupcoord_spark.doctor.processes import map_partitions
 from groupcoord_spark.log import PartitionLog
-from groupcoord_spark.log.directory import plan_copies
-from groupcoord_spark.log.files.broker_files import (
+from groupcoord_spark.log.broker_dir.broker_files import (
     LogDirectoryFiles,
     PartitionFiles,
     read_log_directory_files,
     read_partition_files,
     read_segment_sizes,
 )
-from groupcoord_spark.log.files.held_files import HeldFiles
-from groupcoord_spark.log.files.storage import Location
+from groupcoord_spark.log.directory import plan_copies
+from groupcoord_spark.storage.held_files import HeldFiles
+from groupcoord_spark.storage.location import Location
 
 
 def read_copies(inputs: Sequence[str]) -> list[CopyFacts]:
-    """The facts of every partition in every log directory among the inputs.
+    """Gather the statistics of every partition in every log directory among the inputs.
 
-    Raises InputError where an input is not there, is no log of the offsets topic, or cannot be read.
+    Raises InputError if an input is missing, is not a log of the offsets topic, or cannot be read.
     """
     with HeldFiles() as held_files:
         copies = [(log_dir, plan, read_log_directory_files(log_dir)) for log_dir, plan in plan_copies(inputs, held=held_files)]
@@ -33,24 +33,24 @@ def read_copies(inputs: Sequence[str]) -> list[CopyFacts]:
 
 
 def segments_beside(log: PartitionLog) -> FilesBeside:
-    """The segment files of a log, also empty ones, and nothing of the other files: enough to gather, not to judge."""
+    """Return the segment files of a log, including empty ones, without other files: enough to gather, not to judge."""
     directory = Location.of(log.segments[0].uri).parent()
     return FilesBeside(PartitionFiles(segments=read_segment_sizes(directory)), LogDirectoryFiles())
 
 
 def log_dir_of(log: PartitionLog) -> Location:
-    """The log directory of a log with a segment."""
+    """Return the log directory of a log with a segment."""
     return Location.of(log.segments[0].uri).parent().parent()
 
 
 def all_files_beside(log: PartitionLog) -> FilesBeside:
-    """The files that say something of a log with a segment."""
+    """Return the side files of a log with a segment."""
     log_dir = log_dir_of(log)
     return files_beside(log, log_dir, read_log_directory_files(log_dir))
 
 
 def files_beside(log: PartitionLog, log_dir: Location, checkpoints: LogDirectoryFiles) -> FilesBeside:
-    """The files that say something of this log; none of them where the user named single segments of a partition."""
+    """Return the side files of this log; none if the user named single segments of a partition."""
     # log.directory is the printed form of the path, without the password that opens the directory
     files = read_partition_files(log_dir.child(log.directory.rstrip("/").rsplit("/", 1)[-1]))
     read = {segment.base_offset for segment in log.segments}

@@ -15,7 +15,7 @@ class HealthSettings:
     """Settings with Kafka's defaults.
 
     Attributes:
-        min_cleanable_ratio: the dirty share of bytes at which the cleaner takes a partition.
+        min_cleanable_ratio: the dirty share of bytes that makes the cleaner take a partition.
         min_compaction_lag_ms: segments with a record younger than this are not cleaned.
         transaction_max_timeout_ms: the longest timeout that a client may ask for.
         dedupe_buffer_bytes, dedupe_load_factor, cleaner_threads: how many keys one cleaning pass can hold.
@@ -55,7 +55,7 @@ SETTING_NAMES: Final = frozenset(name for names in _NAMES.values() for name in n
 
 
 def read_health_settings(properties: Mapping[str, str]) -> HealthSettings:
-    """The settings in the properties of a broker or of the topic. A missing setting has Kafka's default.
+    """Read the settings from the properties of a broker or of the topic. A missing setting gets Kafka's default.
 
     Raises UsageError where Kafka would not accept a value.
     """

@@ -1,4 +1,4 @@
-"""Whether the files beside the segments fit the segments. A file that does not fit is named and not used."""
+"""Compare the side files with the segments. A file that does not fit is reported and not used."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Final
 
 from groupcoord_spark.doctor.facts import FilesBeside
 from groupcoord_spark.doctor.hanging_transactions import OpenTransaction
-from groupcoord_spark.log.files.broker_files import (
+from groupcoord_spark.log.broker_dir.broker_files import (
     CLEANER_CHECKPOINT,
     HIGH_WATERMARKS,
     LEADER_EPOCHS,
@@ -24,7 +24,7 @@ PRODUCER_EXPIRATION_MS: Final = 86_400_000
 
 @dataclass(frozen=True, slots=True)
 class CheckedFiles:
-    """What the files say that fits the segments.
+    """The parts of the side files that fit the segments.
 
     transactions: with what the snapshots say of them. damages: sentences about files that are damaged or do not fit.
     """
@@ -47,7 +47,7 @@ def checked_files(
     *,
     hole_end: int,
 ) -> CheckedFiles:
-    """What the files beside the segments of one partition say.
+    """Return the contents of one partition's side files after checking them against its segments.
 
     Args:
         bases: base offsets of all segment files. log_end: the offset after the last record.
@@ -105,10 +105,10 @@ def checked_files(
 def _why_snapshot_does_not_fit(
     end_offset: int, states: Sequence[ProducerState], log_end: int, producers: Mapping[str, Ints], newest_timestamp_ms: int, hole_end: int
 ) -> str | None:
-    """A clause on why the snapshot cannot be of this log at this moment; None: it fits.
+    """Return a clause about why the snapshot cannot belong to this log at this time, or None if it fits.
 
     The cleaner removes a producer's last batch once the broker remembers another one, or a marker with a newer epoch, or forgets the
-    producer: below ``hole_end`` a missing batch says nothing.
+    producer: below ``hole_end`` a missing batch proves nothing.
     """
     if end_offset > log_end:
         return f"it ends at offset {end_offset}, and the segments at {log_end}"
@@ -134,7 +134,7 @@ def _why_snapshot_does_not_fit(
 
 
 def _with_snapshots(transaction: OpenTransaction, snapshots: Mapping[int, Sequence[ProducerState]]) -> OpenTransaction:
-    """The transaction with what the sound snapshots say of it."""
+    """Return the transaction with the contents of the valid snapshots."""
     later_snapshots = {end: states for end, states in snapshots.items() if end > transaction.last_offset}
     in_no_snapshot = coordinator_epoch = None
     for end_offset, states in sorted(later_snapshots.items()):

@@ -8,11 +8,12 @@ from typing import Any
 
 from groupcoord_spark.doctor.facts import CopyFacts
 from groupcoord_spark.doctor.findings import Finding, Severity
+from groupcoord_spark.doctor.hanging_transactions import Certainty
 from groupcoord_spark.doctor.patient import Patient
 from groupcoord_spark.doctor.rules import FINDINGS, RULES, transactions
 from groupcoord_spark.doctor.rules.groups import throwaway_groups
 from groupcoord_spark.doctor.settings import HealthSettings
-from groupcoord_spark.doctor.transaction_state import KnownTransactions
+from groupcoord_spark.log.broker_dir.transaction_states import KnownTransactions
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,10 +33,10 @@ class PartitionVerdict:
 
 @dataclass(frozen=True, slots=True)
 class Diagnosis:
-    """What is wrong, worst first, and the verdict on every partition and copy, worst first.
+    """The findings and the verdict on every partition and copy, worst first.
 
-    dump_ms: the moment at which ages are measured, of several copies the newest one. remarks: sentences about files that are damaged or do
-    not fit.
+    ``dump_ms`` is the time that ages are measured from; with several copies, the newest one. ``remarks`` are sentences about files that are
+    damaged or do not fit.
     """
 
     dump_ms: int
@@ -52,12 +53,12 @@ def diagnose(
     as_of_ms: int | None = None,
     read_in_part: Set[int] = frozenset(),
 ) -> Diagnosis:
-    """The findings and verdicts.
+    """Return the findings and verdicts.
 
-    transaction_states: what the coordinator's own log says of transactions; empty where the copies do not have it.
+    transaction_states: transactions in the coordinator's own log; empty if the copies do not have it.
     as_of_ms: the moment of the dump; None: the newest timestamp of each copy.
-    read_in_part: offsets partitions whose facts are those of the newest records alone. Only open transactions are judged by them: what a
-    share of the whole log is, these records do not say.
+    read_in_part: offsets partitions with statistics of the newest records alone. They judge only open transactions, since they do not cover
+    the whole log.
     """
     # brokers are copied one after the other: a transaction that was seconds old in one copy is not older by the moment of another copy
     newest_ms = [max((partition.newest_timestamp_ms for partition in copy.partitions), default=0) for copy in copies]
@@ -78,11 +79,12 @@ def diagnose(
         for copy in copies
         for damage in (*copy.files.damages, *(damage for partition in copy.partitions for damage in partition.damages))
     ]
+    remarks += transaction_states.damages
     return diagnosis_of(max(moments_ms, default=0), findings, verdicts, remarks)
 
 
 def diagnosis_of(dump_ms: int, findings: Iterable[Finding], verdicts: Iterable[PartitionVerdict], remarks: Iterable[str]) -> Diagnosis:
-    """The diagnosis with its findings and verdicts in the order in which they are shown."""
+    """Return the diagnosis with its findings and verdicts in display order."""
     worst_first = sorted(verdicts, key=lambda verdict: (-verdict.severity, -(verdict.figures["log_bytes"] or 0), verdict.offsets_partition))
     return Diagnosis(dump_ms, tuple(sorted(findings, key=_badness, reverse=True)), tuple(worst_first), tuple(remarks))
 
@@ -90,7 +92,7 @@ def diagnosis_of(dump_ms: int, findings: Iterable[Finding], verdicts: Iterable[P
 def verdict_of(
     offsets_partition: int, copy: str, findings: Iterable[Finding], figures: dict[str, Any], healthy_verdict: str
 ) -> PartitionVerdict:
-    """The verdict by the worst of a partition's findings; ``healthy_verdict`` where none is worse than normal."""
+    """Return the verdict of a partition's worst finding, or ``healthy_verdict`` if none is worse than normal."""
     worst = max((finding for finding in findings if finding.severity > Severity.NORMAL), key=_badness, default=None)
     verdict, severity = (healthy_verdict, Severity.NORMAL) if worst is None else (worst.finding, worst.severity)
     return PartitionVerdict(offsets_partition, copy, verdict, severity, figures)
@@ -99,7 +101,7 @@ def verdict_of(
 _RANK = {name: -place for place, name in enumerate(FINDINGS)}
 
 
-def _badness(finding: Finding) -> tuple[int, int, int, int]:
-    size = finding.evidence.get("log_bytes", 0)
+def _badness(finding: Finding) -> tuple[int, int, int, bool, int, int]:
+    size, age_ms = finding.evidence.get("log_bytes", 0), finding.evidence.get("age_ms", 0)
     number = -1 if finding.offsets_partition is None else finding.offsets_partition
-    return (finding.severity, _RANK[finding.finding], size, -number)
+    return (finding.severity, _RANK[finding.finding], size, finding.certainty == Certainty.CERTAIN, age_ms, -number)

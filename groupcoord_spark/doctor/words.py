@@ -8,17 +8,17 @@ from groupcoord_spark.doctor.facts import SegmentFacts
 
 
 def bytes_of(segments: Sequence[SegmentFacts]) -> int:
-    """Bytes of all these segment files."""
+    """Return the total bytes of these segment files."""
     return sum(segment.bytes for segment in segments)
 
 
 def power_of_two(number: float) -> int:
-    """The power of two that is at least this number."""
+    """Return the smallest power of two that is at least this number."""
     return 1 << max(int(number) - 1, 1).bit_length()
 
 
 def size(number: int) -> str:
-    """Bytes for people: ``950 B``, ``63.2 kB``, ``4.1 GB``."""
+    """Format bytes: ``950 B``, ``63.2 kB``, ``4.1 GB``."""
     amount, unit = float(number), "B"
     for larger in ("kB", "MB", "GB", "TB"):
         if amount < 1000:
@@ -28,7 +28,7 @@ def size(number: int) -> str:
 
 
 def age(milliseconds: int) -> str:
-    """A duration for people: ``11 s``, ``42 min``, ``3.5 h``, ``12.0 days``."""
+    """Format a duration: ``11 s``, ``42 min``, ``3.5 h``, ``12.0 days``."""
     seconds = milliseconds / 1000
     if seconds < 120:
         return f"{seconds:.0f} s"

@@ -12,9 +12,9 @@ import pytest
 from groupcoord_spark.doctor import ChunkKeys, PartitionFacts, PartitionGatherer, gather_partition
 from groupcoord_spark.doctor.facts import FilesBeside, ProducerFacts
 from groupcoord_spark.log import read_segment
+from groupcoord_spark.log.broker_dir.broker_files import read_log_directory_files, read_partition_files
 from groupcoord_spark.log.directory import plan_copies
-from groupcoord_spark.log.files.broker_files import read_log_directory_files, read_partition_files
-from groupcoord_spark.log.files.storage import Location
+from groupcoord_spark.storage.location import Location
 from tests.doctor.copies import CORPORA, logs, oracle
 
 
@@ -32,7 +32,7 @@ def facts_of(corpus: str, chunk_bytes: int) -> list[PartitionFacts]:
 
 @pytest.mark.parametrize("corpus", CORPORA)
 def test_gatherers_of_parts_give_the_facts_of_the_whole(corpus: str) -> None:
-    """As the workers of a night do it: each gathers a part of the log, also of a transaction, and the parts are joined."""
+    """As the workers of a run do it: each gathers a part of the log, also of a transaction, and the parts are joined."""
     rng = random.Random(7)
     ((log_dir, plan),) = plan_copies([logs(corpus)])
     for partition, whole in zip(plan.partitions, facts_of(corpus, 12 << 20), strict=True):

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from groupcoord_spark.doctor import PartitionFacts, gather_partition
 from groupcoord_spark.doctor.facts import FilesBeside
 from groupcoord_spark.log import plan_logs
-from groupcoord_spark.log.files.broker_files import LogDirectoryFiles, PartitionFiles
+from groupcoord_spark.log.broker_dir.broker_files import LogDirectoryFiles, PartitionFiles
 from groupcoord_spark.protocol import encode_key
 from tests.examples import examples
 from tests.log.log_writer import Rec, batch, marker, write_segment

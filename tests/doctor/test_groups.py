@@ -1,4 +1,4 @@
-"""Sums over the groups of a partition: all that travels to the driver of a night."""
+"""Sums over the groups of a partition: all that travels to the driver of a run."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ from groupcoord_spark.doctor.hanging_transactions import (
     judge_by_coordinator,
     judge_by_log,
 )
-from groupcoord_spark.doctor.transaction_state import KnownTransactions
+from groupcoord_spark.log.broker_dir.transaction_states import KnownTransactions
 from groupcoord_spark.protocol.transaction_state import TransactionState
 
 MINUTE = 60_000

@@ -60,7 +60,7 @@ def test_latest_values_that_fill_a_large_log_are_named(monkeypatch: pytest.Monke
 
 
 def commits(group_id: str, topics: int, *, metadata: str = "", first: int = 0, tombstones: bool = False) -> list[bytes]:
-    """A batch for each topic with a commit, or a tombstone, of the group."""
+    """Return a batch for each topic with a commit, or a tombstone, of the group."""
     fields = {"committed_offset": 5, "metadata": metadata, "commit_timestamp_ms": 1, "leader_epoch": -1}
     value = None if tombstones else encode_value(1, 3, fields)
     keys = (encode_key(1, {"group_id": group_id, "topic": f"topic-{number}", "partition": 0}) for number in range(topics))
@@ -97,3 +97,23 @@ def test_many_markers_are_of_one_shot_producers_where_each_producer_has_few(prod
     write_segment(tmp_path, markers)
     found = of_kind(diagnosis_of(str(tmp_path)), "many_producers")
     assert len(found) == (each == 1)
+
+
+@pytest.mark.parametrize(
+    ("checkpoint", "text", "is_short"),
+    [
+        (None, "", True),
+        ("log-start-offset-checkpoint", "0\n1\n__consumer_offsets 0 50\n", False),
+        ("log-start-offset-checkpoint", "0\n1\n__consumer_offsets 0 7\n", True),
+        ("__consumer_offsets-0/leader-epoch-checkpoint", "0\n1\n3 50\n", False),
+        ("__consumer_offsets-0/leader-epoch-checkpoint", "0\n1\n0 0\n", True),
+    ],
+)
+def test_log_without_its_first_segments_is_sick_unless_a_checkpoint_explains_it(
+    tmp_path: Path, checkpoint: str | None, text: str, is_short: bool
+) -> None:
+    write_segment(tmp_path, [batch(50)], base_offset=50)
+    if checkpoint is not None:
+        (tmp_path / checkpoint).write_text(text)
+    found = of_kind(diagnosis_of(str(tmp_path)), "begins_late")
+    assert [(finding.severity, finding.evidence["first_segment"]) for finding in found] == [(Severity.SICK, 50)] * is_short

@@ -26,7 +26,7 @@ from groupcoord_spark.doctor import (
 from groupcoord_spark.doctor.gather.producer_table import ProducerTable
 from groupcoord_spark.doctor.side_files import checked_files
 from groupcoord_spark.log import Segment, read_segment
-from groupcoord_spark.log.files.broker_files import LogDirectoryFiles, PartitionFiles, ProducerState
+from groupcoord_spark.log.broker_dir.broker_files import LogDirectoryFiles, PartitionFiles, ProducerState
 from groupcoord_spark.log.partition_count import KAFKAS_DEFAULT
 from groupcoord_spark.protocol.partitioner import partitioning_hash
 from tests.doctor.copies import CORPORA, GOLDEN, SICK, logs, oracle

@@ -35,7 +35,7 @@ class ChunkKeys:
 
     @staticmethod
     def of(records: Records) -> ChunkKeys:
-        """The keys of records that nobody has decoded."""
+        """Return the keys of records that have not been decoded yet."""
         code, distinct = records.distinct_keys()
         return ChunkKeys(code, distinct, decode_key_columns(Slices.from_arrow(distinct)))
 
@@ -93,7 +93,7 @@ class RecordCounts:
 
 
 def loop_for(rows: int) -> Callable[..., None]:
-    """The loop over so many records: compiled where the loops that decode are."""
+    """Return the loop over ``rows`` records, compiled if the decoding kernels are."""
     loops = fast_path.loops_for(rows)
     return add_records if loops is None else _compiled(loops)
 

@@ -38,19 +38,20 @@ THROWAWAY_KINDS: Final = tuple(kind for kind, _ in _THROWAWAY)
 
 @dataclass(slots=True)
 class GroupInLog:
-    """What one group has in the log. Bytes are those of uncompressed records, but for ``batch_bytes``: bytes of its batches in the files.
+    """Statistics of one group in the log. Bytes are uncompressed record bytes, except ``batch_bytes``, the bytes of its batches in the
+    files.
 
     A record is open (its transaction has no marker), aborted, live (the last value of its key), a tombstone (the last record of its key),
     superseded or a superseded tombstone. Each fate has [records, bytes], for offsets and for all other records of the group.
 
     Attributes:
-        commits: values of offset commits. repeated_commits: those of an offset that was committed for the same partition less than
+        commits: values of offset commits. repeated_commits: commits of an offset already committed for the same partition less than
             ``record_loop.FREQUENT_COMMITS_MS`` before.
         batches, most_records_in_batch: of the batches whose first record is the group's; records of other groups in them do not count.
         first_timestamp_ms, last_timestamp_ms: of its records.
         keys: distinct partitions with an offset, live or not.
         large_commit_bytes: bytes of the commits whose value has more than ``record_loop.LARGE_VALUE`` bytes: their metadata is long.
-        metadata_bytes: of the longest metadata of such a commit; 0 where there is none.
+        metadata_bytes: the longest metadata of such a commit; 0 without one.
     """
 
     group_id: str
@@ -88,7 +89,7 @@ class GroupInLog:
 
 @dataclass(frozen=True, slots=True)
 class ThrowawayGroups:
-    """Groups whose names are made anew for each start of a client. deleted: those without a live record. names: the first of them."""
+    """Groups with a new name for each client start. ``deleted`` counts those without a live record; ``names`` holds the first ones."""
 
     groups: int
     deleted: int
@@ -144,7 +145,7 @@ class GroupSums:
 
 
 def sums_of_groups(groups: Sequence[GroupInLog]) -> GroupSums:
-    """The sums over the groups of one offsets partition."""
+    """Return the sums over the groups of one offsets partition."""
     fates: dict[str, list[int]] = {}
     for group in groups:
         _add_fates(fates, group.fates())
@@ -195,7 +196,7 @@ def _tombstones(fates: dict[str, list[int]]) -> int:
 
 
 def _common_prefix(names: Sequence[str]) -> str:
-    """What all names begin with; empty for no names."""
+    """Return the common prefix of all names, or "" without names."""
     lowest, highest = min(names, default=""), max(names, default="")
     return lowest[: next((place for place, letter in enumerate(lowest) if highest[place : place + 1] != letter), len(lowest))]
 
@@ -207,7 +208,7 @@ _NO_GROUP[[loop.FIRST_MS, loop.LAST_MS]] = 2**63 - 1, -1
 
 
 class GroupTable:
-    """Groups by number, in the order in which they are first seen.
+    """Groups by number, in order of first occurrence.
 
     rows: int64, the columns that ``record_loop`` names. metadata_bytes: group number -> of the longest metadata among its long values.
     """
@@ -218,7 +219,7 @@ class GroupTable:
         self.metadata_bytes: dict[int, int] = {}
 
     def numbers(self, group_ids: list[str | None]) -> Ints:
-        """The number of each group; -1 for None."""
+        """Return the number of each group, or -1 for None."""
         numbers = [NONE if group_id is None else self._number_of.setdefault(group_id, len(self._number_of)) for group_id in group_ids]
         if len(self._number_of) > len(self.rows):
             new = max(len(self._number_of) - len(self.rows), len(self.rows))
@@ -226,7 +227,7 @@ class GroupTable:
         return np.array(numbers, np.int64)
 
     def count_repeats(self, group_numbers: Ints) -> None:
-        """Count a repeated commit for each of these numbers of groups; -1 is none."""
+        """Count a repeated commit for each of these group numbers, ignoring -1."""
         self.rows[:, loop.REPEATED] += np.bincount(group_numbers[group_numbers >= 0], minlength=len(self.rows))
 
     def note_metadata(self, group: int, metadata_bytes: int) -> None:
@@ -245,7 +246,8 @@ class GroupTable:
         return numbers
 
     def facts(self, keys: Ints, file_share: float) -> dict[str, GroupInLog]:
-        """The facts of each group. keys: the rows of all keys with a decided record. file_share: bytes in files of a byte of records."""
+        """Return the statistics of each group. ``keys`` are the rows of keys with a decided record; ``file_share`` is file bytes per
+        record byte."""
         last = np.zeros((len(self.rows), 2, 2, 2), np.int64)
         keys = keys[keys[:, loop.GROUP] >= 0]
         cell = (keys[:, loop.GROUP] * 2 + 1 - keys[:, loop.IS_OFFSET]) * 2 + keys[:, loop.LAST_IS_TOMBSTONE]

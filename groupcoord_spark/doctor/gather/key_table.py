@@ -1,4 +1,4 @@
-"""What each key has in the log of an offsets partition: a row for each key, to which the loop over the records adds."""
+"""Statistics of each key in the log of an offsets partition: one row for each key, which the loop over the records updates."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _NO_RECORD[[loop.FIRST_COMMIT_MS, loop.LAST_COMMIT_MS]] = NONE
 
 
 class KeyTable:
-    """Keys by number, from 1 on, in the order in which they are first seen. Row 0 is for records without a key.
+    """Keys by number, starting at 1, in order of first occurrence. Row 0 is for records without a key.
 
     rows: int64, the columns that ``record_loop`` names.
     """
@@ -28,7 +28,8 @@ class KeyTable:
         self.rows = np.tile(_NO_RECORD, (1, 1))
 
     def numbers(self, distinct: pa.BinaryArray, columns: KeyColumns, groups: GroupTable) -> Ints:
-        """The number of each key, and a 0 at the end. columns: the same keys, decoded. groups: has the numbers of their groups."""
+        """Return the number of each key, and a trailing 0. ``columns`` holds the same keys decoded, ``groups`` the numbers of their
+        groups."""
         encoded = columns.group_id.dictionary_encode()
         group = np.append(groups.numbers(encoded.dictionary.to_pylist()), NONE)[codes_of(encoded)]
         keys_before = len(self._number_of)
@@ -40,11 +41,11 @@ class KeyTable:
         return np.append(numbers, 0)
 
     def keys(self) -> list[bytes]:
-        """The bytes of the keys; the first is that of number 1."""
+        """Return the bytes of the keys, starting with key number 1."""
         return [*self._number_of]
 
     def decided(self) -> Ints:
-        """The rows of the keys with a record in no transaction, or in a committed one."""
+        """Return the rows of keys with a record outside of transactions or in a committed one."""
         rows = self.rows[1 : len(self._number_of) + 1]
         return np.asarray(rows[rows[:, loop.LAST_OFFSET] != loop.NO_COMMIT])
 

@@ -24,7 +24,8 @@ FirstMarkers = Mapping[int, tuple[int, bool]]
 
 
 def fates_of(records: Records, markers: Ints) -> Fates:
-    """For each record DECIDED, CONTROL, or what the next marker of its producer says: DECIDED, ABORTED, or WAITING where there is none.
+    """Return DECIDED or CONTROL for each record, or the effect of its producer's next marker: DECIDED, ABORTED, or WAITING without a
+    marker.
 
     markers: the result of ``markers_of``.
     """
@@ -48,12 +49,12 @@ def fates_of(records: Records, markers: Ints) -> Fates:
 
 
 def markers_of(records: Records) -> Ints:
-    """The rows of COMMIT and ABORT markers."""
+    """Return the rows of COMMIT and ABORT markers."""
     return np.flatnonzero((records.control_type == MarkerType.ABORT) | (records.control_type == MarkerType.COMMIT))
 
 
 def open_records(chunk: Chunk, rows: Ints, key: Ints, batches_before: int, bytes_before: int) -> pa.Table:
-    """The records of a chunk in these rows, whose transaction has no marker yet.
+    """Return the records of a chunk in these rows whose transaction has no marker yet.
 
     Columns of its own: key, the number in the table of keys; head, the first bytes of each value, with the committed offset, null for a
     tombstone; batch, a number for each batch, rising with its place in the log; bytes_through, of the log up to this batch.
@@ -80,14 +81,15 @@ def open_records(chunk: Chunk, rows: Ints, key: Ints, batches_before: int, bytes
 
 
 def open_after(records: pa.Table, batches: int, log_bytes: int, key_numbers: Ints) -> pa.Table:
-    """The records behind an earlier part of the log with so many batches and bytes, where ``key_numbers`` are the numbers of their keys."""
+    """Return the records shifted behind an earlier part of the log with ``batches`` and ``log_bytes``, with keys renumbered by
+    ``key_numbers``."""
     moved = {"key": key_numbers[records["key"].to_numpy()], "batch": pc.add(records["batch"], batches)}
     moved["bytes_through"] = pc.add(records["bytes_through"], log_bytes)
     return pa.table(dict(zip(records.column_names, records.columns, strict=True)) | moved)
 
 
 def decided(records: pa.Table, first_markers: FirstMarkers) -> tuple[Fates, Mask]:
-    """The fate of each record (WAITING where its producer has no marker among these), and whether the active segment decides it."""
+    """Return the fate of each record (WAITING without a marker among these), and whether the active segment decides it."""
     producers, place = np.unique(records["producer_id"], return_inverse=True)
     markers = [first_markers.get(producer_id) for producer_id in producers.tolist()]
     fates = [WAITING if marker is None else ABORTED if marker[0] == MarkerType.ABORT else DECIDED for marker in markers]
@@ -98,11 +100,11 @@ def decided(records: pa.Table, first_markers: FirstMarkers) -> tuple[Fates, Mask
 def open_transactions(
     records: pa.Table, keys: list[bytes], marker_epochs: Mapping[int, int], batches: int, log_bytes: int
 ) -> list[OpenTransaction]:
-    """The transactions without a marker, by their first offset.
+    """Return the transactions without a marker by first offset.
 
     Args:
         records: those that still wait for a marker at the end of the log.
-        keys: the first is that of number 1.
+        keys: the first is key number 1.
         marker_epochs: producer id -> the highest epoch of its markers.
         batches, log_bytes: of the whole log.
     """

@@ -25,12 +25,12 @@ from groupcoord_spark.doctor.gather.open_records import (
 from groupcoord_spark.doctor.gather.producer_table import ProducerTable
 from groupcoord_spark.doctor.hanging_transactions import OpenTransaction
 from groupcoord_spark.doctor.side_files import checked_files
-from groupcoord_spark.log import CHUNK_BYTES, Chunk, PartitionLog, Records, Segment, read_segment
+from groupcoord_spark.log import CHUNK_BYTES, Chunk, PartitionLog, Records, Segment, log_start_was_moved, read_segment
 from groupcoord_spark.protocol.slices import Ints
 
 
 def gather_partition(log: PartitionLog, files: FilesBeside, *, chunk_bytes: int = CHUNK_BYTES) -> PartitionFacts:
-    """The facts of one partition, read from its segments. Raises InputError where a file cannot be read at all."""
+    """Gather the statistics of one partition from its segments. Raises InputError if a file cannot be read at all."""
     gatherer = PartitionGatherer(log, files)
     for segment in log.segments:
         for chunk in read_segment(segment, chunk_bytes=chunk_bytes):
@@ -60,7 +60,7 @@ class PartitionGatherer:
         self._first_lost = ""
 
     def add(self, chunk: Chunk, segment: Segment, keys: ChunkKeys) -> None:
-        """Add the records and batches of a chunk of ``segment``. keys: those of its records."""
+        """Add the records and batches of a chunk of ``segment``. ``keys`` are the keys of its records."""
         place = max(int(np.searchsorted(self._bases, segment.base_offset, "right")) - 1, 0)
         of_segment = self._segments[place]
         if chunk.lost and not self._lost:
@@ -91,11 +91,11 @@ class PartitionGatherer:
         return self._holes.first_offset
 
     def fit(self, files: FilesBeside) -> None:
-        """From now on these are the files beside the segments, which ``facts`` compares with the segments."""
+        """Set the side files that ``facts`` compares with the segments."""
         self._files = files
 
     def absorb(self, later: PartitionGatherer) -> None:
-        """Add what another gatherer has seen of the same log: records that follow those of this one."""
+        """Add the statistics of another gatherer of the same log, whose records follow the records of this one."""
         self._decide_open(later._first_markers)
         key_numbers = self._counts.absorb(later._counts)
         self._open += [open_after(part, self._batches.batches, self._batches.bytes, key_numbers) for part in later._open]
@@ -113,7 +113,7 @@ class PartitionGatherer:
             self._first_markers.setdefault(producer_id, marker)
 
     def facts(self) -> PartitionFacts:
-        """The facts, after the last chunk."""
+        """Return the collected statistics after the last chunk."""
         transactions = self._open_transactions()
         keys = self._counts.keys.decided()
         last_offset, last_bytes = keys[:, loop.LAST_OFFSET], keys[:, loop.LAST_BYTES]
@@ -141,11 +141,12 @@ class PartitionGatherer:
             checked.transactions, int(self._counts.totals[loop.ENDED_BYTES] - keys[:, loop.CLOSED_BYTES].sum()), len(keys),
             int(np.count_nonzero(last_offset >= (checkpoint or 0))),
             checkpoint, log_dir.has_cleaner_checkpoint, checked.high_watermark, self._files.partition.damaged_indexes,
+            bool(min(log.files, default=0)) and not log_start_was_moved(log, self._files.partition.leader_epochs or ()),
             (*self._unread(), *checked.damages),
         )  # fmt: skip
 
     def _note_first_markers(self, markers: Records, *, is_active: bool) -> FirstMarkers:
-        """The first marker of each producer among these."""
+        """Return the first marker of each producer among these."""
         rows = np.unique(markers.producer_id, return_index=True)[1]
         kinds = zip(markers.producer_id[rows].tolist(), markers.control_type[rows].tolist(), strict=True)
         first_markers = {producer_id: (kind, is_active) for producer_id, kind in kinds}
@@ -175,12 +176,12 @@ class PartitionGatherer:
             segment.value_bytes += segment_bytes
 
     def _by_segment(self, record_offset: Ints, size: Ints) -> list[int]:
-        """The sum of the bytes of records in the range of each segment."""
+        """Return the sum of record bytes in the range of each segment."""
         place = np.maximum(np.searchsorted(self._bases, record_offset, "right") - 1, 0)
         return [int(total) for total in np.bincount(place, size, len(self._segments))]
 
     def _unread(self) -> list[str]:
-        """A sentence about the places of the log that cannot be read; their records are in no figure."""
+        """Return a sentence about the unreadable places of the log; their records are not counted."""
         if not self._lost:
             return []
         number = "A place" if self._lost == 1 else f"{self._lost} places"
@@ -188,7 +189,7 @@ class PartitionGatherer:
         return [f"{number} of partition {self._log.offsets_partition} {cannot} in no figure. The first is in {self._first_lost}"]
 
     def _open_transactions(self) -> tuple[OpenTransaction, ...]:
-        """The transactions without a marker, by their first offset. Their records are counted as open."""
+        """Return the transactions without a marker by first offset. Their records count as open."""
         if not self._open:
             return ()
         records = pa.concat_tables(self._open)
@@ -202,6 +203,6 @@ class PartitionGatherer:
         )
 
     def _next_base(self, record_offset: int) -> int:
-        """The base offset of the segment after that of the record; beyond every offset where there is none."""
+        """Return the base offset of the segment after the record's, or a value beyond every offset for the last segment."""
         place = int(np.searchsorted(self._bases, record_offset, "right"))
         return int(self._bases[place]) if place < len(self._bases) else 2**63 - 1

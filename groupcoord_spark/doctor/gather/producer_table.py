@@ -19,7 +19,7 @@ _ROWS_BEFORE_MERGE: Final = 1 << 20
 
 @dataclass(slots=True)
 class ProducerTable:
-    """What each producer wrote to a segment, in the order in which the parts come; one part has rows of one segment."""
+    """Statistics of each producer and segment, in the order of the parts; one part has rows of one segment."""
 
     _parts: list[dict[str, Ints]] = field(default_factory=list)
     _rows: int = 0
@@ -60,7 +60,7 @@ class ProducerTable:
             self.by_segment()
 
     def by_segment(self) -> dict[str, Ints]:
-        """A row for each producer and segment, sorted by producer and segment."""
+        """Return one row for each producer and segment, sorted by producer and segment."""
         if len(self._parts) != 1:
             names = ("segment_base", *ProducerFacts.__slots__)
             nothing = [{name: np.zeros(0, np.int64) for name in names}]
@@ -76,7 +76,7 @@ class ProducerTable:
         return dict(zip(rows["producer_id"][order].tolist(), rows["marker_epoch"][order].tolist(), strict=True))
 
     def facts(self) -> ProducerFacts:
-        """A row for each producer."""
+        """Return one row for each producer."""
         rows = dict(self.by_segment())
         rows["segment_base"] = np.zeros(len(rows["producer_id"]), np.int64)
         return ProducerFacts(**{name: column for name, column in _reduced(rows).items() if name != "segment_base"})
@@ -86,7 +86,7 @@ _WITH_MARKER = ("marker_timestamp_ms", "marker_epoch", "marker_type")
 
 
 def _reduced(columns: dict[str, Ints]) -> dict[str, Ints]:
-    """One row for each producer and segment: sums of markers, the last marker, and the highest of everything else."""
+    """Return one row for each producer and segment: sums of markers, the last marker, and the maximum of all other columns."""
     if not len(columns["producer_id"]):
         return columns
     order = np.lexsort((columns["marker_offset"], columns["segment_base"], columns["producer_id"]))

@@ -6,7 +6,7 @@ The file imports nothing of this package: numba compiles a loop again only when 
 import numpy as np
 
 NO_COMMIT = -(2**63)
-"""In columns of committed offsets: there is no commit. Clients do not commit this offset. In LAST_OFFSET: there is no record."""
+"""In columns of committed offsets: no commit. Clients do not commit this offset. In LAST_OFFSET: no record."""
 
 LARGE_VALUE = 512
 """Values of offset commits above this many bytes are large: their metadata is long, and the longest of a group is decoded."""
@@ -23,9 +23,9 @@ OTHER_RECORDS = 8
 BATCH_BYTES, SHARED_BYTES, BATCHES, COMMITS, REPEATED, TRANSACTIONAL, LARGE_BYTES = range(16, 23)
 MOST_RECORDS, FIRST_MS, LAST_MS, LONGEST_VALUE = range(23, 27)
 GROUP_COLUMNS = 27
-"""BATCH_BYTES: of the batches that begin with a record of the group. SHARED_BYTES: of its records in other groups' batches, less those of
-other groups in its own: a coordinator puts commits that come at once into one batch. REPEATED: commits of an offset that was committed less
-than FREQUENT_COMMITS_MS before."""
+"""BATCH_BYTES: of batches that start with a record of the group. SHARED_BYTES: of its records in other groups' batches, less other
+groups' records in its own; a coordinator puts concurrent commits into one batch. REPEATED: commits of an offset committed less than
+FREQUENT_COMMITS_MS earlier."""
 
 GROUP, IS_OFFSET, CLOSED_BYTES, LAST_OFFSET, LAST_BYTES, LAST_IS_TOMBSTONE = range(6)
 FIRST_COMMITTED, FIRST_COMMIT_MS, LAST_COMMITTED, LAST_COMMIT_MS = range(6, 10)

@@ -1,7 +1,7 @@
 """The rules, a file for each family of findings: rule, sentence, remedy and command of a finding stand together.
 
-A new finding is a kind and a rule in one of the files. The last lines of the file name both: the kind with its place among the kinds of all
-files, of which the lowest is the worst.
+A new finding is a kind and a rule in one of the files. The last lines of the file register both: the kind with its rank among the kinds of
+all files, the lowest being the worst.
 """
 
 from collections.abc import Callable, Iterator, Mapping

@@ -9,7 +9,7 @@ from groupcoord_spark.doctor.facts import PartitionFacts
 from groupcoord_spark.doctor.findings import Finding, FindingKind, Severity
 from groupcoord_spark.doctor.patient import Patient
 from groupcoord_spark.doctor.words import bytes_of, power_of_two, size
-from groupcoord_spark.log.files.broker_files import HIGH_WATERMARKS, RECOVERY_POINTS
+from groupcoord_spark.log.broker_dir.broker_files import HIGH_WATERMARKS, RECOVERY_POINTS
 from groupcoord_spark.wording import counted
 
 STOPPED: Final = FindingKind(
@@ -20,6 +20,9 @@ NEVER_CLEANED: Final = FindingKind(
 )
 OFFSET_SPAN: Final = FindingKind(
     "offset_span", Severity.SICK, "offset_span", "A segment spans more offsets than its index can name; cleaning it fails."
+)
+BEGINS_LATE: Final = FindingKind(
+    "begins_late", Severity.SICK, "begins_late", "The first segments are missing: groups whose last record is there are missing as well."
 )
 TOO_MANY_KEYS: Final = FindingKind(
     "too_many_keys", Severity.WATCH, "too_many_keys", "One cleaning pass cannot hold all keys that are dirty."
@@ -118,7 +121,7 @@ def of_idle_cleaner(patient: Patient) -> Iterator[Finding]:
 
 
 def _smaller_copy(patient: Patient) -> PartitionFacts | None:
-    """The smallest copy of the partition in another log directory, if it is less than half as large."""
+    """Return the smallest copy of the partition in another log directory if it is less than half as large."""
     smaller = (
         partition
         for copy in patient.copies
@@ -157,7 +160,17 @@ def of_limits(patient: Patient) -> Iterator[Finding]:
             )
 
 
+def of_first_segment(patient: Patient) -> Iterator[Finding]:
+    """begins_late: the cleaner keeps the base offset of the first segment, so a later one means that segments are missing."""
+    if patient.facts.begins_late:
+        first = patient.facts.segments[0].base_offset
+        summary = f"The first segment begins at offset {first:,}, and no checkpoint shows that the broker moved the log start offset there."
+        remedy = "Copy the partition again with all its segments; if the broker itself lacks them, copy another replica."
+        yield patient.finding(BEGINS_LATE, summary, remedy, evidence={**patient.figures, "first_segment": first})
+
+
 FINDINGS: Final = {
+    35: BEGINS_LATE,
     40: STOPPED,
     50: NEVER_CLEANED,
     60: OFFSET_SPAN,
@@ -166,4 +179,4 @@ FINDINGS: Final = {
     170: OTHER_STATE_AFTER_CLEANING,
     180: REFUSED_WHILE_CLEANING,
 }
-RULES: Final = (of_idle_cleaner, of_limits)
+RULES: Final = (of_first_segment, of_idle_cleaner, of_limits)

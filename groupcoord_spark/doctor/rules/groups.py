@@ -1,4 +1,4 @@
-"""Groups that fill the log, and groups that are made anew for each start of a client."""
+"""Groups that fill the log, and groups with a new name for each client start."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ WIDE: Final = FindingKind(
     "wide_commit", Severity.WATCH, "wide_commit", "Groups write most of the partition: very many partitions in each commit."
 )
 THROWAWAY: Final = FindingKind(
-    "throwaway_groups", Severity.WATCH, "throwaway_groups", "Groups whose names are made anew for each start of a client."
+    "throwaway_groups", Severity.WATCH, "throwaway_groups", "Groups that get a new name at each start of a client."
 )
 
 SHARE_OF_ONE_GROUP: Final = 0.1
@@ -80,7 +80,7 @@ _OF_HABIT: Final[Mapping[str, tuple[FindingKind, Callable[[GroupInLog], str], st
 
 
 def throwaway_groups(copy: CopyFacts) -> Iterator[Finding]:
-    """The groups of a copy whose names are made anew for each start of a client."""
+    """Find the groups of a copy that get a new name for each client start."""
     sums = [partition.group_sums for partition in copy.partitions]
     by_kind = {kind: [of_sums.throwaway[kind] for of_sums in sums if kind in of_sums.throwaway] for kind in THROWAWAY_KINDS}
     figures_of_kind = ("groups", "deleted", "record_bytes")

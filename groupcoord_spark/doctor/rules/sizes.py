@@ -27,7 +27,7 @@ LIVE_SET: Final = FindingKind(
 
 SHARE_OF_TOMBSTONES: Final = 0.2
 MOST_MARKERS_OF_ONE_SHOT: Final = 4
-"""Producers that are made anew for each start of a client have few markers each; a long-lived producer has thousands."""
+"""Producers that are created for each client start have few markers each; a long-lived producer has thousands."""
 
 
 def of_records(patient: Patient) -> Iterator[Finding]:

@@ -20,7 +20,7 @@ from groupcoord_spark.protocol.record_types import MarkerType
 from groupcoord_spark.wording import counted
 
 HANGING: Final = FindingKind(
-    "hanging_transaction", Severity.SICK, "hanging", "A transaction for which no marker will come; its offsets stay pending for ever."
+    "hanging_transaction", Severity.SICK, "hanging", "A transaction that will get no marker; its offsets stay pending for ever."
 )
 OVERDUE: Final = FindingKind(
     "open_transaction_overdue",
@@ -68,7 +68,7 @@ def _judged_by_log(patient: Patient, transaction: OpenTransaction) -> Judgement:
 
 
 def _elsewhere(patient: Patient, producer_id: int) -> list[ProducerElsewhere]:
-    """The producer in the other offsets partitions of all copies."""
+    """Return the producer in the other offsets partitions of all copies."""
     producers_elsewhere = []
     for copy in patient.copies:
         for partition in copy.partitions:
@@ -120,7 +120,7 @@ def _blocked_cleaning(patient: Patient, judged: Sequence[tuple[OpenTransaction, 
 
 def _transaction(patient: Patient, transaction: OpenTransaction, judgement: Judgement) -> Finding:
     facts = patient.facts
-    age_ms = patient.dump_ms - transaction.last_timestamp_ms
+    age_ms = max(patient.dump_ms - transaction.last_timestamp_ms, 0)
     elsewhere = _elsewhere(patient, transaction.producer_id)
     later_markers = [
         {
@@ -190,7 +190,7 @@ def _transaction(patient: Patient, transaction: OpenTransaction, judgement: Judg
 
 
 def _remedy(patient: Patient, transaction: OpenTransaction, judgement: Judgement) -> tuple[str, str | None]:
-    """What ends the transaction, and the question to the broker where the log does not decide."""
+    """Return how to end the transaction, and the question to the broker if the log does not decide."""
     if judgement.certainty in (Certainty.OPEN, Certainty.OVERDUE):
         return "Start the client again with the same transactional.id: initTransactions aborts what it left open.", None
     abort = (

@@ -27,7 +27,7 @@ from groupcoord_spark.protocol.record_types import NOT_A_CONTROL_RECORD, MarkerT
 from groupcoord_spark.protocol.slices import Bytes, Mask
 
 BLOCK_BYTES: Final = 1 << 20
-"""About so many bytes of lines are written at once. A longer line is a block of its own."""
+"""Approximate size of a block of lines that is written at once. A longer line is a block of its own."""
 
 _JSON: Final = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False)
 
@@ -38,9 +38,9 @@ CONTROL_NAMES: Final = {MarkerType.ABORT: "ABORT", MarkerType.COMMIT: "COMMIT", 
 class Selection:
     """The records that are printed. None: no bound; empty: all.
 
-    Ranges are of record offsets and of record timestamps (epoch milliseconds), their ends excluded. A record without a timestamp is in no
-    range of time. groups and key_types leave out what has neither, but with groups alone a marker is printed if a record of its
-    transaction is.
+    Ranges cover record offsets and record timestamps (epoch milliseconds) and exclude their ends. A record without a timestamp is in no
+    time range. ``groups`` and ``key_types`` skip records that have neither, but with ``groups`` alone a marker is printed if a record of
+    its transaction is.
     """
 
     groups: frozenset[str] = frozenset()
@@ -53,11 +53,13 @@ class Selection:
 
 @dataclass(slots=True)
 class Counts:
-    """Counts of a dump: lines, lines of records that do not decode by reason, and records left out because they have no timestamp."""
+    """Counts of a dump: lines, lines of records that do not decode by reason, and records that are left out because they have no timestamp
+    or lie below the log start."""
 
     lines: int = 0
     undecoded: Counter[str] = field(default_factory=Counter)
     without_timestamp: int = 0
+    below_log_start: int = 0
 
 
 class JsonLines:
@@ -83,7 +85,8 @@ class JsonLines:
         self._open_producers: set[int] = set()
 
     def blocks(self, chunk: Chunk) -> Iterator[memoryview]:
-        """The lines of the selected records of a chunk, in UTF-8, many at a time."""
+        """Yield blocks of lines in UTF-8 for the selected records of a chunk."""
+        self._counts.below_log_start += chunk.below_log_start
         records = self._of_groups_and_types(self._in_range(chunk.records))
         self._counts.lines += len(records)
         leader_epoch = None
@@ -96,7 +99,7 @@ class JsonLines:
             yield from self._written_one_by_one(records, leader_epoch)
 
     def line(self, records: Records, row: int, leader_epoch: Int32s | None) -> bytes:
-        """The line of one record. A record that does not decode is counted.
+        """Return the line of one record. Count the record if it does not decode.
 
         leader_epoch: of the batch of each of the records; None: the line has no bytes.
         """
@@ -131,7 +134,7 @@ class JsonLines:
         return f"{_JSON.encode(line)}\n".encode()
 
     def _shown_key(self, key: bytes | None) -> tuple[dict[str, Any] | None, int, DecodeError | None]:
-        """The JSON of a key, its type, and the reason why the key does not decode."""
+        """Return the JSON of a key, its type, and the reason if it does not decode."""
         try:
             decoded = decode_key(key, record_types=self._record_types)
         except DecodeError as refusal:
@@ -140,7 +143,7 @@ class JsonLines:
         return {"type": decoded.key_type, "data": key_json(decoded._replace(fields=fields))}, decoded.key_type, None
 
     def _shown_value(self, key_type: int, value: bytes) -> tuple[dict[str, Any] | None, DecodeError | None]:
-        """The JSON of a value, and the reason why the value does not decode."""
+        """Return the JSON of a value, and the reason if it does not decode."""
         try:
             decoded = decode_value(key_type, value, record_types=self._record_types)
         except DecodeError as refusal:
@@ -150,7 +153,7 @@ class JsonLines:
         return {"version": decoded.version, "data": value_json(decoded._replace(fields=fields))}, None
 
     def _shown_control_value(self, control: int, value: bytes | None) -> dict[str, Any] | None:
-        """The JSON of the value of a control record: of a transaction's marker none."""
+        """Return the JSON of a control record's value, or None for a transaction marker."""
         return None
 
     def _written_one_by_one(self, records: Records, leader_epoch: Int32s | None) -> Iterator[memoryview]:
@@ -164,7 +167,7 @@ class JsonLines:
             yield memoryview(block)
 
     def _written_by_loops(self, records: Records, leader_epoch: Int32s | None) -> Iterator[memoryview]:
-        """The lines as ``json_loops.write_lines`` writes them; where the loop stops at a record, ``line`` writes its line."""
+        """Yield the lines of ``json_loops.write_lines``; ``line`` writes each record that the kernel cannot."""
         loops = fast_path.load_json()
         assert loops is not None
         key, value = records.key, records.value
@@ -196,7 +199,7 @@ class JsonLines:
             to += len(line)
 
     def _with_names(self, block: Bytes, hidden: Int64s, data: Bytes) -> memoryview:
-        """The lines of a block with a name in place of each hidden text. hidden: see ``json_loops.write_lines``."""
+        """Return the lines of a block with a name in place of each redacted text. ``hidden``: see ``json_loops.write_lines``."""
         if self._redaction is None or not len(hidden):
             return block.data
         kind, start, end, place = hidden.T
@@ -272,14 +275,14 @@ class JsonLines:
 
 
 def without_data(name: str, raw: bytes | None) -> dict[str, Any] | None:
-    """The JSON of a key or a value that does not decode: only its type or version, which is in its first two bytes. None for null."""
+    """Return the JSON of a key or value that does not decode: only its type or version, from its first two bytes. None for null."""
     if raw is None:
         return None
     return {name: int.from_bytes(raw[:2], "big", signed=True) if len(raw) >= 2 else None, "data": None}
 
 
 def _empty_block(size: int) -> tuple[Bytes, Int64s]:
-    """Room for lines, and for the hidden texts in them, which are nearly always fewer than one in so many bytes."""
+    """Allocate buffers for lines and for the redacted texts in them, sized for nearly all inputs."""
     return np.empty(size, np.uint8), np.empty((size // 32, 4), np.int64)
 
 

@@ -34,8 +34,8 @@ _MOST_CACHED_NAMES = 1 << 17
 class Redaction:
     """One name for each text that is hidden, the same wherever the text comes again in one dump.
 
-    Names are made with a key that is forgotten at the end: without one, a host would be found again by trying every address. So rows of
-    one dump still join, and those of two do not. An empty text, which tells nothing, stays empty; null stays null.
+    Names are derived with a random key that is dropped at the end. Without a key, trying every address would recover a host. Rows of one
+    dump can therefore be joined, rows of two dumps cannot. An empty text stays empty and null stays null.
     """
 
     def __init__(self) -> None:
@@ -43,7 +43,7 @@ class Redaction:
         self._names: dict[tuple[str, str], str] = {}
 
     def name(self, kind: str, text: str) -> str:
-        """The name that replaces a text, for example ``host-5d0c2e81aa42``. kind: one of those in ``KINDS``."""
+        """Return the replacement for a text, for example ``host-5d0c2e81aa42``. ``kind`` is a value of ``KINDS``."""
         if not text:
             return text
         replacement = self._names.get((kind, text))
@@ -55,7 +55,7 @@ class Redaction:
         return replacement
 
     def hide(self, decoded: Any) -> Any:
-        """Decoded fields without what is hidden.
+        """Redact decoded fields.
 
         Bytes (subscriptions, assignments, whatever clients put into them: Connect its worker's address) become None, and so do the values
         of client tags. Groups, topics, racks and numbers stay.

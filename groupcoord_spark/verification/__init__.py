@@ -1,13 +1,13 @@
 """The answers of a broker about its groups, and the differences between them and a warehouse.
 
-``connected`` is a running cluster, which answers through the Admin API of the package confluent-kafka. ``write_answers`` and
-``read_answers`` keep the answers in a JSON file, so that a run can be compared with the answers of the time at which its log was copied.
-``compare`` returns every difference. Nothing here needs Spark.
+``connected`` returns a running cluster. ``write_answers`` and ``read_answers`` keep a cluster's answers in a JSON file, so that a run can
+be compared with the answers at the time of its copy. ``compare`` returns every difference. Nothing here needs Spark.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
 from groupcoord_spark.errors import GroupcoordError
@@ -19,22 +19,26 @@ if TYPE_CHECKING:
     from groupcoord_spark.verification.broker import RunningCluster
 
 NO_CLIENT: Final = (
-    "Asking a cluster needs the package confluent-kafka, which is not installed. Where groupcoord_spark's pyproject.toml is, run:"
+    "Asking a cluster needs the package kafka-python 3.0, which is not installed. Where groupcoord_spark's pyproject.toml is, run:"
     " pip install --editable '.[verify]'."
 )
 
 
-def connected(uri: str, properties: Mapping[str, str], source: str) -> RunningCluster:
-    """The cluster at ``kafka://HOST:PORT`` or ``admin://HOST:PORT``.
+@contextmanager
+def connected(uri: str, properties: Mapping[str, str], source: str) -> Iterator[RunningCluster]:
+    """Connect to the cluster at ``kafka://HOST:PORT`` or ``admin://HOST:PORT`` until the block ends.
 
     properties: of Kafka's client, from the file ``source``. Raises UsageError for a bad address and bad properties, and GroupcoordError
     where the package is not installed or no broker answers.
     """
-    from groupcoord_spark.verification.client_settings import client_settings
-
-    servers, settings = brokers_of(uri), client_settings(properties, source)
+    servers = brokers_of(uri)
     try:
         from groupcoord_spark.verification.broker import RunningCluster
+        from groupcoord_spark.verification.client_settings import client_settings
     except ImportError as e:
         raise GroupcoordError(NO_CLIENT) from e
-    return RunningCluster(uri, servers, settings)
+    cluster = RunningCluster(uri, servers, client_settings(properties, source))
+    try:
+        yield cluster
+    finally:
+        cluster.close()

@@ -12,9 +12,9 @@
      "pending_topics": {"orders-app": ["orders"]},
      "topic_ids": {"orders": "SNUh5tB4Q5G6KuYP3j9F0g"}}
 
-Every part may be left out and is then not compared, and so may every field but names and numbers of partitions. A field that is absent or
-null is not compared either, except ``instance_id``, ``rack_id`` and ``subscribed_regex``: null says there that the member has none (of
-``rack_id`` only beside subscribed topics: a classic member's rack is inside of its subscription).
+Every part and every field except names and partition numbers is optional; a missing part or a null field is not compared. Exceptions are
+``instance_id``, ``rack_id`` and ``subscribed_regex``, where null means that the member has none (for ``rack_id`` only next to subscribed
+topics, because a classic member's rack is in its subscription).
 """
 
 from __future__ import annotations
@@ -84,6 +84,7 @@ class _AnswerFile(TypedDict, total=False):
     pending_topics: dict[str, list[str]] | None
     topic_ids: dict[str, str] | None
     not_described: dict[str, str] | None
+    hidden_topics: list[str] | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,18 +98,20 @@ class Answers:
     protocol_types: frozenset[str] | None = None
     """Groups of other protocol types were not asked about; None: all were."""
     groups: Sequence[Row] | None = None
-    """Every group that was described; type and state in Kafka's words, assignment of a consumer group with what is yet to be revoked, of a
-    streams group its active tasks (standby_tasks, warmup_tasks: the others) by subtopology."""
+    """All described groups with type and state in Kafka's words. ``assignment`` of a consumer group includes pending revocations; of a
+    streams group it holds active tasks by subtopology (standby_tasks and warmup_tasks hold the others)."""
     offsets: Sequence[Row] | None = None
     """Committed offsets, fetched without require_stable; leader_epoch -1: none."""
     pending: Sequence[Row] | None = None
     """Partitions that a fetch with require_stable answers with UNSTABLE_OFFSET_COMMIT: their offset is in an open transaction."""
     pending_topics: Mapping[str, Sequence[str]] | None = None
-    """Group -> topics of which that was asked; None: of every one."""
+    """Group -> topics that were queried; None if every topic was."""
     topic_ids: Mapping[str, str] = field(default_factory=dict)
     """Topic -> id, of the topics that exist; partitions of others are left out of assignments."""
     not_described: Mapping[str, str] = field(default_factory=dict)
     """Group -> why no broker described the group; it is not compared."""
+    hidden_topics: Sequence[str] = field(default_factory=list)
+    """Topics that the client may not describe; offsets of these topics are not compared."""
 
 
 def write_answers(path: str, answers: Answers) -> None:
@@ -122,14 +125,14 @@ def write_answers(path: str, answers: Answers) -> None:
 
 
 def _lines(value: Any) -> str:
-    """A value as JSON. Each object of a list has a line of its own."""
+    """Return a value as JSON with one line for each object of a list."""
     if isinstance(value, Sequence) and any(isinstance(row, Mapping) for row in value):
         return "[\n  " + ",\n  ".join(json.dumps(row, ensure_ascii=False) for row in value) + "]"
     return json.dumps(sorted(value) if isinstance(value, frozenset) else value, ensure_ascii=False)
 
 
 def read_answers(path: str) -> Answers:
-    """The answers in a file. Raises UsageError with the place in the file that is not as it should be."""
+    """Read the answers in a file. Raises UsageError with the place that is malformed."""
     try:
         read = msgspec.json.decode(Path(path).read_bytes(), type=_AnswerFile)
     except OSError as e:

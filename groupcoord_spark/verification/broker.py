@@ -1,117 +1,167 @@
-"""The answers of a running cluster, through the Admin API of confluent-kafka. Import this module only to ask a cluster."""
+"""The answers of a running cluster, over connections of kafka-python. Import this module only to ask a cluster."""
 
 from __future__ import annotations
 
 import time
-import warnings
 from base64 import urlsafe_b64encode
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import Future
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import cycle
 from typing import Any, Final, TypeVar
 
-from confluent_kafka import ConsumerGroupState, ConsumerGroupTopicPartitions, KafkaError, KafkaException, TopicCollection, TopicPartition
-from confluent_kafka import admin as client
+import kafka.errors as kafka_errors
+from kafka.net.manager import KafkaConnectionManager
+from kafka.net.selector import NetworkSelector
+from kafka.protocol.admin import DescribeGroupsRequest, ListGroupsRequest
+from kafka.protocol.api_message import ApiMessage
+from kafka.protocol.consumer import ListOffsetsRequest, OffsetFetchRequest, OffsetSpec
+from kafka.protocol.metadata import FindCoordinatorRequest, MetadataRequest
 
 from groupcoord_spark.coordinator.groups.classic import decoded_or_none
-from groupcoord_spark.errors import GroupcoordError, UsageError
-from groupcoord_spark.log.files.broker_files import OFFSETS_TOPIC
+from groupcoord_spark.errors import GroupcoordError
+from groupcoord_spark.log.broker_dir.broker_files import OFFSETS_TOPIC
 from groupcoord_spark.moments import now_ms
-from groupcoord_spark.properties import without_values
-from groupcoord_spark.protocol.consumer_protocol import decode_subscription
-from groupcoord_spark.protocol.record_types import NO_LEADER_EPOCH
+from groupcoord_spark.protocol.consumer_protocol import decode_assignment, decode_subscription
 from groupcoord_spark.verification.answers import Answers, Row
-from groupcoord_spark.verification.comparison import Place
+from groupcoord_spark.verification.comparison import Place, StateOfRun
 
 TIMEOUT_SECONDS: Final = 30.0
 MAX_OPEN_REQUESTS: Final = 200
 """The most requests that are sent before the first answer is awaited."""
+_GROUPS_OF_REQUEST: Final = 100
+"""The most groups that one request describes."""
+_MAX_RESPONSE_BYTES: Final = (1 << 31) - 1
 
 INTERNAL_TOPICS: Final = frozenset({OFFSETS_TOPIC, "__transaction_state", "__share_group_state"})
 
 _CONSUMER: Final = "consumer"
-_IS_HOPELESS: Final = frozenset({KafkaError._AUTHENTICATION, KafkaError._SSL})
-"""Errors after which no broker will answer, however long the client tries."""
-_IS_GONE: Final = frozenset({KafkaError.GROUP_ID_NOT_FOUND, KafkaError.UNKNOWN_TOPIC_OR_PART})
-
-_STATES: Final = {
-    "STABLE": "Stable",
-    "EMPTY": "Empty",
-    "PREPARING_REBALANCING": "PreparingRebalance",
-    "COMPLETING_REBALANCING": "CompletingRebalance",
-}
-"""The client's name of a state -> Kafka's name. The client does not know the states of KIP-848 (Assigning, Reconciling)."""
-
-_NO_OFFSET: Final = -1001
+_IS_GONE: Final = frozenset({kafka_errors.GroupIdNotFoundError.errno, kafka_errors.UnknownTopicOrPartitionError.errno})
 
 T = TypeVar("T")
 
-_OffsetQuery = tuple[str, list[TopicPartition] | None]
-"""(group id, partitions); None: all partitions that have an offset."""
+_MESSAGES: Final = {
+    name: type(ApiMessage)(name, (ApiMessage,), {}, load_json="groupcoord_spark.verification.messages")
+    for kind in ("Consumer", "Share", "Streams")
+    for name in (f"{kind}GroupDescribeRequest", f"{kind}GroupDescribeResponse")
+}
+"""Messages that kafka-python lacks, from definitions in the same form as its own."""
+
+_REQUEST_OF_TYPE: Final[Mapping[str, Any]] = {
+    "classic": lambda group_ids: DescribeGroupsRequest(groups=group_ids),
+    _CONSUMER: lambda group_ids: _MESSAGES["ConsumerGroupDescribeRequest"](group_ids=group_ids),
+    "share": lambda group_ids: _MESSAGES["ShareGroupDescribeRequest"](group_ids=group_ids),
+    "streams": lambda group_ids: _MESSAGES["StreamsGroupDescribeRequest"](group_ids=group_ids),
+}
+
+_Listed = Mapping[str, tuple[int, str]]
+"""Group id -> (node id of the coordinator, type of the group)."""
+
+
+class _MovedError(Exception):
+    """Raised when a coordinator moves to another broker or is still loading its groups."""
 
 
 class RunningCluster:
     """A running cluster. Its methods raise GroupcoordError, one sentence, where a broker does not answer, or not completely."""
 
-    def __init__(self, uri: str, servers: str, settings: Mapping[str, str]) -> None:
-        """Connects to a broker. settings: of the client, with librdkafka's names. No message shows their values.
+    def __init__(self, uri: str, servers: str, settings: Mapping[str, Any]) -> None:
+        """Connect to a broker.
 
-        Raises UsageError where the client refuses the settings, GroupcoordError where no broker answers.
+        Args:
+            uri: the address as the user wrote it, for messages.
+            servers: HOST:PORT[,HOST:PORT...].
+            settings: of the connections, with the names of kafka-python.
+
+        Raises:
+            GroupcoordError: no broker answers.
         """
         self._uri = uri
-        self._errors: list[KafkaError] = []
         self._not_described: dict[str, str] = {}
-        # What the client would log of its attempts, a line for each, comes through error_cb.
-        defaults: dict[str, Any] = {"client.id": "groupcoord-verify", "error_cb": self._errors.append, "log_level": 0}
-        try:
-            self._admin = client.AdminClient({**defaults, **settings, "bootstrap.servers": servers})
-        except (KafkaException, ValueError, TypeError) as e:
-            raise UsageError(f"The Kafka client refuses its settings: {without_values(_error_text(e), settings)}.") from None
-        metadata = self._connected()
-        self.cluster_id: str | None = metadata.cluster_id
-        """Kafka's id of the cluster; None: the brokers do not tell."""
-        self.partitions: Mapping[str, int] = {name: len(topic.partitions) for name, topic in metadata.topics.items()}
+        config = {
+            "client_id": "groupcoord-verify",
+            "max_in_flight_requests_per_connection": MAX_OPEN_REQUESTS + 1,
+            "receive_message_max_bytes": _MAX_RESPONSE_BYTES,
+            **settings,
+            "bootstrap_servers": servers.split(","),
+        }
+        self._net = NetworkSelector(**config)
+        self._manager = KafkaConnectionManager(self._net, **config)
+        self._metadata = self._connect()
+        self.cluster_id: str | None = self._metadata.cluster_id
+        """Kafka's cluster id; None if the brokers do not report it."""
+        self.partitions: Mapping[str, int] = {topic.name: len(topic.partitions) for topic in self._metadata.topics if not topic.error_code}
         """Topic -> number of its partitions, of the topics that the client may see."""
 
-    def _connected(self) -> Any:
-        """The metadata of the cluster."""
+    def _connect(self) -> Any:
+        """Connect to the first broker that answers, and return the cluster's metadata."""
         deadline = time.monotonic() + TIMEOUT_SECONDS
-        while True:
+        for node in cycle(self._manager.cluster.bootstrap_brokers()):
+            self._manager.reset_backoff(node.node_id)
             try:
-                return self._admin.list_topics(timeout=min(2.0, TIMEOUT_SECONDS))
-            except KafkaException as e:
-                self._admin.poll(0)  # calls error_cb
-                hopeless = [error for error in self._errors if error.code() in _IS_HOPELESS]
-                if hopeless or time.monotonic() > deadline:
-                    errors: list[BaseException | KafkaError] = [e, *self._errors, *hopeless]
+                metadata = self._manager.run(self._first_answer, node.node_id)
+                self._manager.cluster.update_metadata(metadata)
+                return metadata
+            # Mechanisms raise OSError, RuntimeError and ValueError, for example where a package is missing or a token server is down.
+            except (kafka_errors.KafkaError, OSError, RuntimeError, ValueError) as e:
+                is_refused = isinstance(e, kafka_errors.SaslAuthenticationFailedError | kafka_errors.UnsupportedSaslMechanismError)
+                if is_refused or "[SSL" in str(e) or not isinstance(e, kafka_errors.KafkaError) or time.monotonic() > deadline:
                     raise GroupcoordError(
-                        f"{self._uri}: no broker answers: {_error_text(errors[-1])}. Check the address, and whether the cluster wants to"
+                        f"{self._uri}: no broker answers: {_error_text(e)}. Check the address, and whether the cluster wants to"
                         " know who asks (--command-config)."
                     ) from None
+                time.sleep(0.2)
+        raise AssertionError("an address has at least one broker")
 
-    def answers(self, open_offsets: Iterable[Place] = ()) -> Answers:
-        """What the cluster answers now about its groups.
+    async def _first_answer(self, node_id: str) -> Any:
+        connection = self._manager.get_connection(node_id, timeout_ms=TIMEOUT_SECONDS * 1000, refresh_metadata_on_err=False)
+        await connection
+        return await connection.send_request(MetadataRequest(topics=MetadataRequest.ALL_TOPICS, min_version=1))
 
-        open_offsets: Places with an offset in an open transaction. A broker lists no partition whose only offset is in an open transaction,
-        so these places are asked about as well.
+    def close(self) -> None:
+        """Close the connections."""
+        self._manager.close()
+        self._net.close()
+
+    def answers(self, known: StateOfRun | None = None) -> Answers:
+        """Query the groups of the cluster.
+
+        Args:
+            known: The state that the answers are for. A broker neither lists a group that the client may not describe nor a partition whose
+                only offset is in an open transaction, so the groups, topics and open transactions of this state are asked about as well.
         """
+        deadline = time.monotonic() + TIMEOUT_SECONDS
+        while True:
+            self._not_described = {}
+            try:
+                return self._answers(known)
+            except _MovedError as e:
+                if time.monotonic() > deadline:
+                    sentence = f"{self._uri} did not tell all of its groups: {e}. Ask again once all of its brokers are up."
+                    raise GroupcoordError(sentence) from None
+                time.sleep(0.5)
+
+    def _answers(self, known: StateOfRun | None) -> Answers:
         began = now_ms()
-        groups = self._groups()
-        offsets, topics_with_offsets = self._offsets([row["group"] for row in groups])
-        topics_of_group = {row["group"]: _assigned(row) | topics_with_offsets.get(row["group"], set()) for row in groups}
+        listed = self._listed()
+        groups = self._described(listed)
+        # Share groups commit no offsets.
+        with_offsets = {group_id: node for group_id, (node, group_type) in listed.items() if group_type != "share"}
+        offsets = self._offsets(with_offsets)
+        topics_of_group = {row["group"]: _assigned(row) for row in groups}
+        for row in offsets:
+            topics_of_group.setdefault(row["group"], set()).add(row["topic"])
+        open_offsets = known.pending or () if known is not None else ()
         for group_id, topic, _ in open_offsets:
-            if group_id in topics_of_group:
-                topics_of_group[group_id].add(topic)
+            if group_id in with_offsets:
+                topics_of_group.setdefault(group_id, set()).add(topic)
         places = {
             *((row["group"], row["topic"], row["partition"]) for row in offsets),
-            *(place for place in open_offsets if place[0] in topics_of_group),
-            *(
-                (group_id, topic, n)
-                for group_id, topics in topics_of_group.items()
-                for topic in topics
-                for n in range(self.partitions.get(topic, 0))
-            ),
+            *(place for place in open_offsets if place[0] in with_offsets),
+            *((group_id, t, n) for group_id, topics in topics_of_group.items() for t in topics for n in range(self.partitions.get(t, 0))),
         }
-        pending = self._pending(places)
+        pending = self._pending(places, with_offsets)
+        if known is not None:
+            self._note_hidden_groups(sorted(known.groups.keys() - listed.keys()))
         return Answers(
             source=self._uri,
             asked_at_ms=(began, now_ms()),
@@ -119,196 +169,283 @@ class RunningCluster:
             offsets=offsets,
             pending=pending,
             pending_topics={group_id: sorted(topics) for group_id, topics in topics_of_group.items() if topics},
-            topic_ids=self._topic_ids(sorted(self.partitions)),
+            topic_ids={topic.name: text for topic in self._metadata.topics if (text := _uuid_text(topic.topic_id)) is not None},
             not_described=dict(sorted(self._not_described.items())),
+            hidden_topics=[] if known is None else self._hidden_topics(known),
         )
 
     def log_extents(self) -> dict[tuple[str, int], tuple[int, int]]:
         """(topic, partition) -> start and end offset of the log, of every topic but Kafka's internal ones.
 
-        A partition of which no broker answers is left out.
+        A partition without an answering broker is left out.
         """
-        places = [TopicPartition(t, n) for t, count in self.partitions.items() if t not in INTERNAL_TOPICS for n in range(count)]
-        sides: list[dict[tuple[str, int], int]] = []
-        of_spec: Any = client.OffsetSpec
-        for spec in (of_spec.earliest(), of_spec.latest()):
-            asked = self._admin.list_offsets(dict.fromkeys(places, spec), request_timeout=TIMEOUT_SECONDS) if places else {}
-            sides.append({(at.topic, at.partition): future.result().offset for at, future in asked.items() if future.exception() is None})
-        starts, ends = sides
+        led: dict[int, dict[str, list[int]]] = defaultdict(lambda: defaultdict(list))
+        for topic in self._metadata.topics:
+            for partition in topic.partitions:
+                if topic.name not in INTERNAL_TOPICS and partition.leader_id >= 0:
+                    led[partition.leader_id][topic.name].append(partition.partition_index)
+        starts: dict[tuple[str, int], int] = {}
+        ends: dict[tuple[str, int], int] = {}
+        for offsets, moment in ((starts, OffsetSpec.EARLIEST), (ends, OffsetSpec.LATEST)):
+            asked = [(node_id, _list_offsets(partitions, moment.value)) for node_id, partitions in led.items()]
+            for response in self._ask("the ends of its logs", asked):
+                for topic in response.topics:
+                    for partition in topic.partitions:
+                        if not partition.error_code:
+                            offsets[topic.name, partition.partition_index] = partition.offset
         return {place: (starts[place], end) for place, end in sorted(ends.items()) if place in starts}
 
-    def _groups(self) -> list[Row]:
-        """The description of every classic group and consumer group; what the client cannot describe is in ``not_described``."""
-        listed = self._answer("its groups", self._admin.list_consumer_groups(request_timeout=TIMEOUT_SECONDS))
-        if listed.errors:
-            raise GroupcoordError(f"{self._uri} did not tell all of its groups: {_error_text(listed.errors[0])}.")
-        # The older requests know groups of every protocol type, and the subscriptions of classic members. The client deprecates them
-        # and has nothing in their place.
-        with warnings.catch_warnings(action="ignore", category=DeprecationWarning):
-            answer: Any = self._called("its groups", lambda: self._admin.list_groups(timeout=TIMEOUT_SECONDS))
-        older = {group.id: group for group in answer}
-        is_simple = {group.group_id: group.is_simple_consumer_group for group in listed.valid}
-        rows: list[Row] = []
-        for group_ids in _in_parts(sorted(is_simple)):
-            for group_id, future in self._admin.describe_consumer_groups(group_ids, request_timeout=TIMEOUT_SECONDS).items():
-                described = self._allowed(group_id, f"group {group_id!r}", future)
-                if described is not None and described.state != ConsumerGroupState.DEAD:
-                    rows.append(_group_row(described, is_simple[group_id], older.get(group_id)))
-        for group_id in sorted(older.keys() - is_simple.keys()):
-            group = older[group_id]
-            if group.error is None and group.state != "Dead":
-                rows.append(_row_of_other_type(group))
-            else:
-                self._not_described[group_id] = (
-                    "The client knows no groups of its type" if group.error is None else _error_text(group.error)
-                )
-        return rows
+    def _ask(self, subject: str, requests: Iterable[tuple[int, Any]]) -> list[Any]:
+        """Send each request to its node and return the responses in the same order."""
 
-    def _offsets(self, group_ids: Sequence[str]) -> tuple[list[Row], dict[str, set[str]]]:
-        """Rows of the committed offsets, and group id -> topics with a committed offset."""
-        rows: list[Row] = []
-        topics: dict[str, set[str]] = {}
-        for group_id, offsets in self._fetched(((group_id, None) for group_id in group_ids), require_stable=False):
-            for offset in offsets:
-                if offset.error is not None:
-                    raise GroupcoordError(
-                        f"Offset of {offset.topic}-{offset.partition} in group {group_id!r}: {_error_text(offset.error)}."
-                    )
-                if offset.offset == _NO_OFFSET:
-                    continue
-                topics.setdefault(group_id, set()).add(offset.topic)
-                place = {"group": group_id, "topic": offset.topic, "partition": offset.partition}
-                epoch = NO_LEADER_EPOCH if offset.leader_epoch is None else offset.leader_epoch
-                rows.append({**place, "offset": offset.offset, "leader_epoch": epoch, "metadata": offset.metadata or ""})
-        return rows, topics
+        async def answer(node_id: int, request: Any, deadline: float) -> Any:
+            while True:
+                try:
+                    return await self._manager.send(request, node_id=node_id)
+                except kafka_errors.NodeNotReadyError:  # the broker throttles this client, or the connection was just lost
+                    if time.monotonic() > deadline:
+                        raise
+                    await self._net.sleep(0.1)
 
-    def _pending(self, places: Iterable[Place]) -> list[Row]:
-        """Rows of the places that have an offset in an open transaction."""
-        partitions_of_group: dict[str, list[TopicPartition]] = {}
-        for group_id, topic, partition in sorted(places):
-            partitions_of_group.setdefault(group_id, []).append(TopicPartition(topic, partition))
-        rows: list[Row] = []
-        for group_id, offsets in self._fetched(partitions_of_group.items(), require_stable=True):
-            for offset in offsets:
-                if offset.error is not None and offset.error.code() == KafkaError.UNSTABLE_OFFSET_COMMIT:
-                    rows.append({"group": group_id, "topic": offset.topic, "partition": offset.partition})
-                elif offset.error is not None:
-                    where = f"Stable offset of {offset.topic}-{offset.partition} in group {group_id!r}"
-                    raise GroupcoordError(f"{where}: {_error_text(offset.error)}.")
-        return rows
+        async def answers(part: list[tuple[int, Any]]) -> list[Any]:
+            deadline = time.monotonic() + TIMEOUT_SECONDS
+            futures = [self._manager.call_soon(answer, node_id, request, deadline) for node_id, request in part]
+            return [await future for future in futures]
 
-    def _fetched(self, queries: Iterable[_OffsetQuery], *, require_stable: bool) -> Iterator[tuple[str, list[Any]]]:
-        """(group id, offsets) for each query."""
-        for part in _in_parts(list(queries)):
-            # The client accepts one group in a call.
-            futures = [
-                self._admin.list_consumer_group_offsets(
-                    [ConsumerGroupTopicPartitions(group_id, partitions)], require_stable=require_stable, request_timeout=TIMEOUT_SECONDS
-                )[group_id]
-                for group_id, partitions in part
-            ]
-            for (group_id, _), future in zip(part, futures, strict=True):
-                answer = self._allowed(group_id, f"offsets of group {group_id!r}", future)
-                if answer is not None:
-                    yield group_id, answer.topic_partitions
-
-    def _topic_ids(self, topics: Sequence[str]) -> dict[str, str]:
-        """Topic -> topic id."""
-        ids: dict[str, str] = {}
-        for part in _in_parts(topics):
-            for name, future in self._admin.describe_topics(TopicCollection(part), request_timeout=TIMEOUT_SECONDS).items():
-                described = self._allowed(None, f"topic {name!r}", future)
-                if described is not None:
-                    ids[name] = _uuid_text(described.topic_id)
-        return ids
-
-    def _allowed(self, group_id: str | None, subject: str, future: Future[T]) -> T | None:
-        """The answer; None for what is gone meanwhile, and for a group about which the client may not ask."""
-        error = future.exception()
-        code = error.args[0].code() if isinstance(error, KafkaException) else None
-        if error is not None and group_id is not None and code == KafkaError.GROUP_AUTHORIZATION_FAILED:
-            self._not_described[group_id] = _error_text(error)
-            return None
-        return None if code in _IS_GONE else self._answer(subject, future)
-
-    def _answer(self, subject: str, future: Future[T]) -> T:
-        return self._called(subject, future.result)
-
-    def _called(self, subject: str, call: Callable[[], T]) -> T:
         try:
-            return call()
-        except KafkaException as e:
+            return [response for part in _in_parts(list(requests), MAX_OPEN_REQUESTS) for response in self._manager.run(answers, part)]
+        except kafka_errors.KafkaError as e:
             raise GroupcoordError(f"{self._uri} did not tell {subject}: {_error_text(e)}.") from e
 
+    def _listed(self) -> _Listed:
+        """Return every group that a broker lists. Only the coordinator of a group lists it."""
+        nodes = [broker.node_id for broker in self._manager.cluster.brokers()]
+        groups: dict[str, tuple[int, str]] = {}
+        for node_id, response in zip(nodes, self._ask("its groups", ((node_id, ListGroupsRequest()) for node_id in nodes)), strict=True):
+            self._is_allowed(None, "its groups", response.error_code)
+            # Brokers before 3.8 do not report the type.
+            groups.update((group.group_id, (node_id, group.group_type.lower() or "classic")) for group in response.groups)
+        return groups
 
-def _group_row(described: Any, is_simple: bool, older: Any | None) -> Row:
-    """older: the answer to the older request, which has the subscriptions of a classic group's members."""
-    group_type = described.type.name.lower()
-    state = _STATES.get(described.state.name)
+    def _described(self, listed: _Listed) -> list[Row]:
+        """Return the description of every group. Groups that are not described to this client go to ``not_described``."""
+        of_request: dict[tuple[str, int], list[str]] = defaultdict(list)
+        for group_id, (node_id, group_type) in sorted(listed.items()):
+            if group_type in _REQUEST_OF_TYPE:
+                of_request[group_type, node_id].append(group_id)
+            else:
+                self._not_described[group_id] = f"The client does not know groups of the type {group_type}"
+        parts = [(key, part) for key, group_ids in of_request.items() for part in _in_parts(group_ids, _GROUPS_OF_REQUEST)]
+        responses = self._ask("its groups", [(node_id, _REQUEST_OF_TYPE[group_type](part)) for (group_type, node_id), part in parts])
+        rows: list[Row] = []
+        for ((group_type, _), _), response in zip(parts, responses, strict=True):
+            row_of = _classic_row if group_type == "classic" else _streams_row if group_type == "streams" else _modern_row
+            for group in response.groups:
+                if self._is_allowed(group.group_id, f"group {group.group_id!r}", group.error_code) and group.group_state != "Dead":
+                    rows.append({"group": group.group_id, "type": group_type, "state": group.group_state, **row_of(group_type, group)})
+        return sorted(rows, key=lambda row: str(row["group"]))
+
+    def _offsets(self, nodes: Mapping[str, int]) -> list[Row]:
+        """Return rows of the committed offsets."""
+        rows: list[Row] = []
+        for place, partition in self._fetched({group_id: (node_id, None) for group_id, node_id in nodes.items()}):
+            if self._is_allowed(None, f"the offset of {place}", partition.error_code):
+                offset = {"offset": partition.committed_offset, "leader_epoch": partition.committed_leader_epoch}
+                rows.append({**place, **offset, "metadata": partition.metadata or ""})
+        return rows
+
+    def _pending(self, places: Iterable[Place], nodes: Mapping[str, int]) -> list[Row] | None:
+        """Return rows for the places with an offset in an open transaction, or None if the brokers are too old for the question."""
+        if self._version_of(OffsetFetchRequest) < 7:
+            return None
+        partitions_of_group: dict[str, dict[str, list[int]]] = defaultdict(lambda: defaultdict(list))
+        for group_id, topic, partition in sorted(places):
+            partitions_of_group[group_id][topic].append(partition)
+        queries = {group_id: (nodes[group_id], partitions) for group_id, partitions in partitions_of_group.items()}
+        unstable = kafka_errors.UnstableOffsetCommitError.errno
+        return [place for place, partition in self._fetched(queries, require_stable=True) if partition.error_code == unstable]
+
+    def _fetched(
+        self, queries: Mapping[str, tuple[int, Mapping[str, Sequence[int]] | None]], *, require_stable: bool = False
+    ) -> Iterator[tuple[Row, Any]]:
+        """Yield the place and the answer for each partition. No partitions: all that have an offset."""
+        has_groups = self._version_of(OffsetFetchRequest) >= 8
+        asked = [(node_id, _offset_fetch(group_id, topics, require_stable, has_groups)) for group_id, (node_id, topics) in queries.items()]
+        for group_id, response in zip(queries, self._ask("committed offsets", asked), strict=True):
+            group = response.groups[0] if has_groups else response
+            if self._is_allowed(group_id, f"offsets of group {group_id!r}", group.error_code):
+                for topic in group.topics:
+                    for partition in topic.partitions:
+                        yield {"group": group_id, "topic": topic.name, "partition": partition.partition_index}, partition
+
+    def _version_of(self, request: Any) -> int:
+        return int(self._manager.broker_version_data.api_version(request))
+
+    def _note_hidden_groups(self, group_ids: Sequence[str]) -> None:
+        """Add the groups that this client may not describe to ``not_described``."""
+        node_id = self._manager.cluster.brokers()[0].node_id
+        if self._version_of(FindCoordinatorRequest) >= 4:
+            parts = _in_parts(group_ids, _GROUPS_OF_REQUEST)
+            responses = self._ask("its groups", ((node_id, FindCoordinatorRequest(coordinator_keys=part, min_version=4)) for part in parts))
+            found = [(row.key, row.error_code) for response in responses for row in response.coordinators]
+        else:
+            responses = self._ask("its groups", ((node_id, FindCoordinatorRequest(key=group_id)) for group_id in group_ids))
+            found = [(group_id, response.error_code) for group_id, response in zip(group_ids, responses, strict=True)]
+        for group_id, error_code in found:
+            self._is_allowed(group_id, f"the coordinator of group {group_id!r}", error_code)
+
+    def _hidden_topics(self, known: StateOfRun) -> list[str]:
+        """Return the topics with an offset that this client may not describe. Brokers leave out their offsets."""
+        unseen = sorted({topic for _, topic, _ in known.offsets.keys() | (known.pending or frozenset())} - self.partitions.keys())
+        if not unseen:
+            return []
+        topics = [MetadataRequest.MetadataRequestTopic(name=topic) for topic in unseen]
+        request = MetadataRequest(topics=topics, allow_auto_topic_creation=False, min_version=4)
+        [response] = self._ask("its topics", [(self._manager.cluster.brokers()[0].node_id, request)])
+        refused = kafka_errors.TopicAuthorizationFailedError.errno
+        return [topic.name for topic in response.topics if topic.error_code == refused]
+
+    def _is_allowed(self, group_id: str | None, subject: str, error_code: int) -> bool:
+        """Return whether there is an answer: not if the subject is gone by now or the client is not authorized for the group.
+
+        Raises:
+            _MovedError: the coordinator is not there now.
+            GroupcoordError: the broker answered with another error.
+        """
+        if not error_code:
+            return True
+        if error_code in _IS_GONE:
+            return False
+        error = kafka_errors.for_code(error_code)
+        if group_id is not None and issubclass(error, kafka_errors.AuthorizationError):
+            self._not_described[group_id] = error.message
+            return False
+        if issubclass(error, kafka_errors.RetriableError):
+            raise _MovedError(error.message)
+        raise GroupcoordError(f"{self._uri} did not tell {subject}: {error.message}.")
+
+
+def _list_offsets(partitions: Mapping[str, Sequence[int]], moment: int) -> Any:
+    topic, partition = ListOffsetsRequest.ListOffsetsTopic, ListOffsetsRequest.ListOffsetsTopic.ListOffsetsPartition
+    topics = [
+        topic(name=name, partitions=[partition(partition_index=n, timestamp=moment) for n in numbers])
+        for name, numbers in partitions.items()
+    ]
+    return ListOffsetsRequest(replica_id=-1, isolation_level=0, topics=topics, min_version=1, max_version=9)
+
+
+def _offset_fetch(group_id: str, topics: Mapping[str, Sequence[int]] | None, require_stable: bool, has_groups: bool) -> Any:
+    """Return a request for the offsets of one group. Version 10 names topics by id, and offsets of deleted topics have none."""
+    entry = OffsetFetchRequest.OffsetFetchRequestGroup if has_groups else OffsetFetchRequest
+    topic = entry.OffsetFetchRequestTopics if has_groups else entry.OffsetFetchRequestTopic
+    listed = None if topics is None else [topic(name=name, partition_indexes=numbers) for name, numbers in topics.items()]
+    if has_groups:
+        group = entry(group_id=group_id, topics=listed)
+        return OffsetFetchRequest(groups=[group], require_stable=require_stable, min_version=8, max_version=9)
+    return OffsetFetchRequest(group_id=group_id, topics=listed, require_stable=require_stable, min_version=2)
+
+
+def _classic_row(_: str, group: Any) -> Row:
     # A broker does not describe the assignor and the assignments of a classic group during a rebalance.
-    has_assignment = group_type == "consumer" or state == "Stable"
-    subscriptions = {} if older is None else {member.id: member.metadata for member in older.members}
+    is_stable, is_consumer = group.group_state == "Stable", group.protocol_type == _CONSUMER
     return {
-        "group": described.group_id,
-        "type": group_type,
-        "state": state,
-        "protocol_type": "" if is_simple else _CONSUMER,
-        "protocol": described.partition_assignor if has_assignment else None,
+        "protocol_type": group.protocol_type,
+        "protocol": group.protocol_data if is_stable else None,
         "members": [
             {
                 "member_id": member.member_id,
                 "instance_id": member.group_instance_id,
                 "client_id": member.client_id,
-                "client_host": member.host,
-                "assignment": _partition_lists(member.assignment) if has_assignment else None,
-                "target_assignment": _partition_lists(member.target_assignment),
-                **_of_subscription(subscriptions.get(member.member_id)),
+                "client_host": member.client_host,
+                **(_of_protocol(member, is_stable) if is_consumer else {}),
             }
-            for member in described.members
+            for member in group.members
         ],
     }
 
 
-def _row_of_other_type(group: Any) -> Row:
-    """A classic group of another protocol type than consumer: workers of Connect, for example."""
-    members = [{"member_id": member.id, "client_id": member.client_id, "client_host": member.client_host} for member in group.members]
-    answers = {"state": group.state, "protocol_type": group.protocol_type, "protocol": group.protocol}
-    return {"group": group.id, "type": "classic", **answers, "members": members}
+def _of_protocol(member: Any, is_stable: bool) -> Row:
+    """Return the fields of a classic consumer's subscription and assignment, as far as the broker sent their bytes."""
+    metadata, assigned = bytes(member.member_metadata or b""), bytes(member.member_assignment or b"")
+    subscription = decoded_or_none(decode_subscription, metadata) if metadata else None
+    assignment = decoded_or_none(decode_assignment, assigned) if assigned else None
+    partitions = {} if assignment is None else assignment.partitions
+    return {
+        "assignment": sorted([topic, sorted(numbers)] for topic, numbers in partitions.items()) if is_stable else None,
+        **({} if subscription is None else {"subscribed_topics": sorted(subscription.topics), "rack_id": subscription.rack_id}),
+    }
 
 
-def _of_subscription(encoded: bytes | None) -> Row:
-    """What the bytes of a classic member's subscription say; nothing where a broker has not sent them."""
-    subscription = decoded_or_none(decode_subscription, encoded) if encoded else None
-    return {} if subscription is None else {"subscribed_topics": sorted(subscription.topics), "rack_id": subscription.rack_id}
+def _modern_row(group_type: str, group: Any) -> Row:
+    """Return the fields of a consumer group or a share group."""
+    has_target = group_type == _CONSUMER
+    return {
+        **_of_epochs(group_type, group),
+        "protocol": group.assignor_name,
+        "members": [
+            {
+                **_of_modern_member(member),
+                "subscribed_topics": sorted(member.subscribed_topic_names),
+                "assignment": _partition_lists(member.assignment),
+                **({"subscribed_regex": member.subscribed_topic_regex, "instance_id": member.instance_id} if has_target else {}),
+                "target_assignment": _partition_lists(member.target_assignment) if has_target else None,
+            }
+            for member in group.members
+        ],
+    }
 
 
-def _partition_lists(assignment: Any) -> list[list[Any]] | None:
-    """[topic, [partition, ...]] for each topic; None: the broker gave no assignment."""
-    if assignment is None:
-        return None
-    numbers: dict[str, list[int]] = {}
-    for topic_partition in assignment.topic_partitions:
-        numbers.setdefault(topic_partition.topic, []).append(topic_partition.partition)
-    return [[topic, sorted(partitions)] for topic, partitions in sorted(numbers.items())]
+def _streams_row(group_type: str, group: Any) -> Row:
+    """Return the fields of a streams group, whose members have tasks of subtopologies."""
+    return {
+        **_of_epochs(group_type, group),
+        "protocol": None,
+        "members": [
+            {
+                **_of_modern_member(member),
+                "instance_id": member.instance_id,
+                "assignment": _task_lists(member.assignment.active_tasks),
+                "standby_tasks": _task_lists(member.assignment.standby_tasks),
+                "warmup_tasks": _task_lists(member.assignment.warmup_tasks),
+                "target_assignment": _task_lists(member.target_assignment.active_tasks),
+            }
+            for member in group.members
+        ],
+    }
 
 
-def _uuid_text(uuid: Any) -> str:
-    """A uuid in base64url, as Kafka writes it. The client's own text is in base64, with + and /."""
-    halves = (uuid.get_most_significant_bits(), uuid.get_least_significant_bits())
-    return urlsafe_b64encode(b"".join((half & (1 << 64) - 1).to_bytes(8, "big") for half in halves)).decode().rstrip("=")
+def _of_epochs(group_type: str, group: Any) -> Row:
+    return {"protocol_type": group_type, "generation": group.group_epoch, "assignment_epoch": group.assignment_epoch}
+
+
+def _of_modern_member(member: Any) -> Row:
+    names = {"epoch": member.member_epoch, "client_id": member.client_id, "client_host": member.client_host, "rack_id": member.rack_id}
+    return {"member_id": member.member_id, **names}
+
+
+def _partition_lists(assignment: Any) -> list[list[Any]]:
+    return sorted([topic.topic_name, sorted(topic.partitions)] for topic in assignment.topic_partitions)
+
+
+def _task_lists(tasks: Iterable[Any]) -> list[list[Any]]:
+    return sorted([task.subtopology_id, sorted(task.partitions)] for task in tasks)
+
+
+def _uuid_text(uuid: Any) -> str | None:
+    """Return a topic id in base64url, as Kafka writes it, or None for the zero id of brokers without topic ids."""
+    return urlsafe_b64encode(uuid.bytes).decode().rstrip("=") if uuid and uuid.int else None
 
 
 def _assigned(group: Row) -> set[str]:
-    return {topic for member in group["members"] for topic, _ in member.get("assignment") or ()}
+    """Return the topics of the members' partitions. Tasks of a streams group have subtopologies in place of topics."""
+    return {topic for member in group["members"] for topic, _ in member.get("assignment") or () if group["type"] != "streams"}
 
 
-def _in_parts(names: Sequence[T]) -> Iterator[list[T]]:
-    for at in range(0, len(names), MAX_OPEN_REQUESTS):
-        yield list(names[at : at + MAX_OPEN_REQUESTS])
+def _in_parts(items: Sequence[T], size: int) -> Iterator[list[T]]:
+    for at in range(0, len(items), size):
+        yield list(items[at : at + size])
 
 
-def _error_text(error: BaseException | KafkaError) -> str:
-    """The text of an error of the client, in one line and without a full stop."""
-    reason = error.args[0] if isinstance(error, KafkaException) and error.args else error
-    text = reason.str() if isinstance(reason, KafkaError) else str(reason)
-    return " ".join(text.split()).rstrip(".")
+def _error_text(error: BaseException) -> str:
+    """Return the client's error text in one line without a full stop."""
+    return " ".join(str(error).split()).rstrip(".") or type(error).__name__

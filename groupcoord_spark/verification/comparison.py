@@ -47,14 +47,15 @@ class StateOfRun:
 
 @dataclass(slots=True)
 class BrokerComparison:
-    """The differences, sorted by group, and the numbers of what was compared. unasked: groups of the run that were not asked about."""
+    """Differences sorted by group, the counts of compared items, and the groups and topics of the run that were not queried."""
 
     differences: list[Difference] = field(default_factory=list)
     groups: int = 0
     members: int = 0
     offsets: int = 0
     pending: int = 0
-    unasked: int = 0
+    unasked: Sequence[str] = ()
+    unasked_topics: Sequence[str] = ()
 
 
 _GROUP_FIELDS: Final = {
@@ -85,13 +86,13 @@ _ASSIGNMENTS: Final[Mapping[str, tuple[str, tuple[str | None, ...]]]] = {
 """Field of a broker's answer about a member -> kind and task types of the member's rows in the table ``assignments``."""
 
 _EMPTY: Final = ""
-"""Kafka answers with the empty text where there is no protocol, client or other text."""
+"""Kafka answers with an empty string for a missing protocol, client or other text."""
 
 
 def state_of(warehouse: Warehouse, cluster: str, *, run: Run | None = None) -> StateOfRun:
-    """The state after a run; None: after the cluster's newest night."""
+    """Return the state after a run, by default the cluster's newest one."""
     run = warehouse.run(cluster) if run is None else run
-    is_admin_night = run.input_kind == InputKind.ADMIN
+    is_over_admin_api = run.input_kind == InputKind.ADMIN
 
     def rows(table: str, *columns: str) -> list[dict[str, Any]]:
         return list(warehouse.read(table, cluster=cluster, columns=columns, run=run).to_pylist())
@@ -109,12 +110,12 @@ def state_of(warehouse: Warehouse, cluster: str, *, run: Run | None = None) -> S
         members,
         assignments,
         {of_place(row): row for row in offsets},
-        None if is_admin_night else frozenset(map(of_place, rows("pending_offsets", "group_id", "topic", "partition"))),
+        None if is_over_admin_api else frozenset(map(of_place, rows("pending_offsets", "group_id", "topic", "partition"))),
     )
 
 
 def compare(state: StateOfRun, answers: Answers, *, semantics: Semantics = JAVA) -> BrokerComparison:
-    """Every difference between the state of a run and a broker's answers, sorted by group.
+    """Compare the state of a run with a broker's answers; differences are sorted by group.
 
     A group that only one side has is one difference. semantics: of the run; what a broker describes as assigned differs between releases.
     """
@@ -141,7 +142,9 @@ class _Comparer:
         self._topic_of_id = {topic_id: topic for topic, topic_id in answers.topic_ids.items()}
         self._on_one_side: set[str] = set()
         self._unasked = self._unasked_groups()
-        self.result.unasked = len(self._unasked)
+        self._hidden_topics = frozenset(answers.hidden_topics)
+        self.result.unasked = sorted(self._unasked)
+        self.result.unasked_topics = sorted(self._hidden_topics)
 
     def _unasked_groups(self) -> set[str]:
         asked_types, answered = self._answers.protocol_types, {row["group"] for row in self._answers.groups or ()}
@@ -209,7 +212,7 @@ class _Comparer:
                     self._differ(group_id, subject, _listed(ours), _listed(theirs))
 
     def _assigned(self, group_id: str, member_id: str, group_type: str | None, field_name: str) -> set[Assigned]:
-        """The partitions or tasks in the rows of the run for a field of the broker's answer."""
+        """Return the partitions or tasks in the run's rows for a field of the broker's answer."""
         kind, task_types = _ASSIGNMENTS[field_name]
 
         def is_shown(row: Row) -> bool:
@@ -223,18 +226,19 @@ class _Comparer:
         return row["subtopology"] or row["topic"] or self._topic_of_id.get(row["topic_id"]) or row["topic_id"] or _EMPTY
 
     def _exists(self, row: Row) -> bool:
-        """Whether the topic of a row exists: brokers describe no deleted topics, and a new topic of the same name has another id."""
+        """Return whether the topic of a row exists. Brokers describe no deleted topics, and a new topic of the same name has a different
+        id."""
         return not self._topic_of_id or row["topic_id"] is None or row["topic_id"] in self._topic_of_id
 
-    def _is_compared(self, group_id: str) -> bool:
-        """Whether offsets of the group are compared: a group that only one side has is a difference already."""
-        return group_id not in self._on_one_side and group_id not in self._unasked
+    def _is_compared(self, place: Place) -> bool:
+        """Return whether an offset is compared. A group that only one side has already counts as a difference."""
+        return place[0] not in self._on_one_side and place[0] not in self._unasked and place[1] not in self._hidden_topics
 
     def offsets(self, answered: Mapping[Place, Row]) -> None:
         stored = self._state.offsets
         for place in [*stored, *(place for place in answered if place not in stored)]:
             group_id, topic, partition = place
-            if not self._is_compared(group_id):
+            if not self._is_compared(place):
                 continue
             self.result.offsets += 1
             stored_row, answered_row = stored.get(place), answered.get(place)
@@ -256,7 +260,7 @@ class _Comparer:
         topics = self._answers.pending_topics
         stored = {place for place in self._state.pending or () if topics is None or place[1] in topics.get(place[0], ())}
         for place in sorted(stored | answered):
-            if not self._is_compared(place[0]):
+            if not self._is_compared(place):
                 continue
             self.result.pending += 1
             if (place in stored) != (place in answered):
@@ -265,12 +269,12 @@ class _Comparer:
 
 
 def _is_same_metadata(stored: str, answered: str) -> bool:
-    """Whether the metadata is equal, at least up to the first NUL: clients of librdkafka return the text only up to there."""
+    """Return whether the metadata is equal up to the first NUL, where librdkafka clients cut the text."""
     return answered in (stored, stored.partition("\0")[0])
 
 
 def _or_none(value: Any) -> Any:
-    """The value; None for the empty text, which old clients use for none."""
+    """Return the value, or None for an empty string, which old clients use for none."""
     return None if value == _EMPTY else value
 
 

@@ -50,7 +50,7 @@ class Row(NamedTuple):
 
 
 def chunk(rows: Sequence[Row]) -> Chunk:
-    """The rows as a chunk; their record offsets are made different."""
+    """Return the rows as a chunk; their record offsets are made different."""
     number = np.arange(len(rows))
     columns = Row(*([row[field] for row in rows] for field in range(len(Row._fields))))  # type: ignore[arg-type]
     records = Records(
@@ -68,7 +68,7 @@ def chunk(rows: Sequence[Row]) -> Chunk:
 
 
 def dumped(rows: Sequence[Row], redaction: Redaction | None = None, *, with_bytes: bool = False) -> tuple[bytes, Counts]:
-    """The lines of the rows, and the counts."""
+    """Return the lines of the rows, and the counts."""
     counts = Counts()
     lines = JsonLines(7, Selection(), counts, redaction, with_bytes=with_bytes)
     return b"".join(lines.blocks(chunk(rows))), counts
@@ -78,7 +78,7 @@ numbers = st.sampled_from([LEAST, -1, 0, 9, 10, 99, 100, 10**12, 10**18, GREATES
 
 
 def keyed_value(rng: Random) -> tuple[bytes, bytes]:
-    """The key of a record and its value, which may be damaged."""
+    """Return the key of a record and its value, which may be damaged."""
     key_type, value = typed_value(rng)
     return key(rng, [key_type]), rng.choice([value, damaged(rng, value)])
 

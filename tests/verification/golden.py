@@ -19,7 +19,7 @@ PARTS = ("groups", "offsets", "pending", "topic_ids")
 
 
 def write_warehouse(corpus: str, place: Path) -> str:
-    """A warehouse with one night of the corpus, replayed record by record."""
+    """Return a warehouse with one run of the corpus, replayed record by record."""
     facts = json.loads((GOLDEN / corpus / "corpus.json").read_text(encoding="utf-8"))
     states: dict[int, PartitionState] = {}
     for offsets_partition, records in recorded(GOLDEN / corpus).items():
@@ -40,7 +40,7 @@ def write_warehouse(corpus: str, place: Path) -> str:
 
 
 def _columns(table: str, row: dict[str, Any]) -> dict[str, Any]:
-    """What of a replayed row the table holds."""
+    """Return what of a replayed row the table holds."""
     return {name: value for name, value in row.items() if {name, name.removesuffix("_ms")} & TABLES[table].by_name.keys()}
 
 
@@ -50,7 +50,7 @@ def state_in(warehouse: str) -> StateOfRun:
 
 
 def answers_of(corpus: str) -> dict[str, Any]:
-    """What the corpus's broker answered, as the object that a file of answers holds."""
+    """Return what the corpus's broker answered, as the object that a file of answers holds."""
     folders = [GOLDEN / corpus / "oracle", GOLDEN / corpus / "oracle" / "reloaded"]
     parts: dict[str, Any] = {}
     for part in PARTS:

@@ -62,7 +62,7 @@ def test_groups_that_a_broker_does_not_list_by_kind_are_told_by_their_number(
     # brokers before 0.10.1 list no group that has offsets alone
     found = compare(state_in(warehouses(corpus)), as_file(tmp_path, {**answers_of(corpus), "protocol_types": ["consumer"]}))
     assert found.differences == []
-    assert found.unasked >= 4
+    assert len(found.unasked) >= 4
 
 
 def test_answers_survive_their_file(tmp_path: Path) -> None:

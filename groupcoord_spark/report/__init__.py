@@ -1,7 +1,7 @@
-"""One self-contained page about one night: what is worst first, pictures, and the tables behind every number.
+"""One self-contained page about one run: the worst findings first, charts, and the tables behind every number.
 
-The page asks no network for anything: rows, pictures' specifications and the library that draws them are in the file. Texts from the
-topic travel as packed data and become text nodes, never HTML.
+The page makes no network requests: rows, chart specifications and the chart library are in the file. Texts from the topic are packed data
+and become text nodes, never HTML.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple
 import pyarrow as pa
 
 from groupcoord_spark.answers.partition_owners import KEY_TYPES, Holding, PartitionOwners
-from groupcoord_spark.warehouse.sql import NightInDuckDB
+from groupcoord_spark.warehouse.sql import SnapshotInDuckDB, text_literal
 
 TIMELINES: Final = 50
 """Groups with a timeline, where the user names none."""
@@ -19,8 +19,7 @@ _RECORDS: Final = f"""
 SELECT r.group_id, r.offsets_partition, r.incarnation, r.record_offset, epoch_ms(r.record_timestamp) AS at_ms, r.key_type, r.member_id,
   r.value_json
 FROM group_records r
-JOIN chosen_groups k ON k.group_id = r.group_id
-WHERE r.key_type IN ({", ".join(str(int(key_type)) for key_type in KEY_TYPES)})
+WHERE r.group_id IN ($chosen_groups) AND r.key_type IN ({", ".join(str(int(key_type)) for key_type in KEY_TYPES)})
 ORDER BY r.group_id, r.incarnation, r.offsets_partition, r.record_offset
 """
 
@@ -39,8 +38,13 @@ _SCHEMA: Final = pa.schema(
 )
 
 
+def of_groups(query: str, group_ids: Sequence[str]) -> str:
+    """Replace ``$chosen_groups`` in a query by the ids of the groups: DuckDB then reads only row groups that may have one of them."""
+    return query.replace("$chosen_groups", ", ".join(map(text_literal, group_ids)) or "NULL")
+
+
 class Ownership(NamedTuple):
-    """A time in which a member had a partition. Times in epoch milliseconds; None where records of old brokers have none."""
+    """A time span of a member's ownership of a partition. Times are epoch milliseconds, or None if records of old brokers have none."""
 
     group_id: str
     topic: str
@@ -54,12 +58,12 @@ class Ownership(NamedTuple):
     """Of the record that gave the partition to the member."""
 
 
-def ownership(night: NightInDuckDB, group_ids: Sequence[str]) -> pa.Table:
-    """The stretches of these groups as rows, group by group. The connection has the table chosen_groups with their ids."""
-    names = night.rows("SELECT topic_id, topic FROM topic_ids")
+def ownership(run: SnapshotInDuckDB, group_ids: Sequence[str]) -> pa.Table:
+    """Return the ownership spans of these groups as rows, group by group."""
+    names = run.rows("SELECT topic_id, topic FROM topic_ids")
     topic_names = dict(zip(names["topic_id"].to_pylist(), names["topic"].to_pylist(), strict=True))
-    records = night.rows(_RECORDS).to_pylist()
-    members = night.rows("SELECT DISTINCT group_id, member_id FROM members")
+    records = run.rows(of_groups(_RECORDS, group_ids)).to_pylist()
+    members = run.rows("SELECT DISTINCT group_id, member_id FROM members")
     place = {group_id: number for number, group_id in enumerate(group_ids)}
     rows = sorted(
         ended(list(stretches(records, topic_names)), set(zip(*(column.to_pylist() for column in members.columns), strict=True))),
@@ -72,7 +76,7 @@ def ownership(night: NightInDuckDB, group_ids: Sequence[str]) -> pa.Table:
 
 
 def ended(owners: Sequence[Ownership], members: Set[tuple[str, str]]) -> Iterator[Ownership]:
-    """The stretches. A stretch of a member that the night does not have is not current: no night read the record that ended it.
+    """Yield the spans. A span whose member is not in the run is not current, because no run read the record that ended it.
 
     Such a stretch ends when the next member gets the partition. members: (group id, member id).
     """
@@ -88,7 +92,7 @@ def ended(owners: Sequence[Ownership], members: Set[tuple[str, str]]) -> Iterato
 
 
 def stretches(records: Iterable[Mapping[str, Any]], topic_names: Mapping[str, str]) -> Iterable[Ownership]:
-    """The stretches that records of ``partition_owners.KEY_TYPES`` tell, of one group after another in the order of their offsets.
+    """Yield the ownership spans in records of ``partition_owners.KEY_TYPES``, group by group in record order.
 
     Args:
         records: group_id, offsets_partition, incarnation, record_offset, at_ms, key_type, member_id and value_json.

@@ -26,7 +26,7 @@ class Texts:
         self._numbers: dict[str, int] = {}
 
     def number_of(self, text: str) -> int:
-        """The place of the text in ``all``."""
+        """Return the index of the text in ``all``."""
         return self._numbers.setdefault(text, len(self._numbers))
 
     @property
@@ -36,7 +36,7 @@ class Texts:
 
 
 def packed_tables(tables: Mapping[str, pa.Table], lacks: Mapping[str, str]) -> dict[str, Any]:
-    """The tables as the page reads them: ``texts``, and for each table its columns and the number of all its rows.
+    """Return the tables as the page reads them: ``texts``, and for each table its columns and total number of rows.
 
     Args:
         tables: Name -> all rows; the first ``MOST_ROWS`` of them are carried.
@@ -61,12 +61,12 @@ def packed_tables(tables: Mapping[str, pa.Table], lacks: Mapping[str, str]) -> d
 
 
 def packed(text: str) -> str:
-    """A text as gzip in base64, the same each time."""
+    """Compress a text with gzip and encode it in base64, deterministically."""
     return base64.b64encode(gzip.compress(text.encode("utf-8"), mtime=0)).decode("ascii")
 
 
 def kind_of_column(name: str, column_type: pa.DataType) -> Kind:
-    """How a column is shown, from its type and name."""
+    """Return how a column is shown, from its type and name."""
     if pa.types.is_timestamp(column_type):
         return "time"
     if pa.types.is_date(column_type):
@@ -98,7 +98,7 @@ def _packed(name: str, column: pa.ChunkedArray, texts: Texts) -> dict[str, Any]:
 
 
 def _number(value: int | float | bool | None) -> int | float | str | None:
-    """A number that JSON and JavaScript keep as it is."""
+    """Return a number that survives JSON and JavaScript unchanged."""
     if isinstance(value, float):
         return float(f"{value:.6g}") if math.isfinite(value) else str(value)
     return value if value is None or -_EXACT <= value <= _EXACT else str(value)

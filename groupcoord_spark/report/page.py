@@ -1,4 +1,4 @@
-"""The page as text: what is worst and the figures as HTML, everything else as packed data that the page's own script shows."""
+"""The page as text: findings and figures as HTML, everything else as packed data that the page's own script shows."""
 
 from __future__ import annotations
 
@@ -14,23 +14,29 @@ from urllib.parse import quote
 import pyarrow.compute as pc
 
 from groupcoord_spark.answers.findings import LEVELS
+from groupcoord_spark.answers.morning import News
+from groupcoord_spark.answers.run_changes import REASONS
 from groupcoord_spark.answers.timeline import duration
 from groupcoord_spark.report.gather import CountedFinding, Report
 from groupcoord_spark.report.packing import as_json, packed, packed_tables
 from groupcoord_spark.report.tables import BY_NAME, TABLES
-from groupcoord_spark.wording import counted, first_of
+from groupcoord_spark.warehouse.tables import NIGHTLY
+from groupcoord_spark.wording import command_line, counted, first_of
 
 CHARTS: Final = ("calendar", "group_days", "ownership", "lag", "lag_history", "commit_hours", "group_templates")
 """The specifications in the folder charts."""
 
 
 def page(report: Report) -> str:
-    """The whole page, HTML in UTF-8. The same report gives the same text."""
+    """Render the whole page as HTML in UTF-8. The same report always gives the same text."""
     lacks = {table.name: why for table in TABLES if (why := report.lacks(table.name)) is not None}
     facts = {
         "as_of": report.run.as_of_ms,
+        "warehouse": report.warehouse,
         "cluster": report.run.cluster,
         "chosen_groups": list(report.chosen_groups),
+        "gone": {group_id: REASONS[why] for group_id, why in report.morning.gone_groups.items()},
+        "since": None if report.morning.since is None else report.morning.since.as_of_ms,
         "charts": {name: json.loads(_file("charts", f"{name}.json")) for name in CHARTS},
         **packed_tables(report.tables, lacks),
     }
@@ -40,7 +46,7 @@ def page(report: Report) -> str:
         cluster=as_html(report.run.cluster),
         when=when,
         when_iso=datetime.fromtimestamp(report.run.as_of_ms / 1000, UTC).isoformat(timespec="seconds"),
-        kind="Night" if report.run.kind == "night" else "Look-back",
+        kind="Run" if report.run.kind == NIGHTLY else "Point-in-time run",
         remarks="".join(f'<li class="remark">{escape(remark)}</li>' for remark in _remarks(report)),
         news=_news(report),
         findings="".join(_findings(report)),
@@ -56,11 +62,11 @@ def page(report: Report) -> str:
 
 
 def index(entries: Sequence[tuple[str, Report]]) -> str:
-    """The index of the pages of several clusters: those with the worst news first. entries: file name of each page, and its report."""
+    """Render the index of several clusters' pages, those with the worst news first. ``entries`` holds file names and reports."""
     order: dict[str, int] = {level: number for number, level in enumerate(LEVELS)}
     rows = []
     for name, report in entries:
-        news = report.morning.news if report.morning is not None else ()
+        news = report.morning.news
         worst = f'<span class="{news[0].level}">{escape(news[0].sentence)}</span>' if news else "nothing new"
         cells = [
             f'<a href="{quote(name)}"><bdi>{as_html(report.run.cluster)}</bdi></a>',
@@ -78,7 +84,7 @@ def index(entries: Sequence[tuple[str, Report]]) -> str:
 
 
 def as_html(text: str) -> str:
-    """A text as HTML. Characters that cannot be seen or that turn the order of letters are escaped, as the commands do it."""
+    """Escape a text for HTML. Invisible characters and those that change the text direction are escaped as in the commands."""
     return escape(text if text.isprintable() else "".join(c if c.isprintable() else repr(c)[1:-1] for c in text))
 
 
@@ -91,10 +97,10 @@ def _moment(milliseconds: int) -> str:
 
 
 def _remarks(report: Report) -> Iterator[str]:
-    """What the run lacks, in sentences."""
+    """Yield sentences about inputs that the run lacks."""
     if report.is_of_admin_api:
         yield (
-            "This night is from the Admin API: the state and lag are what the brokers answered. When offsets were committed and when they"
+            "This run is from the Admin API: the state and lag are what the brokers answered. When offsets were committed and when they"
             " expire, open transactions and all history are in the log alone and cannot be shown."
         )
         return
@@ -110,7 +116,7 @@ def _remarks(report: Report) -> Iterator[str]:
         yield "The history ends before the log does, because a run was made with --no-history: counts of the history are lower bounds."
     if not report.has_log_ends:
         yield (
-            "No lag: this night has no log ends, neither from replication-offset-checkpoint in the log directory nor from a sample"
+            "No lag: this run has no log ends, neither from replication-offset-checkpoint in the log directory nor from a sample"
             " (nightly --end-offsets or --with-end-offsets)."
         )
     if report.completeness is not None and report.completeness < 1:
@@ -121,7 +127,7 @@ def _remarks(report: Report) -> Iterator[str]:
 
 
 def _findings(report: Report) -> Iterator[str]:
-    """The findings that have a number, level by level."""
+    """Yield the findings that have a number, level by level."""
     for level, meaning in LEVELS.items():
         findings = [finding for finding in report.findings if finding.kind.level == level and finding.number]
         if not findings:
@@ -138,7 +144,7 @@ def _findings(report: Report) -> Iterator[str]:
 
 
 def _groups(names: Sequence[str], number: int) -> str:
-    """Links to the pages of up to three groups, and how many there are besides."""
+    """Return links to the pages of up to three groups, and the number of the remaining ones."""
     links = [f'<a href="#group/{quote(name, safe="")}"><bdi>{as_html(_short(name))}</bdi></a>' for name in names[:3]]
     return f'<span class="groups">{first_of(links, count=number)}</span>' if links else ""
 
@@ -147,31 +153,33 @@ def _short(name: str) -> str:
     return "(empty)" if name == "" else name if len(name) <= 60 else f"{name[:40]}…{name[-19:]}"
 
 
+def _command(item: News, report: Report) -> str:
+    return command_line(*item.command(report.run, report.morning.since), warehouse=report.warehouse, cluster=report.run.cluster)
+
+
 def _news(report: Report) -> str:
-    """What is new since the last night that differs, the worst first, with the commands that show more."""
-    if report.morning is None:
-        return "<p>A look-back is compared with no night.</p>"
+    """Render the changes since the last run that differs, the worst first, with the commands that show more."""
     since, news = report.morning.since, report.morning.news
-    begin = "In the first night" if since is None else f"Since the night of {_moment(since.as_of_ms)}"
+    begin = "In the first run" if since is None else f"Since the run of {_moment(since.as_of_ms)}"
     if not news:
         return f"<p>{begin}, nothing is new that someone must look at.</p>"
     items = "".join(
         f'<li class="{item.level}"><a class="number">{item.number:,}</a><span class="sentence">{escape(item.clause)}'
-        f"{_groups(item.groups, item.group_count)}<code>groupcoord {as_html(_short(item.command))}</code></span></li>"
+        f"{_groups(item.groups, item.group_count)}<code>{as_html(_command(item, report))}</code></span></li>"
         for item in news
     )
     return f'<p>{begin}, the worst first:</p><ul class="findings">{items}</ul>'
 
 
 def _trend(values: Sequence[float | None]) -> str:
-    """The values of the last nights as a small line; empty for fewer than two."""
+    """Render the values of the last runs as a sparkline; empty for fewer than two."""
     points = [(number, value) for number, value in enumerate(values) if value is not None]
     if len(points) < 2:
         return ""
     least, most = min(value for _, value in points), max(value for _, value in points)
     scale = 22 / (most - least) if most > least else 0
     line = " ".join(f"{100 * number / (len(values) - 1):.1f},{24 - (value - least) * scale:.1f}" for number, value in points)
-    label = f"{counted(len(points), 'night')}: {', '.join(f'{value:,.0f}' for _, value in points)}"
+    label = f"{counted(len(points), 'run')}: {', '.join(f'{value:,.0f}' for _, value in points)}"
     return (
         f'<svg class="trend" viewBox="-2 0 104 26" preserveAspectRatio="none" role="img" aria-label="{label}"><title>{label}</title>'
         f'<polyline points="{line}"/></svg>'
@@ -179,7 +187,7 @@ def _trend(values: Sequence[float | None]) -> str:
 
 
 def _nothing(findings: Sequence[CountedFinding], lacks: Mapping[str, str]) -> str:
-    """The findings that the night does not have, and those that nothing in the night can show."""
+    """Render the findings that the run does not have, and those that it cannot show."""
     clean = dict.fromkeys(finding.kind.clause(0) for finding in findings if not finding.number and finding.kind.table not in lacks)
     blind = dict.fromkeys(BY_NAME[finding.kind.table].title for finding in findings if finding.kind.table in lacks)
     lists = {"Looked for and not found": clean, "Could not be looked for": blind}
@@ -211,7 +219,7 @@ def _figures(report: Report) -> Iterator[str]:
         trends["bytes"],
     )
     records, quarantined = (report.run.row[name][0].as_py() for name in ("records_read", "records_quarantined"))
-    below = f"{quarantined:,} of them unreadable" if records else "nothing was new since the night before"
+    below = f"{quarantined:,} of them unreadable" if records else "nothing was new since the last run"
     yield _figure("Records that this run read", _link("nights", f"{records:,}"), below)
     complete, below = "no history", ""
     if report.completeness is not None:
@@ -219,8 +227,8 @@ def _figures(report: Report) -> Iterator[str]:
     yield _figure("Completeness of the history", _link("completeness", complete), below)
 
 
-def _figure(name: str, number: str, below: str, nights: Sequence[float | None] = ()) -> str:
-    return f"<div><dt>{escape(name)}</dt><dd>{number}<small>{below}</small>{_trend(nights)}</dd></div>"
+def _figure(name: str, number: str, below: str, runs: Sequence[float | None] = ()) -> str:
+    return f"<div><dt>{escape(name)}</dt><dd>{number}<small>{below}</small>{_trend(runs)}</dd></div>"
 
 
 def _sum(rows: object, column: str) -> str:
@@ -228,7 +236,7 @@ def _sum(rows: object, column: str) -> str:
 
 
 def _lag(report: Report) -> str:
-    """The sum of the lags of all groups, with ``≥`` where the sample of log ends lacks some of their partitions; ``-`` for no lag."""
+    """Render the total lag of all groups, with ``≥`` if log ends are missing for some partitions; ``-`` without lag."""
     if not pc.count(report.tables["lag_by_group"]["lag"]).as_py():
         return "-"
     is_partial = pc.any(pc.equal(report.tables["offsets"]["remark"], "no_sample")).as_py()
@@ -236,7 +244,7 @@ def _lag(report: Report) -> str:
 
 
 def _link(table: str, text: str, where: Sequence[tuple[str, str, object]] = (), kind: str = "") -> str:
-    """A link that opens a table with the rows that meet the conditions."""
+    """Render a link that opens a table filtered by the conditions."""
     conditions = f' data-where="{escape(as_json(where))}"' if where else ""
     of_kind = f' class="{kind}"' if kind else ""
     return f'<a href="#table-{table}"{of_kind}{conditions}>{escape(text)}</a>'

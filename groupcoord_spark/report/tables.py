@@ -1,4 +1,4 @@
-"""The tables of the report: title, the question that each answers, what a night must have for it. The rows are SQL in the folder sql."""
+"""The tables of the report: title, the question that each answers, what a run must have for it. The rows are SQL in the folder sql."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Final, Literal
 Need = Literal["history", "log", "log_ends"]
 
 MOST_ROWS: Final = 20_000
-"""Rows of one table that the page carries, the worst. The page names the number of all rows beside it."""
+"""Maximum number of rows of one table in the page, the worst first. The page shows the total number next to it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,10 +18,10 @@ class ReportTable:
 
     name: str
     section: str
-    """Id of the section of the page in which it stands."""
+    """Id of the page section of the table."""
     title: str
     about: str
-    """What the rows are and what they cannot tell, in a sentence or two."""
+    """Description of the rows and of their limits, in a sentence or two."""
     needs: Need | None = None
     """What the tables must hold for the rows to mean anything; None: every night has it."""
 
@@ -61,14 +61,21 @@ TABLES: Final = (
         "rewinds",
         "trouble",
         "Committed offsets that went back",
-        "A drop of a committed offset: reset and restart are mostly meant, two_writers and late_owner are not.",
+        "A drop of a committed offset: a reset is mostly meant, two_writers and late_commit are not.",
+        "history",
+    ),
+    ReportTable(
+        "skips",
+        "trouble",
+        "Records that were never read",
+        "A committed offset that moved forward without its records being read, with how certain that is.",
         "history",
     ),
     ReportTable(
         "stalled",
         "trouble",
         "Partitions that stand still",
-        "A member has the partition, the group moves, the partition does not. One to which nobody writes looks the same.",
+        "A member has the partition, the group moves, the partition does not. A partition that nobody writes to looks the same.",
         "history",
     ),
     ReportTable(
@@ -92,7 +99,7 @@ TABLES: Final = (
         "Members that subscribe to disjoint topics: each rebalance of one stops the other.",
     ),
     ReportTable(
-        "topic_recreated", "trouble", "Topics that were deleted and made anew", "stale offsets still carry an older topic id.", "history"
+        "topic_recreated", "trouble", "Topics deleted and created again", "stale offsets still carry an older topic id.", "history"
     ),
     ReportTable(
         "assigned_never_committed",
@@ -106,16 +113,16 @@ TABLES: Final = (
         "Topics that nobody reads",
         "Groups have committed offsets of them, and no group with members reads them now.",
     ),
-    ReportTable("groups", "groups", "Groups", "Every group, those with most problems first. completeness is that of bytes."),
+    ReportTable("groups", "groups", "Groups", "Every group, those with most problems first. completeness refers to bytes."),
     ReportTable("members", "groups", "Members", "partitions counts what a member has now: partitions, active or standby tasks."),
     ReportTable(
-        "offsets", "groups", "Committed offsets", "lag is known where the night has log ends. stays because: why no cleanup takes it."
+        "offsets", "groups", "Committed offsets", "lag is known where the run has log ends. stays because: why no cleanup takes it."
     ),
     ReportTable(
         "events",
         "groups",
         "What happened",
-        "Rebalances, offsets that went back, and what was removed and by what. Causes are inferred: `groupcoord why` has the evidence.",
+        "Rebalances, offsets that went back, and removals with their causes. Causes are inferred: `groupcoord why` has the evidence.",
         "history",
     ),
     ReportTable(
@@ -138,7 +145,7 @@ TABLES: Final = (
         "owners",
         "owners",
         "Who had which partition",
-        "From the group's own records. An end is empty where the member still has the partition (is current), or where no record tells it."
+        "From the group's own records. An end is empty where the member still has the partition (is current), or where no record has it."
         " Share and streams groups have no rows.",
         "history",
     ),
@@ -152,7 +159,7 @@ TABLES: Final = (
         "Of all groups (UTC). Below 100 % completeness the counts are lower bounds.",
         "history",
     ),
-    ReportTable("hot_committers", "traffic", "Who writes most", "duplicate share: commits of the same offset once more.", "history"),
+    ReportTable("hot_committers", "traffic", "Who writes most", "duplicate share: commits that repeat an offset.", "history"),
     ReportTable(
         "group_templates",
         "traffic",
@@ -188,10 +195,11 @@ TABLES: Final = (
     ReportTable(
         "completeness",
         "trust",
-        "What was read, by offsets partition",
+        "Records read, by offsets partition",
         "completeness: share of all records ever written that the history has.",
         "log",
     ),
+    ReportTable("health", "trust", "Findings of the doctor", "Why the offsets topic is large, slow or stuck, and what mends it.", "log"),
     ReportTable("warnings", "trust", "Doubts", "What was accepted with a doubt, and what a broker would skip, by code."),
     ReportTable("quarantined", "trust", "What could not be read", "Faults by reason; no record is dropped silently."),
     ReportTable("nights", "trust", "Runs", "The finished runs up to this one."),

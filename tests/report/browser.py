@@ -26,7 +26,7 @@ SECONDS = 90
 
 
 def browser_command() -> str | None:
-    """The path of a Chromium or Chrome; None: there is none."""
+    """Return the path of a Chromium or Chrome; None: there is none."""
     return next(filter(None, map(shutil.which, NAMES)), None)
 
 
@@ -45,7 +45,7 @@ class BrowserPage:
             self.ask(f"{domain}.enable")
 
     def ask(self, method: str, **params: Any) -> dict[str, Any]:
-        """The answer to a command. Raises RuntimeError where the browser refuses it, TimeoutError where no answer comes."""
+        """Return the answer to a command. Raises RuntimeError where the browser refuses it, TimeoutError where no answer comes."""
         self._number += 1
         message: dict[str, Any] = {"id": self._number, "method": method, "params": params}
         if self._session is not None:
@@ -83,7 +83,7 @@ class BrowserPage:
         return answer["result"].get("value")
 
     def complaints(self) -> list[str]:
-        """What the page wrote to the console, or what the browser wrote about the page, warnings included."""
+        """Return what the page wrote to the console, or what the browser wrote about the page, warnings included."""
         found = []
         for event in self.events:
             params = event.get("params", {})
@@ -96,7 +96,7 @@ class BrowserPage:
         return found
 
     def requests(self) -> list[str]:
-        """What the page asked for, itself left out."""
+        """Return what the page asked for, itself left out."""
         urls = [event["params"]["request"]["url"] for event in self.events if event.get("method") == "Network.requestWillBeSent"]
         return [url for url in urls[1:] if not url.startswith("data:")]
 
@@ -129,7 +129,7 @@ class BrowserPage:
 
 @contextmanager
 def browser_page(command: str) -> Iterator[BrowserPage]:
-    """A tab of a browser that ends with the block. command: as ``browser_command`` finds it."""
+    """Yield a tab of a browser that ends with the block. command: as ``browser_command`` finds it."""
     with tempfile.TemporaryDirectory() as profile:
         to_browser, ours_to = os.pipe()
         ours_from, from_browser = os.pipe()

@@ -1,4 +1,4 @@
-"""A report of a small night with something of everything, made once."""
+"""A report of a small run with something of everything, made once."""
 
 from __future__ import annotations
 

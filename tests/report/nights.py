@@ -41,7 +41,7 @@ def offsets_partition(end_offset: int, **fields: Any) -> dict[str, Any]:
 
 
 def assignment(**partitions: list[int]) -> str:
-    """An assignment of topics and their partitions in base64, as the value of a GroupMetadata record has it."""
+    """Return an assignment of topics and their partitions in base64, as the value of a GroupMetadata record has it."""
     topics = b"".join(
         struct.pack(">h", len(topic)) + topic.encode() + struct.pack(f">i{len(numbers)}i", len(numbers), *numbers)
         for topic, numbers in partitions.items()
@@ -50,7 +50,7 @@ def assignment(**partitions: list[int]) -> str:
 
 
 def generation(record_offset: int, at_ms: int, members: Mapping[str, Mapping[str, list[int]]], group_id: str = "moves") -> dict[str, Any]:
-    """A row of group_records: a generation of a classic group, with the partitions of each member."""
+    """Return a row of group_records: a generation of a classic group, with the partitions of each member."""
     value = {"protocolType": "consumer", "members": [{"memberId": m, "assignment": assignment(**parts)} for m, parts in members.items()]}
     place = {"offsets_partition": 0, "incarnation": 0, "record_offset": record_offset, "record_timestamp_ms": at_ms}
     facts = {"group_id": group_id, "key_type": 2, "key_json": "{}", "is_tombstone": False, "is_transactional": False, "key_size": 5}
@@ -58,14 +58,14 @@ def generation(record_offset: int, at_ms: int, members: Mapping[str, Mapping[str
 
 
 def rebalance(record_offset: int, at_ms: int, members: int, group_id: str = "moves") -> dict[str, Any]:
-    """A row of rebalances."""
+    """Return a row of rebalances."""
     place = {"offsets_partition": 0, "incarnation": 0, "record_offset": record_offset, "record_timestamp_ms": at_ms}
     kind = {"group_id": group_id, "group_type": "classic", "kind": "generation", "to_generation": record_offset, "member_count": members}
     return {**place, **kind, "cause": "member_joined", "evidence": "", "confidence": "likely"}
 
 
 def eventful(place: Path, **fields: Any) -> Run:
-    """A night with something of everything: a group that moves and goes back, hostile group ids, lag, an open transaction, faults."""
+    """Return a run with something of everything: a group that moves and goes back, hostile group ids, lag, an open transaction, faults."""
     before = AS_OF_MS - 2 * DAY_MS
     moves = [before, before + HOUR_MS, before + DAY_MS]
     commits = [

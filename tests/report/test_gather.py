@@ -117,7 +117,7 @@ class TestOwnership:
         assert found == [("one", None, None, False), ("two", None, None, True)]
 
     def test_a_member_that_the_night_does_not_have_has_no_partition_whatever_its_last_record_says(self) -> None:
-        """The tombstone was written and cleaned between two nights."""
+        """The tombstone was written and cleaned between two runs."""
         one, two = (Ownership("g", "orders", 0, member, at_ms, None, True, 0, at_ms) for member, at_ms in (("one", 10), ("two", 20)))
         alone = Ownership("h", "orders", 0, "one", 10, None, True, 0, 10)
         found = [(s.group_id, s.member_id, s.until_ms, s.is_current) for s in ended([one, two, alone], {("g", "two")})]
@@ -148,7 +148,7 @@ class TestDaysOfGroups:
         ]
 
     def test_a_group_that_the_night_does_not_have_is_gone(self, tmp_path: Path) -> None:
-        """A group that had vanished was painted as one with members up to the day of the night."""
+        """A group that had vanished was painted as one with members up to the day of the run."""
         commits = [commit(1, committed_offset=9, group_id="vanished"), commit(2, committed_offset=3, group_id="there")]
         night(tmp_path, "prod", {"groups": [group("there")], "offset_commits": commits})
         warehouse = open_warehouse(str(tmp_path))
@@ -220,11 +220,11 @@ class TestWhatANightLacks:
             tmp_path / "w", {"groups": [group("g")], "committed_offsets": [offset("g", "t", 0, 1)], "offsets_partitions": [without]}
         )
         html = page(report)
-        assert "This warehouse has no history" in html and "No lag: this night has no log ends" in html
+        assert "This warehouse has no history" in html and "No lag: this run has no log ends" in html
         assert "no history</a><small></small>" in html  # in place of the completeness
         lacking = {table["name"] for table in json.loads(packed_part(html, "data"))["tables"] if table["lacks"]}
         assert lacking == {table.name for table in TABLES if table.needs in ("history", "log_ends")}
-        assert "Could not be looked for: 5" in html
+        assert "Could not be looked for: 6" in html
 
     def test_a_history_that_ends_early(self, tmp_path: Path) -> None:
         html = page(report_of(tmp_path / "w", {"offsets_partitions": [offsets_partition(9, history_end_offset=5)]}))
@@ -253,12 +253,38 @@ def test_what_is_new_comes_first_and_gone_groups_are_named(tmp_path: Path) -> No
     night(tmp_path / "w", "prod", {"groups": [group("stays"), group("goes")]}, as_of_ms=AS_OF_MS)
     run = night(tmp_path / "w", "prod", {"groups": [group("stays")]}, as_of_ms=AS_OF_MS + DAY_MS)
     report = gather(open_warehouse(str(tmp_path / "w")), run)
-    assert report.morning is not None and [one.groups for one in report.morning.news] == [["goes"]]
+    assert [one.groups for one in report.morning.news] == [["goes"]]
     assert report.trends["groups"] == [2, 1]
     text = page(report)
     assert text.index('id="news"') < text.index('id="worst"')
-    assert '<a href="#group/goes"><bdi>goes</bdi></a>' in text and "groupcoord why --group goes" in text
-    assert 'aria-label="2 nights: 2, 1"' in text
+    assert '<a href="#group/goes"><bdi>goes</bdi></a>' in text
+    assert "groupcoord diff --only gone --from " in text and f"--group goes --warehouse {tmp_path}/w --cluster prod</code>" in text
+    assert 'aria-label="2 runs: 2, 1"' in text
+
+
+def test_findings_of_the_doctor_and_every_group_are_on_the_page(tmp_path: Path) -> None:
+    texts = {"copy": "/dump", "summary": "It hangs.", "evidence": "{}", "since_ms": AS_OF_MS, "read_at_ms": AS_OF_MS}
+    found = [{"finding": name, "severity": word, **texts} for name, word in (("hanging_transaction", "sick"), ("not_due", "normal"))]
+    groups = [group("idle"), group("live", member_count=1), group("simple", is_simple=True)]
+    night(tmp_path, "prod", {"groups": groups, "topic_health": found})
+    warehouse = open_warehouse(str(tmp_path))
+    report = gather(warehouse, warehouse.run("prod"))
+    sentences = [finding.sentence for finding in report.findings if finding.kind.table == "health"]
+    assert sentences[0] == "finding of the doctor that someone must act on"
+    assert report.tables["health"]["finding"].to_pylist() == ["hanging_transaction"]
+    days = report.tables["group_days"].to_pylist()
+    assert {row["group_id"]: row["state"] for row in days} == {"idle": "empty", "live": "members", "simple": None}
+
+
+def test_a_point_in_time_run_is_compared_with_the_runs_before_its_as_of(tmp_path: Path) -> None:
+    for day, names in ((1, "a"), (3, "abc")):
+        night(tmp_path, "prod", {"groups": [group(name) for name in names]}, as_of_ms=AS_OF_MS + day * DAY_MS)
+    night(tmp_path, "prod", {"groups": [group("b")]}, kind="point_in_time", as_of_ms=AS_OF_MS + 2 * DAY_MS)
+    warehouse = open_warehouse(str(tmp_path))
+    report = gather(warehouse, warehouse.run("prod", look_back=True))
+    assert report.morning.since is not None and report.morning.since.as_of_ms == AS_OF_MS + DAY_MS
+    assert report.morning.gone_groups == {"a": "not_known"} and report.trends["groups"] == [1, 1]
+    assert '"news"' in page(report) and "Since the run of 2026-01-02" in page(report)
 
 
 def test_the_index_names_every_cluster_the_worst_first(tmp_path: Path) -> None:

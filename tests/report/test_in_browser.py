@@ -14,8 +14,8 @@ from groupcoord_spark.report.gather import Report
 from groupcoord_spark.warehouse.read import open_warehouse
 from tests.report.browser import BrowserPage
 from tests.report.many_groups import build
-from tests.report.nights import HOSTILE, LONG, offsets_partition
-from tests.warehouse.nights import AS_OF_MS, group, night
+from tests.report.nights import HOSTILE, LONG, generation, offsets_partition
+from tests.warehouse.nights import AS_OF_MS, DAY_MS, commit, group, member, night
 
 SIZES = pytest.mark.parametrize(("width", "scheme"), [(1280, "light"), (1280, "dark"), (390, "light"), (390, "dark")])
 
@@ -27,7 +27,7 @@ def marks(browser: BrowserPage, chart: str, layer: str) -> int:
 
 
 def table_texts(browser: BrowserPage, name: str) -> list[list[str]]:
-    """The cells of the rows that a table shows."""
+    """Return the cells of the rows that a table shows."""
     rows = f"[...document.querySelectorAll('#table-{name} tbody tr')].map((row) => [...row.cells].map((cell) => cell.textContent))"
     found: list[list[str]] = browser.run(rows)
     return found
@@ -49,15 +49,34 @@ def test_pictures_have_a_mark_for_each_row(
     rows = {name: table.num_rows for name, table in eventful_report.tables.items()}
     assert marks(browser, "calendar", "goes") == rows["expiring_days"] == 7
     assert marks(browser, "calendar", "days") == 14
-    # moves on three days; every other group has one commit, on the day before the night, and stays as it was on the night's
+    # moves on three days; every other group has one commit, on the day before the run, and stays as it was on the run's
     assert marks(browser, "group_days", "states") == 3 + 2 * len(HOSTILE)
     assert marks(browser, "group_days", "rebalances") == 2
     assert marks(browser, "ownership", "owned") == rows["owners"] == 5
     assert marks(browser, "ownership", "commits") == 6
-    assert marks(browser, "ownership", "rewound") == rows["rewinds"] == 1
+    assert marks(browser, "ownership", "jumps") == rows["rewinds"] + rows["skips"] == 1
     assert marks(browser, "lag", "lags") == 1
     assert marks(browser, "commit_hours", "hours") == rows["commit_hours"] == 4
     assert marks(browser, "group_templates", "templates") == rows["group_templates"] == 1 + len(HOSTILE)
+
+
+def test_pictures_of_the_demo_have_dates_and_legends(browser: BrowserPage, demo_warehouse: Any, tmp_path: Path) -> None:
+    warehouse = open_warehouse(str(demo_warehouse.path))
+    (tmp_path / "shop.html").write_text(page(gather(warehouse, warehouse.run("shop"))), encoding="utf-8")
+    browser.look_like(1000, 900)
+    browser.open(tmp_path / "shop.html")
+    browser.run("groupcoordReport.showOwners('search-indexer', true)")
+    nothing_is_wrong(browser)
+    texts = {
+        chart: browser.run(f"[...document.querySelectorAll('[data-chart={chart}] text')].map((text) => text.textContent)")
+        for chart in ("group_days", "lag_history", "ownership")
+    }
+    assert {"09 Nov", "20 Nov", "members", "gone"} <= set(texts["group_days"])
+    assert {"newsletter-mailer", "shipping", "ledger"} <= set(texts["lag_history"]) and "checkout" not in texts["lag_history"]
+    # the first label has its day, also where it is an hour
+    assert any(text.startswith("06:00") and text.endswith("18 Nov") for text in texts["lag_history"])
+    assert {"went back", "skipped records"} <= set(texts["ownership"])
+    assert marks(browser, "ownership", "jumps") == 3
 
 
 @SIZES
@@ -147,7 +166,8 @@ def test_a_group_has_a_page_of_its_own(browser: BrowserPage, eventful_page: Path
     nothing_is_wrong(browser)
     assert browser.run("document.documentElement.scrollWidth") == width
     said = browser.run("document.getElementById('group').innerText")
-    assert "Group moves" in said and "2 members" in said and "groupcoord why --group moves --cluster 'prod </title>'" in said
+    assert "Group moves" in said and "2 members" in said
+    assert "groupcoord why --group moves --warehouse " in said and "--cluster 'prod </title>'" in said
     shown = browser.run(
         "Object.fromEntries([...document.querySelectorAll('#group details')].map((d) => [d.id, d.querySelectorAll('tbody tr').length]))"
     )
@@ -165,6 +185,30 @@ def test_a_group_with_a_hostile_name_has_a_page_too(browser: BrowserPage, eventf
     )
     assert browser.run("document.querySelectorAll('#group-offsets tbody tr').length") == 1
     assert browser.run("document.documentElement.scrollWidth") == browser.run("document.documentElement.clientWidth")
+    nothing_is_wrong(browser)
+
+
+def test_a_gone_group_and_a_former_member_lead_to_what_is_known_of_them(browser: BrowserPage, tmp_path: Path) -> None:
+    rows: dict[str, Any] = {"offset_commits": [commit(2, group_id="moves")], "offsets_partitions": [offsets_partition(3)]}
+    rows["group_records"] = [generation(0, AS_OF_MS, {"former": {"orders": [0]}}), generation(1, AS_OF_MS + 1, {"new": {"orders": [0]}})]
+    texts = {"copy": "/dump", "summary": ".", "evidence": "{}", "since_ms": AS_OF_MS, "read_at_ms": AS_OF_MS, "severity": "sick"}
+    rows["topic_health"] = [{"offsets_partition": 0, "finding": "cleaning_blocked_by_open_transaction", **texts}]
+    night(tmp_path / "w", "prod", {"groups": [group("goes"), group("moves")]}, as_of_ms=AS_OF_MS)
+    rows |= {"groups": [group("moves")], "members": [member("moves", "new")]}
+    run = night(tmp_path / "w", "prod", rows, as_of_ms=AS_OF_MS + DAY_MS)
+    (tmp_path / "page.html").write_text(page(gather(open_warehouse(str(tmp_path / "w")), run, ["moves"])), encoding="utf-8")
+    browser.look_like(390, 900)
+    browser.open(tmp_path / "page.html", "#group/goes")
+    said = browser.run("document.getElementById('group').innerText")
+    assert "It was there in the run of 2026-01-01 00:00:00Z. The history has no record of its removal" in said
+    browser.run("location.hash = '#news', new Promise((resolve) => setTimeout(resolve, 300))")
+    # A reason of 36 letters does not widen the page.
+    assert browser.run("document.documentElement.scrollWidth") == 390
+    find = "(() => { const i = document.querySelector('#find input'); i.value = 'former'; i.dispatchEvent(new Event('input')); })()"
+    browser.run(f"{find}, document.querySelector('#find li button').click()")
+    assert [row[3] for row in table_texts(browser, "owners")] == ["former"]
+    browser.run("groupcoordReport.openTable('health')")
+    assert table_texts(browser, "health")[0][0] == "cleaning_blocked_by_open_transaction"
     nothing_is_wrong(browser)
 
 
@@ -259,7 +303,7 @@ def test_a_night_without_anything_says_so(browser: BrowserPage, tmp_path: Path) 
     assert said["calendar"] == "Nothing goes while every group stays as it is."
     for name in ("group_days", "ownership", "commit_hours"):
         assert said[name].startswith("This warehouse has no history")
-    assert said["lag"].startswith("This night has no log ends")
+    assert said["lag"].startswith("This run has no log ends")
 
 
 @pytest.fixture(scope="module")

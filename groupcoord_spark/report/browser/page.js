@@ -108,6 +108,14 @@ function bytes(number) {
   return `${wholeNumbers.format(Math.round(size * 10) / 10)} TB`;
 }
 
+/** A text as one word of a shell. No command line can hold NUL: `?` in its place makes a pattern. */
+function shellWord(text) {
+  if (/^[\w.\/:=-]+$/.test(text)) return text;
+  if (seen(text) === text) return `'${text.replaceAll("'", "'\\''")}'`;
+  const escaped = (letter) => (letter === "\0" ? "?" : /[\\']/.test(letter) ? `\\${letter}` : seen(letter) === letter ? letter : letter.codePointAt(0) < 0x80 ? `\\x${letter.codePointAt(0).toString(16).padStart(2, "0")}` : `\\U${letter.codePointAt(0).toString(16).padStart(8, "0")}`);
+  return `$'${[...text].map(escaped).join("")}'`;
+}
+
 const percent = (share) => `${wholeNumbers.format(Math.floor(share * 1000) / 10)} %`;
 
 /** A value for people. */
@@ -148,6 +156,9 @@ const words = (name) => name.replaceAll("_", " ");
 const counted = (number, noun) => `${wholeNumbers.format(number)} ${noun}${number === 1 ? "" : "s"}`;
 
 // ---- Tables ----
+
+/** Columns of names of any length, which cells shorten; every other text is shown whole. */
+const NAMES = ["group_id", "topic", "client_id", "client_host", "member_id", "instance_id", "template", "metadata", "subject", "transactional_id", "source", "copy", "inputs"];
 
 const COMPARISONS = {
   "=": (value, wanted) => value === wanted,
@@ -298,7 +309,7 @@ class TableView {
   }
 
   putText(cell, name, value) {
-    const isSentence = ["about", "detail", "for_example", "traps", "reason", "problems", "obstacles"].includes(name);
+    const isSentence = !NAMES.includes(name);
     const isNarrow = document.documentElement.clientWidth < 640;
     const text = label(value, isSentence ? 300 : isNarrow ? 20 : 48);
     cell.classList.toggle("wrap", isSentence && text.length > 30);
@@ -504,7 +515,7 @@ class Pictures {
     const of = (name) => this.page.tables.get(name).objects().filter((row) => row.group_id === group);
     const owners = of("owners");
     const commits = of("owner_commits");
-    const rewinds = of("rewinds");
+    const jumps = [...of("rewinds").map((row) => ["went back", row.rewound_at, row.kind, row]), ...of("skips").map((row) => ["skipped records", row.skipped_at, row.cause, row])];
     const times = [...owners.flatMap((row) => [row.owned_from, row.owned_until]), ...commits.flatMap((row) => [row.first_commit, row.last_commit])].filter((time) => time !== null);
     if (!times.length) return { rows: [], said: owners.length + commits.length ? "The records of this group have no times: the tables below have all of them." : "The history has neither an owner nor a commit of this group." };
     const first = Math.min(...times);
@@ -521,12 +532,12 @@ class Pictures {
     const rows = [
       ...owners.map((row) => ({ what: "owned", name: line(row), member: members.get(row.member_id), from: row.owned_from ?? first, until: row.owned_until ?? (row.is_current || row.owned_from !== null ? end : first), from_text: moment(row.owned_from), until_text: row.is_current ? "still has it" : moment(row.owned_until) || "no record tells" })),
       ...commits.map((row) => ({ what: "commits", name: line(row), from: (row.first_commit + row.last_commit) / 2, from_text: moment(row.first_commit), until_text: moment(row.last_commit), commits: row.commits, offsets: row.lowest_offset === row.highest_offset ? String(row.lowest_offset) : `${row.lowest_offset} to ${row.highest_offset}` })),
-      ...rewinds.map((row) => ({ what: "rewound", name: line(row), from: row.rewound_at, from_text: moment(row.rewound_at), offsets: `${row.from_committed_offset} to ${row.to_committed_offset}`, kind: row.kind })),
+      ...jumps.map(([jump, at, kind, row]) => ({ what: "jump", jump, name: line(row), from: at, from_text: moment(at), offsets: `${row.from_committed_offset} to ${row.to_committed_offset}`, kind })),
     ].filter((row) => row.name !== undefined);
     const parts = names.length > shown.length ? `The first ${shown.length} of ${counted(names.length, "partition")}. ` : "";
     const alone = owners.length ? "" : "No member had a partition by its records: only commits are known. ";
     const where = [["group_id", "=", group]];
-    return { rows, said: parts + alone, without: owners.length ? [] : ["owned"], links: [["Owners as a table", () => this.page.openTable("owners", where)], ["Commits as a table", () => this.page.openTable("owner_commits", where)]] };
+    return { rows, said: parts + alone, without: [["owned", owners], ["jumps", jumps]].filter(([, all]) => !all.length).map(([name]) => name), links: [["Owners as a table", () => this.page.openTable("owners", where)], ["Commits as a table", () => this.page.openTable("owner_commits", where)]] };
   }
 
   lag() {
@@ -536,7 +547,7 @@ class Pictures {
     const behind = table.objects().filter((row) => row.lag > 0);
     const shown = behind.slice(0, MOST_BARS);
     const named = labels(shown.map((row) => row.group_id), this.labelLength());
-    const said = behind.length ? `${counted(shown.length, "group")} of ${wholeNumbers.format(behind.length)} that are behind; ${wholeNumbers.format(table.size - behind.length)} are not.` : "No group is behind.";
+    const said = behind.length ? `${counted(shown.length, "group")} of ${wholeNumbers.format(behind.length)} that are behind; ${wholeNumbers.format(table.size - behind.length)} are not.${shown.some((row) => row.share_of_log >= 0.9) ? " Red: 90 % or more of what the log still has." : ""}` : "No group is behind.";
     return { rows: shown.map((row) => ({ ...row, name: named.get(row.group_id) })), said, links: [["Every partition as a table", () => this.page.openTable("lag")]] };
   }
 
@@ -545,7 +556,9 @@ class Pictures {
     if (table.lacks) return { rows: [], said: "" };
     const rows = table.objects();
     if (new Set(rows.map((row) => row.sampled_at)).size < 2) return { rows: [], said: "One sample of log ends: the lag over time needs another night with one." };
-    const first = this.page.tables.get("lag_by_group").objects().slice(0, 6).map((row) => row.group_id);
+    const behind = new Set(rows.filter((row) => row.lag > 0).map((row) => row.group_id));
+    if (!behind.size) return { rows: [], said: "No group was behind at any sample." };
+    const first = this.page.tables.get("lag_by_group").objects().map((row) => row.group_id).filter((group) => behind.has(group)).slice(0, 6);
     const named = labels(first, 40);
     return { rows: rows.filter((row) => named.has(row.group_id)).map((row) => ({ ...row, name: named.get(row.group_id), time_text: moment(row.sampled_at) })), said: `The ${counted(first.length, "group")} with the most lag.`, links: [["All as a table", () => this.page.openTable("lag_history")]] };
   }
@@ -598,7 +611,10 @@ function statesOf(days, first, last) {
 class Page {
   constructor(data) {
     this.asOf = data.as_of;
+    this.warehouse = data.warehouse;
     this.cluster = data.cluster;
+    this.gone = new Map(Object.entries(data.gone));
+    this.since = data.since;
     this.tables = new Map(data.tables.map((packed) => [packed.name, new Rows(packed, data.texts)]));
     this.views = new Map();
     const known = new Set([...this.groupsIn("owners"), ...this.groupsIn("owner_commits")]);
@@ -633,7 +649,7 @@ class Page {
   /** One field for every group, topic, client and host of the page. */
   addFinder() {
     const KINDS = { group_id: "group", topic: "topic", client_id: "client", client_host: "host", member_id: "member" };
-    const TABLES = { topic: ["topic_readers", "offsets"], client_id: ["members"], client_host: ["members"], member_id: ["members"] };
+    const TABLES = { topic: ["topic_readers", "offsets"], client_id: ["members"], client_host: ["members"], member_id: ["members", "owners"] };
     const input = element("input", { type: "search", placeholder: "Find a group, topic, client or host", "aria-label": "Find a group, topic, client or host" });
     const list = element("ul", { hidden: true, "aria-label": "What has these letters" });
     document.getElementById("find").append(input, list);
@@ -646,7 +662,7 @@ class Page {
       return [...names.values()].map((name) => ({ ...name, lower: seen(name.text).toLowerCase() })).sort((one, other) => order.indexOf(one.column) - order.indexOf(other.column));
     };
     const show = ({ column, text }) => {
-      const table = TABLES[column].find((name) => this.tables.get(name).byName.get(column)?.cells.some((number) => this.tables.get(name).texts[number] === text));
+      const table = [...TABLES[column], ...this.tables.keys()].find((name) => this.tables.get(name).byName.get(column)?.cells.some((number) => this.tables.get(name).texts[number] === text));
       this.leaveGroup();
       if (table) this.openTable(table, [[column, "=", text]]);
     };
@@ -678,11 +694,10 @@ class Page {
     const value = (name, text) => (row[name] !== null ? [text(plain(row[name], groups.byName.get(name).kind))] : []);
     const said = row
       ? [`${row.state}, ${row.is_simple ? "simple" : row.group_type}`, counted(row.members, "member"), counted(row.offsets, "committed offset"), ...value("lag", (lag) => `lag ${row.lag_is_partial ? "≥ " : ""}${lag}`), ...value("next_expiry", (time) => `next offset goes ${time}`), ...value("removed_at", (time) => `the group goes ${time}`)].join(", ") + "."
-      : "This night does not have the group. What the other tables of the page have about it is below; the command says why it is gone.";
-    const quoted = /^[\w.-]+$/.test(group) ? group : `'${group.replaceAll("'", "'\\''")}'`;
+      : `This run does not have the group. ${this.gone.has(group) ? `It was there in the run of ${moment(this.since)}. ${this.gone.get(group)}` : "It was gone before the run of " + (moment(this.since) || "this page") + "."} The command says more.`;
     const ask = (command) => {
       const copy = element("button", { type: "button", textContent: "Copy", "aria-label": `Copy ${command}` });
-      const text = `groupcoord ${command} --group ${quoted} --cluster ${/^[\w.-]+$/.test(this.cluster) ? this.cluster : `'${this.cluster.replaceAll("'", "'\\''")}'`}`;
+      const text = ["groupcoord", command, "--group", group, "--warehouse", this.warehouse, "--cluster", this.cluster].map(shellWord).join(" ");
       copy.addEventListener("click", () => navigator.clipboard?.writeText(text).then(() => (copy.textContent = "Copied")));
       return element("div", { className: "ask" }, element("code", { textContent: short(seen(text), 300) }), copy);
     };

@@ -9,7 +9,11 @@ FROM (
     offsets_partition, record_offset
   FROM shown_rewinds
   UNION ALL
-  SELECT group_id, record_timestamp, 'removed', CONCAT(COALESCE(CONCAT(topic, ' ', partition), 'the group'), ': ', cause),
+  SELECT group_id, skipped_at, 'skip', CONCAT(topic, ' ', partition, ' from ', from_committed_offset, ' to ', to_committed_offset,
+    ' (', cause, ', ', certainty, ')'), offsets_partition, record_offset
+  FROM shown_skips
+  UNION ALL
+  SELECT group_id, record_timestamp, 'removed', CONCAT(CASE WHEN topic IS NULL THEN 'the group' ELSE CONCAT(topic, ' ', partition) END, ': ', cause),
     offsets_partition, record_offset
   FROM tombstone_causes
 ) e

@@ -1,4 +1,4 @@
--- What goes when, the first to go first: committed offsets of a group and topic, and groups (topic NULL). days_left counts from the night;
+-- What goes when, the first to go first: committed offsets of a group and topic, and groups (topic NULL). days_left counts from the run;
 -- 0: the next cleanup takes it. traps: why somebody may not expect it.
 SELECT e.group_id, e.topic, e.what, e.offsets, e.first_at, e.last_at,
   GREATEST(0, epoch_ms(e.first_at) - epoch_ms(n.as_of)) / 86400000.0E0 AS days_left,

@@ -1,6 +1,7 @@
 -- What the records of each group say of each day (UTC) with a record: the state that the last of them left, rebalances and commits.
 -- A day with commits alone has no state: the group keeps the state of the day before; without one, and after the tombstone of the group, the
--- group has offsets alone. A group that the night does not have is gone on the day of the night, whatever its last record said.
+-- group has offsets alone. A group that the run does not have is gone on the day of the run, whatever its last record said. A group without
+-- a dated record has its present state on that day.
 WITH changes AS (
   SELECT group_id, record_timestamp, incarnation, record_offset, CASE WHEN member_count > 0 THEN 'members' ELSE 'empty' END AS state,
     CASE WHEN kind = 'assignment' THEN 0 ELSE 1 END AS rebalances
@@ -43,6 +44,9 @@ with_ends AS (
   WHERE g.group_id IS NULL
   GROUP BY d.group_id, n.as_of
   HAVING MAX(d.day) < CAST(n.as_of AS DATE)
+  UNION ALL
+  SELECT g.group_id, CAST(n.as_of AS DATE), CASE WHEN g.members > 0 THEN 'members' WHEN NOT g.is_simple THEN 'empty' END, 0, 0
+  FROM shown_groups g CROSS JOIN night n ANTI JOIN days d ON d.group_id = g.group_id
 )
 SELECT d.group_id, d.day, d.state, d.rebalances, d.commits
 FROM with_ends d

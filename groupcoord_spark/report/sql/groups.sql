@@ -5,6 +5,7 @@ WITH problems AS (
   UNION ALL SELECT DISTINCT group_id, 'lost records', 5 FROM shown_lag WHERE lost >= 1
   UNION ALL SELECT DISTINCT group_id, 'stalled', 3 FROM shown_stalled
   UNION ALL SELECT DISTINCT group_id, 'two writers', 4 FROM shown_rewinds WHERE kind = 'two_writers'
+  UNION ALL SELECT DISTINCT group_id, 'skipped records', 4 FROM shown_skips WHERE certainty = 'certain'
   UNION ALL SELECT DISTINCT group_id, 'open transaction', 3 FROM shown_open_transactions WHERE open_hours >= 1
   UNION ALL SELECT DISTINCT group_id, 'shared group id', 3 FROM shown_shared_group_id
   UNION ALL SELECT DISTINCT group_id, 'rewound', 2 FROM shown_rewinds WHERE kind <> 'two_writers'

@@ -2,8 +2,7 @@
 WITH counted AS (
   SELECT c.group_id, c.topic, c.partition, c.counted_at, c.committed_offset
   FROM counted_commits c
-  JOIN chosen_groups k ON k.group_id = c.group_id
-  WHERE NOT c.is_tombstone AND c.counted_at IS NOT NULL
+  WHERE c.group_id IN ($chosen_groups) AND NOT c.is_tombstone AND c.counted_at IS NOT NULL
 ),
 spans AS (
   SELECT group_id, MIN(epoch_ms(counted_at)) AS first_ms, GREATEST(1, (MAX(epoch_ms(counted_at)) - MIN(epoch_ms(counted_at))) // 100) AS step_ms

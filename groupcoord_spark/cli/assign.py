@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
@@ -39,7 +40,7 @@ class TopicPartitions(click.ParamType):  # type: ignore[type-arg]
         if isinstance(value, tuple):
             return value
         topic, _, number = str(value).rpartition("=")
-        if not topic or not number.isdecimal() or not 1 <= int(number) <= 1_000_000:
+        if not topic or not re.fullmatch("[0-9]{1,7}", number) or not 1 <= int(number) <= 1_000_000:
             self.fail(f"{value!r} is not a topic with its number of partitions, such as orders=48.", param, ctx)
         return topic, int(number)
 
@@ -74,7 +75,7 @@ class MemberChangeParameter(click.ParamType):  # type: ignore[type-arg]
     help="The racks of a topic's replicas, such as 'orders=r1,r2;r2,r3': of partition 0, of partition 1, and again from the front.",
 )
 @click.option("--assignor", "names", multiple=True, type=click.Choice(ASSIGNORS), help="Only this assignor; may be given several times.")
-@click.option("--members", "change", type=MemberChangeParameter(), default=0, help="Add or remove so many members.")
+@click.option("--members", "change", type=MemberChangeParameter(), default=0, help="Add or remove this number of members.")
 @click.option("--partitions", type=TopicPartitions(), multiple=True, help="Number of partitions of a topic; may be given several times.")
 @shown_run_options
 @common_options
@@ -88,11 +89,11 @@ def assign(
     partitions: tuple[tuple[str, int], ...],
     shown_run: ShownRun,
 ) -> None:
-    """What each assignor would give a group: how even it is, what it moves, which partitions each member has.
+    """Show what each assignor would give a group: balance, moves, assignments.
 
-    Members, subscriptions and who holds what are those of the night. What the offsets topic does not say is assumed, and named on
-    stderr. MOVED partitions go from one member to another, ASSIGNED ones had no owner before, RELEASED ones have none afterwards. The last
-    table names them: from whom, to whom.
+    Members, subscriptions and current owners come from the run. Missing facts are assumed, and each assumption is printed on stderr. MOVED
+    partitions go from one member to another, ASSIGNED ones had no owner before, RELEASED ones have none afterwards. The last table lists
+    them with old and new owner.
     """
     from groupcoord_spark.assignors import CLIENT_ASSIGNORS, SERVER_ASSIGNORS
     from groupcoord_spark.assignors.group import advice, proposals, with_changed_member_count
@@ -101,7 +102,7 @@ def assign(
     if group_id is None:
         group = made_up_groups.made_up_group(written, sizes)
     else:
-        reader = _GroupReader(*common.night(shown_run))
+        reader = _GroupReader(*common.run(shown_run))
         new_topics = {topic for new_member in written for topic in new_member.member.topics}
         group, protocol = reader.group(group_id, sizes, new_topics)
         group = made_up_groups.with_members(group, written, sizes)
@@ -189,19 +190,19 @@ def _by_topic(partitions: Sequence[TopicPartition]) -> dict[str, list[int]]:
 
 
 def _named(partitions: Sequence[TopicPartition]) -> str | None:
-    """Every partition by name, as Kafka's describe writes assignments: ``orders:0,1;payments:3``."""
+    """Return every partition by name, as Kafka's describe writes assignments: ``orders:0,1;payments:3``."""
     return ";".join(f"{topic}:{','.join(map(str, numbers))}" for topic, numbers in _by_topic(partitions).items()) or None
 
 
 class _GroupReader:
-    """Reads a group from the tables of one night."""
+    """Reads a group from the tables of one run."""
 
     def __init__(self, warehouse: Warehouse, run: Run) -> None:
         self._warehouse = warehouse
         self._run = run
 
     def group(self, group_id: str, partitions: Mapping[str, int], new_topics: Collection[str] = ()) -> tuple[AssignableGroup, str | None]:
-        """The group and the assignor it uses. Raises GroupcoordError for one that is not there or that no assignor is for.
+        """Return the group and its assignor. Raises GroupcoordError if the group is missing or no assignor supports it.
 
         new_topics: topics of members that join, which may have a number of partitions although no member subscribes to them today.
         """
@@ -265,7 +266,7 @@ class _GroupReader:
         return {member_id: sorted(partitions) for member_id, partitions in assignment.items()}
 
     def _as_recorded(self, group_id: str, targets: Mapping[str, list[TopicPartition]]) -> dict[str, list[TopicPartition]]:
-        """The targets in the order in which their records list the partitions, since uniform goes by that order.
+        """Return the targets in the order of their records, which the uniform assignor depends on.
 
         Ascending where the history has no record with these partitions, as after ``nightly --no-history``.
         """

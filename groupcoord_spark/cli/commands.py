@@ -7,41 +7,44 @@ import os
 import sys
 import traceback
 from collections.abc import Sequence
-from contextlib import suppress
 from importlib import import_module, metadata
 from typing import Any, Final
 
 import click
 
-from groupcoord_spark import __version__
 from groupcoord_spark.cli import interruption
-from groupcoord_spark.cli.render import prepare_streams, say
-from groupcoord_spark.errors import GroupcoordError, UsageError
+from groupcoord_spark.cli.render import drop_what_is_left_on_stdout, prepare_streams, say
+from groupcoord_spark.errors import GroupcoordError, SparkMissingError, UsageError
+from groupcoord_spark.version import __version__
 
 LISTED: Final = {
+    "To begin with": {
+        "demo": "Read three nights of a shop's cluster and answer five questions.",
+    },
     "What happened": {
-        "morning": "What is new since the last night that differs, the worst first.",
+        "morning": "Show news since the last run that differs, the worst first.",
         "why": "Why a group or an offset is there, has gone or never counted.",
         "doctor": "Why the offsets topic is large, slow or stuck, and what mends it.",
-        "diff": "What changed from one night to another, and why offsets are gone.",
+        "diff": "What changed from one run to another, and why offsets are gone.",
         "timeline": "A group's life in order: commits, rewinds, rebalances, removals.",
         "warnings": "Doubts and quarantined records of a run, by code.",
     },
-    "A night": {
+    "A run": {
         "list": "Groups, as kafka-consumer-groups --list prints them.",
         "describe": "Groups in detail, as kafka-consumer-groups --describe prints them.",
         "expire": "What a cleanup would remove, under any retention, and when.",
-        "export-offsets": "A night's offsets for kafka-consumer-groups --reset-offsets.",
-        "report": "One page about one night for a browser, with every table behind it.",
-        "sql": "SQL over the tables and views of a night, by DuckDB; views for other engines.",
+        "export-offsets": "A run's offsets for kafka-consumer-groups --reset-offsets.",
+        "plan": "What a reset of offsets or a failover would do, before it is done.",
+        "report": "One page about one run for a browser, with every table behind it.",
+        "sql": "SQL over the tables and views of a run, by DuckDB; views for other engines.",
     },
-    "Nights": {
-        "nightly": "Read, decode, replay, expire and write: one night's run.",
-        "metrics": "Figures of the newest nights for Prometheus, in OpenMetrics.",
-        "runs": "The nights and look-backs of a warehouse, newest first.",
+    "Runs": {
+        "nightly": "Read, decode, replay, expire and write: one run.",
+        "metrics": "Figures of the newest runs for Prometheus, in OpenMetrics.",
+        "runs": "The runs and point-in-time runs of a warehouse, newest first.",
         "coverage": "Per type and version of record: read, decoded, quarantined.",
         "verify": "Our state against what a broker answers; 1 on any difference.",
-        "maintain": "Join files of history, drop old nights, delete what nothing needs.",
+        "maintain": "Join files of history, drop old runs, delete what nothing needs.",
     },
     "Logs and rules": {
         "dump": "Every record of the offsets topic as a line of JSON.",
@@ -49,8 +52,8 @@ LISTED: Final = {
         "assign": "What each assignor would give a group's members.",
     },
     "This installation": {
-        "mcp": "A server of tools by which an agent asks a warehouse.",
-        "completion": "The script by which bash, zsh or fish completes words.",
+        "mcp": "Run an MCP server over a warehouse.",
+        "completion": "Print a shell completion script.",
         "warm-up": "Once for an installation: later runs start some seconds sooner.",
     },
 }
@@ -59,8 +62,15 @@ LISTED: Final = {
 COMMANDS: Final = tuple(name for commands in LISTED.values() for name in commands)
 
 
+_TYPED: Final = {
+    "lag": (["list", "--lag"], ["describe"]),
+    "groups": (["list"], ["describe", "--state"]),
+    "offsets": (["describe", "--all-groups"], ["describe"]),
+}
+"""Word -> the words of the command for all groups, and of the one for some."""
+
 _READERS: Final = frozenset(
-    ("list", "describe", "expire", "export-offsets", "runs", "warnings", "diff", "coverage", "timeline", "why", "assign")
+    ("list", "describe", "expire", "export-offsets", "runs", "warnings", "diff", "coverage", "timeline", "why", "assign", "plan")
 )
 """Commands that read tables and start neither Spark nor a broker's client."""
 
@@ -87,18 +97,29 @@ class Commands(click.Group):
 
     def resolve_command(self, ctx: click.Context, args: list[str]) -> tuple[str | None, click.Command | None, list[str]]:
         try:
-            return super().resolve_command(ctx, args)
+            return super().resolve_command(ctx, self._command_words(ctx, args))
         except click.UsageError as error:
             raise click.UsageError(f"There is no command {args[0]!r}.{_what_was_meant(args[0])}", ctx) from error
 
+    def _command_words(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Return the words of a command in place of what people type for it: lag, groups and offsets, with or without a group."""
+        if not args or args[0] not in _TYPED:
+            return args
+        of_all, of_group = _TYPED[args[0]]
+        describe = self.get_command(ctx, "describe")
+        assert describe is not None
+        typed = describe.make_context("describe", list(args[1:]), parent=ctx, resilient_parsing=True).params
+        has_group = any(typed.get(name) for name in ("words", "groups", "all_groups"))
+        return [*(of_group if has_group else of_all), *args[1:]]
+
     def invoke(self, ctx: click.Context) -> Any:
+        result: Any = 0
         try:
             result = super().invoke(ctx)
             sys.stdout.flush()
         except BrokenPipeError:
-            # The reader has closed the pipe (| head): no error. The rest of the output must not be flushed into it.
-            _drop_what_is_left_on_stdout()
-            return 0
+            # The reader has closed the pipe (| head): no error, and a command that has its exit code keeps it.
+            drop_what_is_left_on_stdout()
         return result
 
     def main(self, args: Sequence[str] | None = None, prog_name: str | None = None, **extra: Any) -> Any:  # type: ignore[override]
@@ -128,7 +149,7 @@ class Commands(click.Group):
                 say(traceback.format_exc().rstrip())
             lines = (e.strerror or str(e)).splitlines() or [type(e).__name__]
             say(f"Error: {e.filename or 'The output'} cannot be read or written: {lines[0]}.")
-            _drop_what_is_left_on_stdout()
+            drop_what_is_left_on_stdout()
             code = 1
         sys.exit(code)
 
@@ -138,14 +159,16 @@ class Commands(click.Group):
         except (Exception, KeyboardInterrupt) as failure:
             if interruption.has_come():
                 raise interruption.Interrupted from failure
+            if isinstance(failure, ModuleNotFoundError) and SparkMissingError.explains(failure):
+                raise SparkMissingError(failure) from failure
             raise
 
 
 def _what_was_meant(word: str) -> str:
-    """A question with the commands, tables and views that are nearest to the word; empty where none is near."""
+    """Return a question with the commands, tables and views nearest to the word, or ""."""
     from groupcoord_spark.cli.names import nearest
     from groupcoord_spark.warehouse.tables import TABLES
-    from groupcoord_spark.warehouse.views import VIEWS
+    from groupcoord_spark.warehouse.view_texts import VIEWS
 
     by_name = {name.replace("_", "-"): f"groupcoord sql 'from {name}'" for name in (*TABLES, *VIEWS)}
     by_name |= {name: f"groupcoord {name}" for name in COMMANDS}
@@ -154,7 +177,7 @@ def _what_was_meant(word: str) -> str:
 
 
 class _WithoutPandas:
-    """A finder of modules by which ``import pandas`` fails."""
+    """A module finder that makes ``import pandas`` fail."""
 
     @staticmethod
     def find_spec(name: str, path: object = None, target: object = None) -> None:
@@ -189,14 +212,9 @@ def _as_click_prints(error: click.ClickException) -> str:
     return text.getvalue().rstrip("\n")
 
 
-def _drop_what_is_left_on_stdout() -> None:
-    with suppress(OSError):  # a stdout without a file: nothing is flushed when the process ends
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-
-
 def _versions(ctx: click.Context, parameter: click.Parameter, wanted: bool) -> None:
     if wanted:
-        click.echo(f"groupcoord {__version__} (Spark {_installed('pyspark')}, Delta {_installed('delta-spark')})")
+        click.echo(f"groupcoord {__version__} (Spark {_installed('pyspark')}, Delta {_installed('deltalake')})")
         ctx.exit()
 
 

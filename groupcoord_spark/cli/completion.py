@@ -1,4 +1,4 @@
-"""``groupcoord completion``: the script by which a shell completes commands, options, groups and topics."""
+"""``groupcoord completion``: a shell script that completes commands, options, groups and topics."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import click
 from click.shell_completion import get_completion_class
 
 from groupcoord_spark.cli.options import command
-from groupcoord_spark.cli.render import print_lines
+from groupcoord_spark.cli.render import print_exactly
 
 _PROGRAM = "groupcoord"
 _VARIABLE = "_GROUPCOORD_COMPLETE"
@@ -15,7 +15,7 @@ _VARIABLE = "_GROUPCOORD_COMPLETE"
 @command(epilog="Example: groupcoord completion bash > ~/.local/share/bash-completion/completions/groupcoord")
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
 def completion(shell: str) -> None:
-    """The script by which a shell completes commands, options, and the names of groups and topics.
+    """Print a script that completes commands, options, groups and topics in a shell.
 
     bash: write the script into ~/.local/share/bash-completion/completions/groupcoord. zsh: into a file named _groupcoord in a directory of
     $fpath. fish: into ~/.config/fish/completions/groupcoord.fish.
@@ -25,4 +25,4 @@ def completion(shell: str) -> None:
     root = click.get_current_context().find_root().command
     script = kind(root, {}, _PROGRAM, _VARIABLE)
     # click's own source() asks for the version of an installed bash; the script is the same without the question.
-    print_lines([(script.source_template % script.source_vars()).strip("\n")])
+    print_exactly((script.source_template % script.source_vars()).strip("\n") + "\n")

@@ -1,4 +1,4 @@
-"""``groupcoord coverage``: what was read of each kind of record, what decoded, and how complete the log was."""
+"""``groupcoord coverage``: how many records of each kind were read and decoded, and how complete the log was."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ PARTITIONS = ("offsets_partition", "first_offset", "end_offset", "records", "qua
 @shown_run_options
 @common_options
 def coverage(common: Common, by_partition: bool, shown_run: ShownRun) -> None:
-    """Records of each key type and value version: read, decoded, quarantined, and misplaced (their group belongs to another partition).
+    """Count records of each key type and value version: read, decoded, quarantined.
 
     REASONS counts the quarantined ones by their codes. SURVIVING-SHARE of a partition is records read against the offsets from the start of
     its log to its end (of inputs other than segments: from the first record on); a line on stderr has the figure of all partitions.
-    Compaction removes records, so below 1 every count is a lower bound of what was once written. The completeness of the views is that of
-    the history, which keeps what earlier nights read.
+    Compaction removes records, so below 1 every count is a lower bound. The table counts everything that the runs up to this one read, also
+    records that compaction has removed since, but no control records of transactions.
     """
-    warehouse, run = common.night(shown_run)
+    warehouse, run = common.run(shown_run)
     names: tuple[str, ...] = PARTITIONS if by_partition else KINDS
     partitions = warehouse.read("offsets_partitions", columns=PARTITIONS[:-1], run=run).to_pylist()
     if by_partition:
@@ -49,31 +49,34 @@ def coverage(common: Common, by_partition: bool, shown_run: ShownRun) -> None:
             row["reasons"] = dict(counts) if common.output == "json" else ", ".join(f"{reason} {n}" for reason, n in counts) or None
     rows = sorted((tuple(row[name] for name in names) for row in coverage_rows), key=_by_number)
     common.show(names, rows)
+    if not by_partition:
+        total = sum(row["records"] for row in coverage_rows)
+        common.say(f"The table counts {counted(total, 'record')} that the runs up to this one read, each of them once.")
     common.say(of_all(partitions))
 
 
 def of_all(partitions: Sequence[dict[str, Any]]) -> str:
-    """A sentence about the surviving records of the log, over all partitions."""
+    """Return a sentence about the records left in the log after compaction, over all partitions."""
     spans = [row for row in partitions if share_of_offsets(row) is not None]
     if not spans:
         return "No record was read."
     records = sum(row["records"] for row in spans)
     offsets = sum(row["end_offset"] - row["first_offset"] for row in spans)
     sentence = (
-        f"{counted(records, 'record')} on {counted(offsets, 'offset')} of the log (surviving share {records / offsets:.4f}) in"
-        f" {counted(len(spans), 'offsets partition')}"
+        f"The copy of this run has {counted(records, 'record')} (control records included) on {counted(offsets, 'offset')}"
+        f" of the log (surviving share {records / offsets:.4f}) in {counted(len(spans), 'offsets partition')}"
     )
     return f"{sentence}." if records >= offsets else f"{sentence}: counts are lower bounds of what was written (--partitions shows where)."
 
 
 def reasons_of(quarantined: Iterable[pa.RecordBatch]) -> dict[tuple[int, int | None], Counter[str]]:
-    """How many records were quarantined for each reason, by key type (-1: not readable) and value version (None: none)."""
+    """Count quarantined records for each reason, by key type (-1 if unreadable) and value version (None if absent)."""
     reasons: dict[tuple[int, int | None], Counter[str]] = {}
     for batch in quarantined:
         for row in _counted_by_kind(batch):
             key, value = row["key"], row["value"]
             kind, version = -1, None
-            # what a line of an export or a batch held is no key, whatever stands in its place
+            # a malformed line or batch has no key, whatever bytes are in its place
             if key is not None and len(key) >= 2 and row["reason"] not in ROW_CODES and row["reason"] not in CODES:
                 kind = int.from_bytes(key, "big", signed=True)
                 if row["reason"] in OF_VALUES and value is not None and len(value) >= 2:
@@ -83,7 +86,7 @@ def reasons_of(quarantined: Iterable[pa.RecordBatch]) -> dict[tuple[int, int | N
 
 
 def _counted_by_kind(quarantined: pa.RecordBatch) -> list[dict[str, Any]]:
-    """Records by their reason and by the first two bytes of their keys and values: few rows for millions of faults."""
+    """Count records by reason and by the first two bytes of key and value: few rows for millions of faults."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -94,7 +97,7 @@ def _counted_by_kind(quarantined: pa.RecordBatch) -> list[dict[str, Any]]:
 
 
 def share_of_offsets(row: dict[str, Any]) -> float | None:
-    """The number of records read per offset between the start and the end of the log, 0 to 1; None for a partition without an offset."""
+    """Return the records read per offset between the start and the end of the log, 0 to 1; None for a partition without offsets."""
     if row["first_offset"] is None or row["end_offset"] <= row["first_offset"]:
         return None
     read, span = int(row["records"]), int(row["end_offset"]) - int(row["first_offset"])

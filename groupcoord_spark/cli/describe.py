@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import gc
-import json
 import os
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import chain
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, TextIO
+from typing import TYPE_CHECKING, Any, Final, TextIO
 
 import click
-import pyarrow as pa
 
-from groupcoord_spark.cli.end_offsets import newest_end_offsets, remark_on_checkpoint
+from groupcoord_spark.answers.shown_groups import SharePosition, ShownGroup, ShownMember, shown_groups
+from groupcoord_spark.cli.end_offsets import checkpoint_is_late_from, newest_end_offsets, remark_on_checkpoint
 from groupcoord_spark.cli.names import named_groups
 from groupcoord_spark.cli.options import Common, ShownRun, command, common_options, groups_option, semantics_of, shown_run_options
 from groupcoord_spark.cli.render import lines, print_lines, printable, say, write_records
@@ -23,83 +22,12 @@ from groupcoord_spark.sources.end_offsets import EndOffsets, read_end_offsets
 from groupcoord_spark.wording import counted
 
 if TYPE_CHECKING:
-    from groupcoord_spark.warehouse import Condition, Run, Warehouse
+    from groupcoord_spark.warehouse import Run, Warehouse
 
 KIND_OF_GROUP: Final = {"share": "Share group", "streams": "Streams group"}
 REBALANCING: Final = frozenset({"PreparingRebalance", "CompletingRebalance", "Assigning", "Reconciling"})
 
 LINES_AT_ONCE: Final = 10_000
-
-_SHARE_POSITIONS: Final = """
-SELECT group_id, topic_id, COALESCE(topic, topic_id), partition, leader_epoch, start_offset, delivery_complete_count, remark
-FROM share_lag WHERE remark IS NULL OR remark <> 'topic_gone'
-ORDER BY group_id, topic, partition
-"""
-
-
-@dataclass(slots=True)
-class ShownMember:
-    """A member, as the tool shows it."""
-
-    member_id: str
-    host: str
-    client_id: str
-    instance_id: str | None
-    epoch: int | None
-    uses_classic_protocol: bool | None
-    current: dict[str, list[int]] = field(default_factory=dict)
-    """Topic (streams: subtopology; Connect: connector) -> partitions (tasks)."""
-    target: dict[str, list[int]] = field(default_factory=dict)
-    held_partitions: list[tuple[str, int]] = field(default_factory=list)
-    """The partitions that the member reads now; for a member of a streams group those of its active tasks."""
-    active_tasks: list[tuple[str, int]] = field(default_factory=list)
-    """Subtopology and number of each active task of a streams group's member."""
-
-    @property
-    def reader(self) -> tuple[str, str, str]:
-        return self.member_id, self.host, self.client_id
-
-    @property
-    def partition_count(self) -> int:
-        return sum(len(partitions) for partitions in self.current.values())
-
-
-class SharePosition(NamedTuple):
-    """Where a share group stands in a partition. remark: as in the view share_lag."""
-
-    topic: str
-    partition: int
-    leader_epoch: int
-    start_offset: int | None
-    delivery_complete_count: int | None
-    remark: str | None
-
-
-@dataclass(slots=True)
-class ShownGroup:
-    """A group with the columns that the view needs."""
-
-    group_id: str
-    group_type: str
-    state: str
-    protocol: str | None
-    generation: int | None
-    assignment_epoch: int | None
-    member_count: int
-    protocol_type: str | None
-    topology_epoch: int | None
-    members: list[ShownMember] = field(default_factory=list)
-    offsets: list[tuple[Any, ...]] = field(default_factory=list)
-    """Group, topic, partition, committed offset and leader epoch."""
-    share_offsets: list[SharePosition] | None = None
-    """Where a share group stands; None: another kind of group, or the night had no copy of ``__share_group_state``."""
-    lacks_topology: bool = False
-    """Members have active tasks, and no table says which topics those read."""
-
-    @property
-    def has_epochs(self) -> bool:
-        """Whether Kafka shows epochs of the group: not for a classic group, which has a generation."""
-        return self.group_type != "classic"
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,9 +42,9 @@ class View:
 
 
 @command("describe", epilog="Example: groupcoord describe --all-groups --members --verbose")
-@groups_option("The group")
+@groups_option("The group", as_words=True)
 @click.option("--all-groups", is_flag=True, help="Every group.")
-@click.option("--offsets", is_flag=True, help="Committed offsets and who reads them. [default]")
+@click.option("--offsets", is_flag=True, help="Committed offsets and their readers. [default]")
 @click.option("--members", is_flag=True, help="Members and how many partitions they hold.")
 @click.option("--state", is_flag=True, help="State, assignor and number of members.")
 @click.option("--verbose", is_flag=True, help="Leader epochs of offsets; epochs and assignments of members; epochs of states.")
@@ -139,10 +67,10 @@ def describe(
     end_offsets_file: str | None,
     shown_run: ShownRun,
 ) -> None:
-    """Groups as of one night: their offsets, members or state.
+    """Groups as of one run: their offsets, members or state.
 
     CURRENT-OFFSET comes from the log; what the log does not know is `-`: the coordinator, and LOG-END-OFFSET and LAG where neither
-    --end-offsets nor the night (replication-offset-checkpoint, nightly --end-offsets) has them. Assigned partitions without a commit are
+    --end-offsets nor the run (replication-offset-checkpoint, nightly --end-offsets) has them. Assigned partitions without a commit are
     shown too.
     """
     if not groups and not all_groups:
@@ -155,17 +83,21 @@ def describe(
     view = views[0] if views else "offsets"
     if end_offsets_file is not None and view != "offsets":
         raise click.UsageError("--end-offsets belongs to --offsets.")
-    warehouse, run = common.night(shown_run)
+    warehouse, run = common.run(shown_run)
     end_offsets: EndOffsets = {}
     if end_offsets_file is not None:
-        end_offsets = read_end_offsets(end_offsets_file)
+        end_offsets, remark = read_end_offsets(end_offsets_file)
+        if remark is not None:
+            common.say(remark)
     elif view == "offsets":
         end_offsets = newest_end_offsets(warehouse, run)
-    reader = _NightReader(warehouse, None if all_groups else groups, run)
+    wanted = None if all_groups else named_groups(groups, warehouse, run)
     # All that is built here is needed until the end: searching it for garbage would take a quarter of the time.
     gc.disable()
     try:
-        shown = reader.groups(view)
+        shown = shown_groups(warehouse, run, semantics_of(run), wanted, with_members=view != "state", with_offsets=view == "offsets")
+        if view == "offsets" and end_offsets_file is None:
+            _take_checkpoint_as_late(shown, end_offsets, warehouse, run)
         if common.output == "table":
             _print_lines(shown, VIEWS[view], verbose, end_offsets, with_remarks=not common.quiet)
         else:
@@ -175,15 +107,14 @@ def describe(
                 if view == "offsets" and not of_group:
                     common.say(_remark(group, is_shown=False) or "")
         if not common.quiet:
-            _remark_on_owners(shown)
+            if common.output != "table":  # kafka-streams-groups, like the table, names no member next to an offset
+                _remark_on_owners(shown)
             if view == "state":
                 _remark_on_settings(shown, warehouse, run)
-            of_night = view == "offsets" and end_offsets_file is None
-            remark = remark_on_checkpoint(warehouse, run) if of_night and end_offsets else None
-            if remark is not None:
+            of_run = view == "offsets" and end_offsets_file is None
+            if of_run and end_offsets and (remark := remark_on_checkpoint(warehouse, run)) is not None:
                 say(remark)
-            else:
-                _remark_on_older_ends(shown, end_offsets)
+            _remark_on_offsets_beyond_end(shown, end_offsets)
     finally:
         gc.enable()
 
@@ -215,13 +146,13 @@ def _remark_on_owners(groups: Sequence[ShownGroup]) -> None:
     unknown = [f"'{printable(group.group_id)}'" for group in groups if group.lacks_topology]
     if unknown:
         say(
-            f"CONSUMER-ID is not known for the tasks of {', '.join(unknown)}: which topics a task reads is in the history tables, and the"
-            " group's nights were run with --no-history."
+            f"The members that read the partitions of {', '.join(unknown)} are not known: the topics of a task are in the history"
+            " tables, and the group's runs were made with --no-history."
         )
 
 
 def _remark_on_settings(groups: Sequence[ShownGroup], warehouse: Warehouse, run: Run) -> None:
-    """The settings that groups have of their own, session timeouts and heartbeats among them: they win over the broker's."""
+    """Report group-level settings, session timeouts and heartbeats among them, which override the broker's."""
     settings: dict[str, list[str]] = {}
     rows = warehouse.read("group_configs", columns=["group_id", "name", "value"], run=run).to_pylist()
     for row in sorted(rows, key=lambda row: row["name"]):
@@ -231,17 +162,34 @@ def _remark_on_settings(groups: Sequence[ShownGroup], warehouse: Warehouse, run:
             say(f"Group '{printable(group.group_id)}' has settings of its own: {', '.join(settings[group.group_id])}.")
 
 
-def _remark_on_older_ends(groups: Sequence[ShownGroup], end_offsets: EndOffsets) -> None:
-    older = [
+def _take_checkpoint_as_late(groups: Sequence[ShownGroup], end_offsets: EndOffsets, warehouse: Warehouse, run: Run) -> None:
+    """Mark the offsets beyond the end in a checkpoint that were committed after it, or so shortly before that it may lack the records."""
+    late_from = checkpoint_is_late_from(warehouse, run)
+    beyond = {
+        (group.group_id, topic, partition): group
+        for group in groups
+        for _, topic, partition, committed, _ in group.offsets
+        if late_from is not None and end_offsets.get((topic, partition), committed) < committed
+    }
+    if beyond and late_from is not None:
+        columns = ["group_id", "topic", "partition"]
+        rows = warehouse.read("committed_offsets", columns=columns, where=[("commit_timestamp", ">=", late_from)], run=run)
+        for row in rows.to_pylist():
+            if (group := beyond.get(tuple(row.values()))) is not None:
+                group.beyond_late_end.add((row["topic"], row["partition"]))
+
+
+def _remark_on_offsets_beyond_end(groups: Sequence[ShownGroup], end_offsets: EndOffsets) -> None:
+    beyond = [
         f"{printable(topic)}-{partition} of group '{printable(group.group_id)}' ends at {end:,} and {committed:,} is committed"
         for group in groups
         for _, topic, partition, committed, _ in group.offsets
-        if (end := end_offsets.get((topic, partition))) is not None and end < committed
+        if (end := end_offsets.get((topic, partition))) is not None and end < committed and (topic, partition) not in group.beyond_late_end
     ]
-    if older:
+    if beyond:
         say(
-            f"LAG is shown as 0 for {counted(len(older), 'partition')}: {older[0]}{', and so on' if len(older) > 1 else ''}."
-            " Those end offsets are older than the commits."
+            f"LAG is negative for {counted(len(beyond), 'partition')}: {beyond[0]}{', and so on' if len(beyond) > 1 else ''}."
+            " The topic was created again or truncated, or the end offset is older than the commit."
         )
 
 
@@ -252,136 +200,8 @@ def _end_in_one_place(first: TextIO, second: TextIO) -> bool:
         return False
 
 
-class _NightReader:
-    """Reads one night's tables for some groups, or for all."""
-
-    def __init__(self, warehouse: Warehouse, wanted: Sequence[str] | None, run: Run) -> None:
-        self._warehouse = warehouse
-        self._wanted = wanted
-        self._run = run
-        self._rules = semantics_of(self._run)
-
-    def groups(self, view: str) -> list[ShownGroup]:
-        """Groups in the order of their names. Raises GroupcoordError for one that does not exist."""
-        columns = "group_id group_type state protocol generation assignment_epoch member_count protocol_type topology_epoch"
-        if self._wanted is not None:
-            self._wanted = named_groups(self._wanted, self._warehouse, self._run)
-        groups = {row[0]: ShownGroup(*row) for row in self._rows("groups", columns)}
-        if view != "state":
-            self._add_members(groups)
-        if view == "offsets":
-            columns = "group_id topic partition committed_offset leader_epoch"
-            for row in self._rows("committed_offsets", columns):
-                # Offsets of a group that does not exist are in orphan_offsets, so the group is there.
-                groups[row[0]].offsets.append(row)
-            self._add_share_offsets([group for group in groups.values() if group.group_type == "share"])
-            self._add_partitions_of_tasks([group for group in groups.values() if any(member.active_tasks for member in group.members)])
-        return [groups[name] for name in sorted(groups)]
-
-    def _add_members(self, groups: Mapping[str, ShownGroup]) -> None:
-        members: dict[tuple[str, str], ShownMember] = {}
-        columns = "group_id member_id client_host client_id instance_id member_epoch uses_classic_protocol"
-        rows = sorted(self._rows("members", columns), key=lambda row: row[:2])
-        for group_id, member_id, host, client_id, instance_id, epoch, is_classic in rows:
-            member = ShownMember(member_id, host or "", client_id or "", instance_id, epoch, is_classic)
-            members[group_id, member_id] = member
-            groups[group_id].members.append(member)
-        columns = "group_id member_id kind topic topic_id subtopology task_type partition"
-        for group_id, member_id, kind, topic, topic_id, subtopology, task_type, partition in self._rows("assignments", columns):
-            holder = members.get((group_id, member_id))
-            if holder is None or task_type in ("standby", "warmup"):
-                continue
-            name = subtopology or topic or topic_id
-            if kind == "target":
-                holder.target.setdefault(name, []).extend(() if partition is None else (partition,))
-            elif self._rules.describes_as_assigned(groups[group_id].group_type, kind):
-                holder.current.setdefault(name, []).extend(() if partition is None else (partition,))
-                if subtopology is None and partition is not None:
-                    holder.held_partitions.append((name, partition))
-                elif task_type == "active" and partition is not None:
-                    holder.active_tasks.append((subtopology, partition))
-
-    def _add_partitions_of_tasks(self, groups: Sequence[ShownGroup]) -> None:
-        """A streams group's member reads partition N of every source topic of a subtopology of which it has the active task N.
-
-        The group's own records say nothing of how many partitions a topic has. Where a subtopology reads several topics, one may have fewer
-        than there are tasks, so of those only partitions with a commit are sure to exist.
-        """
-        topologies = self._topologies([group.group_id for group in groups]) if groups else {}
-        for group in groups:
-            topics_of = None if group.topology_epoch is None else topologies.get((group.group_id, group.topology_epoch))
-            if topics_of is None:
-                group.lacks_topology = group.state != "NotReady"  # a group that is not ready may have none yet
-                continue
-            committed = {(topic, partition) for _, topic, partition, _, _ in group.offsets}
-            for member in group.members:
-                for subtopology, partition in member.active_tasks:
-                    topics = topics_of.get(subtopology, ())
-                    read = ((topic, partition) for topic in topics)
-                    member.held_partitions += [place for place in read if len(topics) == 1 or place in committed]
-
-    def _add_share_offsets(self, groups: Sequence[ShownGroup]) -> None:
-        """The initialized partitions of share groups, of topics that exist: what kafka-share-groups lists."""
-        if not groups or not self._warehouse.read("share_offsets", columns=["partition"], run=self._run).num_rows:
-            return
-        from groupcoord_spark.warehouse.sql import NightInDuckDB  # pyarrow.dataset imports pandas: 0.25 s that other groups do without
-
-        rows = NightInDuckDB(self._warehouse, run=self._run).rows(_SHARE_POSITIONS)
-        initialized = self._initialized_partitions([group.group_id for group in groups])
-        positions: dict[str, list[SharePosition]] = {group.group_id: [] for group in groups}
-        for group_id, topic_id, *position in zip(*(column.to_pylist() for column in rows.columns), strict=True):
-            partitions, shown_position = initialized.get(group_id), SharePosition(*position)
-            if group_id in positions and (partitions is None or (topic_id, shown_position.partition) in partitions):
-                positions[group_id].append(shown_position)
-        for group in groups:
-            group.share_offsets = positions[group.group_id]
-
-    def _initialized_partitions(self, group_ids: Sequence[str]) -> dict[str, set[tuple[str, int]]]:
-        """Share group -> topic id and partition of those that its newest record names; without groups that have no record."""
-        initialized: dict[str, set[tuple[str, int]]] = {}
-        for group_id, value in self._values_of_records("SHARE_GROUP_STATE_PARTITION_METADATA", group_ids):
-            topics = value["initializedTopics"] if value is not None else []
-            initialized[group_id] = {(topic["topicId"], partition) for topic in topics for partition in topic["partitions"]}
-        return initialized
-
-    def _topologies(self, group_ids: Sequence[str]) -> dict[tuple[str, int], dict[str, list[str]]]:
-        """Group and topology epoch -> subtopology -> the topics it reads, those for repartitioning included."""
-        return {
-            (group_id, topology["epoch"]): {
-                part["subtopologyId"]: [*part["sourceTopics"], *(topic["name"] for topic in part["repartitionSourceTopics"])]
-                for part in topology["subtopologies"]
-            }
-            for group_id, topology in self._values_of_records("STREAMS_GROUP_TOPOLOGY", group_ids)
-            if topology is not None
-        }
-
-    def _values_of_records(self, kind: str, group_ids: Sequence[str]) -> Iterator[tuple[str, dict[str, Any] | None]]:
-        """Group and value of each record of a kind, as in Kafka's JSON, in the order of the log. kind: a name of KeyType."""
-        from groupcoord_spark.protocol.record_types import KeyType
-
-        wanted: list[Condition] = [("key_type", "=", int(KeyType[kind])), ("group_id", "in", list(group_ids))]
-        rows = self._rows("group_records", "incarnation record_offset group_id value_json", wanted)
-        for _, _, group_id, value_json in sorted(rows, key=itemgetter(0, 1)):
-            yield group_id, None if value_json is None else json.loads(value_json)
-
-    def _rows(self, table: str, columns: str, also: Sequence[Condition] = ()) -> Iterator[tuple[Any, ...]]:
-        where: list[Condition] = [*also] if self._wanted is None else [*also, ("group_id", "in", list(self._wanted))]
-        names = columns.split()
-        rows = self._warehouse.read(table, columns=names, where=where, run=self._run)
-        return zip(*(_values(rows[name]) for name in names), strict=True)
-
-
-def _values(column: pa.ChunkedArray) -> list[Any]:
-    """The column's values. Equal texts are one object, which halves the time and memory of large tables."""
-    if column.num_chunks == 0 or not pa.types.is_string(column.type):
-        return list(column.to_pylist())
-    encoded = column.combine_chunks().dictionary_encode()
-    texts = [*encoded.dictionary.to_pylist(), None]
-    return [texts[-1 if at is None else at] for at in encoded.indices.to_pylist()]
-
-
 def _remark(group: ShownGroup, *, is_shown: bool) -> str | None:
-    """What Kafka's tools say of the group's state. Where they say nothing of a group without lines, why the group has none."""
+    """Return the remark of Kafka's tools on the group's state, or else why a group without lines has none."""
     kind, name = KIND_OF_GROUP.get(group.group_type, "Consumer group"), printable(group.group_id)
     if group.share_offsets is not None:
         return None if is_shown else f"{kind} '{name}' has no offset information."
@@ -418,11 +238,12 @@ def _offset_rows(group: ShownGroup, end_offsets: EndOffsets) -> list[tuple[Any, 
                 read.add(place)
                 committed, epoch = offset_at.get(place, (None, None))
                 end = end_offsets.get(place)
-                rows.append((group.group_id, *place, epoch, committed, end, _lag(end, committed), *member.reader))
+                rows.append((group.group_id, *place, epoch, committed, end, _lag(group, place, end, committed), *member.reader))
     for group_id, topic, partition, committed, epoch in sorted(group.offsets, key=itemgetter(1, 2)):
         if (topic, partition) not in read:
             end = end_offsets.get((topic, partition))
-            rows.append((group_id, topic, partition, epoch, committed, end, _lag(end, committed), None, None, None))
+            lag = _lag(group, (topic, partition), end, committed)
+            rows.append((group_id, topic, partition, epoch, committed, end, lag, None, None, None))
     return rows
 
 
@@ -434,9 +255,12 @@ def _share_row(group: ShownGroup, position: SharePosition, end_offsets: EndOffse
     return group.group_id, position.topic, position.partition, epoch, position.start_offset, end, lag, None, None, None
 
 
-def _lag(end: int | None, committed: int | None) -> int | None:
-    # -1 is what some clients commit for "nowhere yet": no lag follows from it. An end offset below the commit is older than the commit.
-    return None if end is None or committed is None or committed == -1 else max(end - committed, 0)
+def _lag(group: ShownGroup, place: tuple[str, int], end: int | None, committed: int | None) -> int | None:
+    """Return the lag as kafka-consumer-groups prints it: negative beyond the end, but for commits that a checkpoint may be too old for."""
+    # -1 is what some clients commit for "nowhere yet": no lag follows from it.
+    if end is None or committed is None or committed == -1:
+        return None
+    return max(end - committed, 0) if place in group.beyond_late_end else end - committed
 
 
 def _member_rows(group: ShownGroup, end_offsets: EndOffsets) -> list[tuple[Any, ...]]:
@@ -476,7 +300,7 @@ def _state_rows(group: ShownGroup, end_offsets: EndOffsets) -> list[tuple[Any, .
 def _lines(
     titles: str, widths: Sequence[int | None], rows: Iterable[tuple[Any, ...]], verbose: bool, of_verbose: Sequence[int]
 ) -> list[str]:
-    """A table in the columns of Kafka's tools; nothing without rows.
+    """Return a table in the columns of Kafka's tools, or nothing without rows.
 
     Args:
         titles: Of the columns, separated by bars.
@@ -494,12 +318,16 @@ def _offset_lines(group: ShownGroup, verbose: bool, end_offsets: EndOffsets) -> 
     if group.share_offsets is not None:  # as kafka-share-groups prints them
         titles, cells = "GROUP|TOPIC|PARTITION|LEADER-EPOCH|START-OFFSET|LAG", ((*row[:5], row[6]) for row in rows)
         return _lines(titles, (15, 15, 10, 13, 13, None), cells, verbose, [3])
+    if group.group_type == "streams":
+        titles = "GROUP|TOPIC|PARTITION|CURRENT-OFFSET|LEADER-EPOCH|LOG-END-OFFSET|OFFSET-LAG"
+        cells = ((*row[:3], row[4], row[3], row[5], row[6]) for row in rows)
+        return _lines(titles, (15, 15, 10, 15, 15, 15, None), cells, verbose, [3, 4, 5])
     titles = "GROUP|TOPIC|PARTITION|LEADER-EPOCH|CURRENT-OFFSET|LOG-END-OFFSET|LAG|CONSUMER-ID|HOST|CLIENT-ID"
     return _lines(titles, (15, 15, 10, 15, 15, 15, 15, 15, 15, None), rows, verbose, [3])
 
 
 def _share_member_lines(group: ShownGroup, verbose: bool) -> list[str]:
-    """The lines of a share group's members as kafka-share-groups prints them; for a group without members only the remark."""
+    """Return the lines of a share group's members as kafka-share-groups prints them, or only the remark if it has none."""
     rows = [
         (group.group_id, row.member_id, row.host, row.client_id, row.partition_count, row.epoch, _assignment(row.current) or "")
         for row in group.members
@@ -508,9 +336,35 @@ def _share_member_lines(group: ShownGroup, verbose: bool) -> list[str]:
     return _lines(titles, (15, 15, 15, 15, 12, 13, None), rows, verbose, [5])
 
 
+def _streams_member_lines(group: ShownGroup, verbose: bool) -> list[str]:
+    """Return the lines of a streams group's members as kafka-streams-groups prints them, or only the remark if it has none."""
+    rows = [
+        (
+            *(group.group_id, group.assignment_epoch, group.topology_epoch, member.member_id, "streams", member.epoch),
+            *(member.process_id, member.client_id, _tasks(member, with_target=verbose)),
+        )
+        for member in group.members
+    ]
+    titles = "GROUP|TARGET-ASSIGNMENT-EPOCH|TOPOLOGY-EPOCH|MEMBER|MEMBER-PROTOCOL|MEMBER-EPOCH|PROCESS|CLIENT-ID|ASSIGNMENTS"
+    return _lines(titles, (15, 25, 14, 15, 15, 15, 15, 15, None), rows, verbose, [1, 2, 4, 5])
+
+
+def _tasks(member: ShownMember, *, with_target: bool) -> str:
+    """``ACTIVE:0:[0,2];1:[0,2];STANDBY:1:[1];``, with --verbose also the target's, as Kafka's tool prints them."""
+    texts = []
+    for kind, prefix in (("current", ""), ("target", "TARGET-"))[: 1 + with_target]:
+        for task_type in ("active", "standby", "warmup"):
+            numbers_of = member.tasks.get(kind, {}).get(task_type, {})
+            numbers = "".join(f"{name}:[{','.join(map(str, sorted(numbers_of[name])))}];" for name in sorted(numbers_of))
+            texts.append(f"{prefix}{task_type.upper()}:{numbers}" if numbers else "")
+    return "".join(texts)
+
+
 def _member_lines(group: ShownGroup, verbose: bool, end_offsets: EndOffsets) -> list[str]:
     if group.group_type == "share":
         return _share_member_lines(group, verbose)
+    if group.group_type == "streams":
+        return _streams_member_lines(group, verbose)
     titles = ["GROUP", "CONSUMER-ID", "GROUP-INSTANCE-ID", "HOST", "CLIENT-ID", "#PARTITIONS"]
     widths: list[int | None] = [15, 15, 17, 15, 15, 15]
     rows = _member_rows(group, end_offsets)
@@ -543,6 +397,9 @@ def _state_lines(group: ShownGroup, verbose: bool, end_offsets: EndOffsets) -> l
     if group.group_type == "share":  # as kafka-share-groups prints it
         titles = "GROUP|COORDINATOR (ID)|STATE|GROUP-EPOCH|ASSIGNMENT-EPOCH|#MEMBERS"
         return _lines(titles, (15, 25, 15, 12, 17, None), [(*row[:2], *row[3:])], verbose, [3, 4])
+    if group.group_type == "streams":
+        titles = "GROUP|COORDINATOR (ID)|STATE|GROUP-EPOCH|TARGET-ASSIGNMENT-EPOCH|#MEMBERS"
+        return _lines(titles, (15, 25, 25, 15, 25, None), [(*row[:2], *row[3:])], verbose, [3, 4])
     titles = "GROUP|COORDINATOR (ID)|ASSIGNMENT-STRATEGY|STATE|GROUP-EPOCH|TARGET-ASSIGNMENT-EPOCH|#MEMBERS"
     return _lines(titles, (15, 25, 20, 20, 15, 25, None), [row], verbose, [4, 5])
 

@@ -1,16 +1,17 @@
-"""``groupcoord doctor``: why the offsets topic is large, slow or stuck, from a copy of a log directory or from a night."""
+"""``groupcoord doctor``: why the offsets topic is large, slow or stuck, from a copy of a log directory or from a run."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterable
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 
 from groupcoord_spark.cli.doctor_changes import report_cleaning, report_matrix, report_partitions, report_upgrade
-from groupcoord_spark.cli.doctor_report import write_diagnosis, write_night
+from groupcoord_spark.cli.doctor_report import write_diagnosis, write_run
 from groupcoord_spark.cli.options import Common, Moment, ShownRun, alert, command, common_options_with_output, shown_run_options
 from groupcoord_spark.errors import GroupcoordError, UsageError
 
@@ -30,7 +31,7 @@ OF_INPUT: Final = {
     "broker_version": "--broker-version",
     "partitions": "--partitions",
 }
-"""Parameter -> option that asks about an INPUT and not about a night."""
+"""Parameter -> option that asks about an INPUT and not about a run."""
 
 
 class FindingNames(click.ParamType):  # type: ignore[type-arg]
@@ -51,7 +52,7 @@ class FindingNames(click.ParamType):  # type: ignore[type-arg]
             elif word == REFUSED or word in FINDINGS or word in short:
                 names.add(short.get(word, word))
             else:
-                self.fail(f"{word!r} is no finding. Write sick, watch, {REFUSED}, or some of {', '.join(short)}.", param, ctx)
+                self.fail(f"{word!r} is not a finding. Write sick, watch, {REFUSED}, or some of {', '.join(short)}.", param, ctx)
         return frozenset(names)
 
 
@@ -87,7 +88,7 @@ class FindingNames(click.ParamType):  # type: ignore[type-arg]
     "--warehouse",
     default=None,
     metavar="DIR",
-    help="Adds since which night each finding is there, and the growth of the log. Without INPUT: what a night found.",
+    help="Adds since which run each finding is there, and the growth of the log. Without INPUT: what a run found.",
 )
 @click.option(
     "--cluster",
@@ -114,22 +115,22 @@ def doctor(
     broker_version: str | None,
     partitions: int | None,
 ) -> int:
-    """What is wrong with the offsets topic, worst first, with the evidence and the command that mends it.
+    """Diagnose the offsets topic, worst finding first, with evidence and remedy.
 
     INPUT is a log directory of a broker (log.dirs), a partition's directory in it, or a directory with copies of several brokers: each copy
     is judged, since each broker cleans its own. Copy the checkpoints, *.snapshot and *.txnindex too; each of them is optional. No broker
     is asked: where only the broker knows, a finding has the command that asks. The log of the transaction coordinator is read where INPUT
     has it (__transaction_state-N), and answers most of these questions.
 
-    Without INPUT the findings are those of table topic_health: of the newest night, or of another one with --at or --run.
+    Without INPUT, show the findings in table topic_health: of the newest run, or of another one with --at or --run.
 
     sick: someone must act. watch: harmless by itself. normal: ordinary. An open transaction has a certainty: certain and likely ones hang.
     """
     from groupcoord_spark.doctor import diagnose, read_copies, read_transaction_states
-    from groupcoord_spark.log.files.storage import Location
+    from groupcoord_spark.storage.location import Location
 
     if not inputs:
-        return _night(common, shown_run, fail_on, [option for name, option in OF_INPUT.items() if ctx.params[name]])
+        return _run(common, shown_run, fail_on, [option for name, option in OF_INPUT.items() if ctx.params[name]])
     if (upgrade_to is not None) + matrix + (partitions is not None) > 1 or (after_cleaning and (matrix or partitions is not None)):
         raise UsageError("--upgrade-to, --matrix and --partitions are different questions, and only the first goes with --after-cleaning.")
     if broker_version is not None and upgrade_to is None and not matrix and not after_cleaning:
@@ -138,7 +139,7 @@ def doctor(
         return _change_of_release(common, inputs, fail_on, after_cleaning, upgrade_to, broker_version)
     history = _history(common, common.warehouse, shown_run) if common.warehouse else None
     if history is None and shown_run != ShownRun():
-        raise UsageError("--at, --run and --look-back choose a night of a warehouse: add --warehouse.")
+        raise UsageError("--at, --run and --look-back choose a run of a warehouse: add --warehouse.")
     settings = _settings(settings_file)
     _refuse_other_inputs(inputs)
     copies = read_copies(inputs)
@@ -153,11 +154,11 @@ def doctor(
     return _exit_code((finding.finding for finding in diagnosis.findings), fail_on)
 
 
-def _night(common: Common, shown_run: ShownRun, fail_on: frozenset[str] | None, options_of_input: list[str]) -> int:
-    """Shows what a night found."""
-    warehouse = common.warehouse or os.environ.get("GROUPCOORD_WAREHOUSE")
-    if not warehouse:
-        raise UsageError("There is no INPUT. Name a copy of a log directory, or a --warehouse whose nights are asked.")
+def _run(common: Common, shown_run: ShownRun, fail_on: frozenset[str] | None, options_of_input: list[str]) -> int:
+    """Shows what a run found."""
+    warehouse = common.warehouse or os.environ.get("GROUPCOORD_WAREHOUSE") or "./warehouse"
+    if not common.warehouse and not os.environ.get("GROUPCOORD_WAREHOUSE") and not Path(warehouse).is_dir():
+        raise UsageError("There is no INPUT, and no ./warehouse. Name a copy of a log directory, or a --warehouse whose runs are asked.")
     if options_of_input:
         raise UsageError(f"{', '.join(options_of_input)}: this is asked about a log. Name a copy of a log directory as INPUT.")
     history = _history(common, warehouse, shown_run)
@@ -166,13 +167,13 @@ def _night(common: Common, shown_run: ShownRun, fail_on: frozenset[str] | None, 
             f"Run {history.run.run_id} in {warehouse} has no verdicts: it read no segments, or an earlier release made it."
             " Name a copy of a log directory as INPUT."
         )
-    return _exit_code((finding.finding for finding in write_night(common, history)), fail_on)
+    return _exit_code((finding.finding for finding in write_run(common, history)), fail_on)
 
 
 def _history(common: Common, uri: str, shown_run: ShownRun) -> HealthHistory:
     from groupcoord_spark.answers.health_history import health_history
 
-    return health_history(*replace(common, warehouse=uri).night(shown_run))
+    return health_history(*replace(common, warehouse=uri).run(shown_run))
 
 
 def _exit_code(findings: Iterable[str], fail_on: frozenset[str] | None) -> int:
@@ -204,7 +205,7 @@ def _change_of_release(
 
 
 def _partition_count(inputs: tuple[str, ...], settings_file: str | None) -> int:
-    """The number of offsets partitions now: from the settings, else from where the groups are."""
+    """Return the current number of offsets partitions: from the settings, else from the groups' partitions."""
     from groupcoord_spark.coordinator.broker_settings import read_broker_settings
     from groupcoord_spark.coordinator.semantics import JAVA
     from groupcoord_spark.log import plan_logs
@@ -219,7 +220,7 @@ def _refuse_other_inputs(inputs: tuple[str, ...]) -> None:
     from groupcoord_spark.sources.inputs import InputKind, kind_of
 
     if kind_of(inputs) is not InputKind.SEGMENTS:
-        raise UsageError("doctor reads a copy of a broker's log directory: only segments show batches, transactions and what was cleaned.")
+        raise UsageError("doctor reads a copy of a broker's log directory: only segments show batches, transactions and cleaning.")
 
 
 def _settings(path: str | None) -> HealthSettings:

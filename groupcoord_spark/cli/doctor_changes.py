@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 from groupcoord_spark.cli.options import Common
 from groupcoord_spark.cli.render import lines, moment, print_lines, printable, say, write_records
 from groupcoord_spark.errors import InputError
-from groupcoord_spark.wording import counted
+from groupcoord_spark.wording import counted, shell_word
 
 if TYPE_CHECKING:
     from groupcoord_spark.coordinator.semantics import Semantics
@@ -221,7 +221,7 @@ def report_partitions(common: Common, copies: Sequence[CopyFacts], partitions: i
         f" move, and {len(lost)} of them lose {counted(sum(group.offsets for group in lost), 'committed offset')}: Kafka moves no record."
     )
     if lost:
-        named = [f"--group {shlex.quote(group.group_id)}" for group in lost[:MOST_GROUPS_IN_COMMAND]]
+        named = [f"--group {shell_word(group.group_id)}" for group in lost[:MOST_GROUPS_IN_COMMAND]]
         names = " ".join(named)
         if len(lost) > len(named):
             say(f"The commands name {len(named)} of these groups; --output json has all of them.")

@@ -38,7 +38,7 @@ class Border(click.ParamType):  # type: ignore[type-arg]
         text = str(value).strip()
         if text.lower().startswith("offset:"):
             number = text[len("offset:") :].strip()
-            if not (number.isascii() and number.isdecimal()):
+            if not re.fullmatch("[0-9]{1,19}", number):
                 self.fail(f"{value!r} is not a record offset. Write for example offset:441686.", param, ctx)
             return "offset", int(number)
         is_number = text.isascii() and text.isdecimal()
@@ -93,7 +93,15 @@ class KeyTypeParameter(click.ParamType):  # type: ignore[type-arg]
     help="Add key_base64, value_base64 and the batch's leader_epoch to every line: then `nightly` loses nothing.",
 )
 @click.option(
-    "--output", type=click.Choice(["json"]), default="json", show_default=True, expose_value=False, help="Lines of JSON: CSV cannot nest."
+    "--output",
+    "form",
+    type=click.Choice(["json", "text"]),
+    help="Lines of JSON, or text as Kafka's formatters print MirrorMaker's records. [default: text for MirrorMaker's topics, else json]",
+)
+@click.option(
+    "--broker-version",
+    metavar="V",
+    help="Print records of __transaction_state as this release does: since 4.4 with the name of the state. [default: 4.3]",
 )
 @common_options_without_warehouse
 def dump(
@@ -105,11 +113,15 @@ def dump(
     end: tuple[str, int] | None,
     redact: bool,
     with_bytes: bool,
+    form: str | None,
+    broker_version: str | None,
 ) -> None:
-    """Every record as one line of JSON, in log order per offsets partition: key and value as Kafka's formatters show them, place, producer.
+    """Print each record as one line of JSON, in log order, as Kafka's formatters do.
 
     INPUT is what `groupcoord nightly` takes, but for kafka://; or a directory or a file of the other logs that Kafka keeps for itself:
-    __share_group_state-N, __transaction_state-N, and __cluster_metadata-0 with its .checkpoint files.
+    __share_group_state-N, __transaction_state-N, __cluster_metadata-0 with its .checkpoint files, and MirrorMaker's checkpoints and offset
+    syncs (ALIAS.checkpoints.internal-0, mm2-offset-syncs.ALIAS.internal-0), printed as CheckpointFormatter and OffsetSyncFormatter do. A
+    record at which these fail is a line of JSON.
 
     Markers have "control":"COMMIT" or "ABORT". A record that does not decode
     has "data":null, a reason, and its key and value in base64. stderr has a line for each damaged stretch of the log.
@@ -119,6 +131,7 @@ def dump(
 
     --redact keeps groups, topics and racks. A replaced name is the same all through a dump, so that lines join; the next dump has others.
     """
+    from groupcoord_spark.coordinator.releases import release_named
     from groupcoord_spark.dump import other_topics
     from groupcoord_spark.dump.json_lines import Counts, JsonLines, Selection
     from groupcoord_spark.dump.redaction import Redaction
@@ -136,7 +149,12 @@ def dump(
     if other_topics.topic_of(inputs[0]) is not None:
         if redact or groups or key_types:
             raise UsageError("--group, --type and --redact are for records of the offsets topic; this INPUT is of another. Leave them out.")
-        partitions = other_topics.read_partitions(inputs, selection, counts, with_bytes=with_bytes)
+        release = None if broker_version is None else release_named(broker_version)
+        partitions = other_topics.read_partitions(inputs, selection, counts, with_bytes=with_bytes, form=form, release=release)
+    elif broker_version is not None:
+        raise UsageError("--broker-version is for records of __transaction_state; this INPUT is of the offsets topic. Leave it out.")
+    elif form == "text":
+        raise UsageError("--output text is for records of MirrorMaker's topics; this INPUT is of the offsets topic. Leave it out.")
     else:
         partitions = (
             (JsonLines(offsets_partition, selection, counts, redaction, with_bytes=with_bytes), chunks)
@@ -153,7 +171,7 @@ def dump(
 
 
 def _partitions(inputs: tuple[str, ...], remarks: _Remarks) -> Iterator[tuple[int, Iterable[Chunk]]]:
-    """Each offsets partition with its chunks, in the order of offsets."""
+    """Yield each offsets partition with its chunks, in offset order."""
     from groupcoord_spark.sources.inputs import InputKind, kind_of
 
     kind = kind_of(inputs)
@@ -161,7 +179,7 @@ def _partitions(inputs: tuple[str, ...], remarks: _Remarks) -> Iterator[tuple[in
         raise UsageError(f"dump reads files, and {inputs[0]} is a cluster. `groupcoord nightly {inputs[0]}` reads it into tables.")
     if kind is InputKind.SEGMENTS:
         from groupcoord_spark.log import plan_logs, read_segment
-        from groupcoord_spark.log.files.held_files import HeldFiles
+        from groupcoord_spark.storage.held_files import HeldFiles
 
         with HeldFiles() as held_files:
             plan = plan_logs(inputs, held=held_files)
@@ -169,10 +187,12 @@ def _partitions(inputs: tuple[str, ...], remarks: _Remarks) -> Iterator[tuple[in
             for partition in plan.partitions:
                 yield partition.offsets_partition, chain.from_iterable(map(read_segment, partition.segments))
         return
-    from groupcoord_spark.log.files.storage import shown as without_secrets
     from groupcoord_spark.pipeline.read.rows import CHUNK_ROWS, chunks_by_partition, row_files, sorted_table
+    from groupcoord_spark.storage.location import shown as without_secrets
 
-    table = sorted_table(row_files(kind, inputs), MOST_SORTED_BYTES)
+    files = row_files(kind, inputs)
+    remarks.say(files.remarks)
+    table = sorted_table(files, MOST_SORTED_BYTES)
     if table is None:
         raise UsageError(
             f"{', '.join(map(without_secrets, inputs))}: rows have to be put in order first, and these have more than"
@@ -188,11 +208,16 @@ def _plain(name: str) -> str:
 
 
 class _Remarks:
-    """Prints what is lost or doubtful in the log on stderr, line by line, and the counts at the end."""
+    """Prints lost and doubtful places of the log on stderr, line by line, and the counts at the end."""
 
     def __init__(self, *, quiet: bool) -> None:
         self._quiet = quiet
         self._counts: Counter[str] = Counter()
+
+    def say(self, sentences: Iterable[str]) -> None:
+        """Print sentences on stderr, except with ``--quiet``."""
+        for sentence in () if self._quiet else sentences:
+            say(sentence)
 
     def report(self, reports: Iterable[Lost | PlacedDoubt]) -> None:
         """Prints a line for each lost or doubtful range."""
@@ -210,7 +235,7 @@ class _Remarks:
                 say(printable(f"{lost_or_doubt.source}{place}: {lost_or_doubt.detail} ({lost_or_doubt.code})"))
 
     def sum_up(self, counts: Counts) -> None:
-        """How many lines there are, and what was not as it should be."""
+        """Print the number of lines and of faults."""
         if self._quiet:
             return
         parts = [counted(counts.lines, "record")]
@@ -225,6 +250,8 @@ class _Remarks:
             have = "has" if counts.without_timestamp == 1 else "have"
             are = _are(counts.without_timestamp)
             parts.append(f"{counted(counts.without_timestamp, 'record')} {have} no timestamp and {are} in no range of time")
+        if counts.below_log_start:
+            parts.append(f"{counted(counts.below_log_start, 'record')} below the log start {_are(counts.below_log_start)} left out")
         say("; ".join(parts) + ".")
 
 

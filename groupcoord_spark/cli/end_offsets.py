@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -20,7 +21,7 @@ def newest_end_offsets(warehouse: Warehouse, run: Run) -> EndOffsets:
 
 
 def remark_on_checkpoint(warehouse: Warehouse, run: Run) -> str | None:
-    """The source and the age of the newest log ends up to a run, in a sentence, where they are a broker's checkpoint; else None."""
+    """Return a sentence with source and age of the newest log ends up to a run if they come from a broker's checkpoint, else None."""
     from groupcoord_spark.cli.options import minute_and_age
 
     newest = _newest_sample(warehouse, run, ["source", "written_at"])
@@ -31,8 +32,20 @@ def remark_on_checkpoint(warehouse: Warehouse, run: Run) -> str | None:
     return f"Log ends are the high watermarks in replication-offset-checkpoint, written at {minute_and_age(written[-1])}{oldest}."
 
 
+def checkpoint_is_late_from(warehouse: Warehouse, run: Run) -> datetime | None:
+    """Return the time after which the newest checkpoint may lack what was committed; None where the log ends are from elsewhere.
+
+    A broker writes its checkpoint each ``replica.high.watermark.checkpoint.interval.ms``, 5 seconds by default.
+    """
+    newest = _newest_sample(warehouse, run, ["source"])
+    if not newest.num_rows or newest["source"][0].as_py() != "checkpoint":
+        return None
+    sampled_at: datetime = newest["sampled_at"][0].as_py()
+    return sampled_at - timedelta(seconds=5)
+
+
 def _newest_sample(warehouse: Warehouse, run: Run, columns: list[str]) -> pa.Table:
-    """The rows of the run's own sample, of which a night over a log directory always has one, else of the newest one before."""
+    """Return the run's own sample of log ends, which a run over a log directory always has, else the newest earlier one."""
     import pyarrow.compute as pc
 
     samples = warehouse.read("log_ends", columns=[*columns, "sampled_at"], where=[("run_id", "=", run.run_id)], run=run)

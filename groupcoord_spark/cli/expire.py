@@ -1,4 +1,4 @@
-"""``groupcoord expire``: what a cleanup would remove under any retention, from the tables of a night."""
+"""``groupcoord expire``: what a cleanup would remove under any retention, from the tables of a run."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _DAY_MS: Final = 86_400_000
 
 @options.command(epilog="Example: groupcoord expire --offsets-retention 1d --as-of 2026-11-23T08:00:00Z --compare")
 @click.option("--offsets-retention", "retention_ms", type=options.Duration(), help="How long offsets are kept. [default: as in the run]")
-@click.option("--as-of", "as_of_ms", type=options.Moment(), help="The moment at which the rules are applied. [default: as in the run]")
+@click.option("--as-of", "as_of_ms", type=options.Moment(), help="Time to apply the rules at. [default: as in the run]")
 @click.option("--semantics", type=click.Choice(["java", "scala"]), help="Rules of that coordinator. [default: as in the run]")
 @click.option("--broker-version", metavar="V", help="Rules of that release, for example 3.6. [default: as in the run]")
 @click.option("--assume-members-gone", is_flag=True, help="Judge live groups as if their last member had left at --as-of.")
@@ -68,7 +68,7 @@ def expire(
     compare: bool,
     shown_run: options.ShownRun,
 ) -> None:
-    """What a cleanup of offsets would remove, and when, by the state of one night. Nothing is rewritten.
+    """Show what a cleanup of offsets would remove, and when. Nothing is rewritten.
 
     A row for each group: its offsets, how many of them a cleanup at --as-of removes, when the next one goes, how many never go in their
     present state, and when the group itself goes.
@@ -80,7 +80,7 @@ def expire(
         raise click.UsageError("--compare counts by day and group: leave --offsets out.")
     if codec is not None and tombstones_directory is None:
         raise click.UsageError("--codec belongs to --write-tombstones.")
-    warehouse, run = common.night(shown_run, is_said=False)
+    warehouse, run = common.run(shown_run, is_said=False)
     now_ms = run.as_of_ms if as_of_ms is None else as_of_ms
     present = ExpirationJob(now_ms, _retention_of(run, retention_ms), options.semantics_of(run), with_tombstones=False)
     job = replace(
@@ -107,7 +107,7 @@ def expire(
 
 
 def _other_rules(run: Run, name: str | None, broker_version: str | None) -> Semantics:
-    """The rules that the options name, with the settings of the run; without such options the rules of the run."""
+    """Return the rules of the options with the run's settings, or the run's own rules without such options."""
     from groupcoord_spark.coordinator.semantics import semantics_for
 
     if name is None and broker_version is None:
@@ -146,7 +146,7 @@ def _group_rows(state: StateTables, job: ExpirationJob, totals: Counter[str]) ->
 
 
 def _why_group_stays(cleaned: CleanedGroup) -> str | None:
-    """Why the group is never removed in its present state; None: it is removed at a known moment."""
+    """Return why the group is never removed in its present state, or None if its removal has a known time."""
     from groupcoord_spark.warehouse.reasons import GROUP_STAYS_BECAUSE, NO_GROUP_IS_REMOVED
 
     group = cleaned.cleanup.group
@@ -185,7 +185,7 @@ def _change_rows(state: StateTables, present: ExpirationJob, job: ExpirationJob,
 def _remark(run: Run, present: ExpirationJob, job: ExpirationJob, totals: Counter[str], written: str | None, *, compare: bool) -> None:
     sys.stdout.flush()  # the remark is about the rows above it
     setting, members = _setting(job), ", every member gone" if job.assume_members_gone else ""
-    say(f"As of {moment(job.as_of_ms)} with {setting}{members}, state of the night of {moment(run.as_of_ms)}:")
+    say(f"As of {moment(job.as_of_ms)} with {setting}{members}, state of the run of {moment(run.as_of_ms)}:")
     if compare:
         say(
             f"  against {_setting(present)}: would remove"
@@ -207,7 +207,7 @@ def _remark(run: Run, present: ExpirationJob, job: ExpirationJob, totals: Counte
 
 
 def _write_tombstones(directory: Path, state: StateTables, job: ExpirationJob, end_offsets: dict[int, int], codec: str) -> str:
-    """Writes the segments; what was written, as a sentence."""
+    """Write the segments; return a sentence about them."""
     from groupcoord_spark.log.decode import compression
     from groupcoord_spark.log.writing import write_segment
     from groupcoord_spark.pipeline.what_if import tombstone_batches

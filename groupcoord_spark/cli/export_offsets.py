@@ -1,19 +1,18 @@
-"""``groupcoord export-offsets``: a night's offsets as the file that kafka-consumer-groups --reset-offsets --from-file takes."""
+"""``groupcoord export-offsets``: a run's offsets as the file that kafka-consumer-groups --reset-offsets --from-file takes."""
 
 from __future__ import annotations
 
 import csv
 import io
-import shlex
 import sys
 
 import click
 
 from groupcoord_spark.cli.names import did_you_mean, matching
 from groupcoord_spark.cli.options import Common, ShownRun, command, common_options_of_a_writer, groups_option, shown_run_options
-from groupcoord_spark.cli.render import printable, say, second
+from groupcoord_spark.cli.render import print_exactly, say, second
 from groupcoord_spark.errors import GroupcoordError, UsageError
-from groupcoord_spark.wording import counted
+from groupcoord_spark.wording import counted, shell_word
 
 
 @command("export-offsets", epilog="Example: groupcoord export-offsets --group app-expiring --at 2026-11-21T08:00:00Z > offsets.csv")
@@ -30,7 +29,7 @@ from groupcoord_spark.wording import counted
 @shown_run_options
 @common_options_of_a_writer
 def export_offsets(common: Common, groups: tuple[str, ...], new_name: str | None, form: str, shown_run: ShownRun) -> None:
-    """The committed offsets of groups in any night, to set the groups back to them.
+    """Export committed offsets of groups in any run, to reset the groups to them.
 
     A line for each offset, without a line of names: topic,partition,offset for one group; group,topic,partition,offset for several. A file
     of one group names no group, so --as changes only the command that is shown: the offsets of one group for another one.
@@ -38,7 +37,7 @@ def export_offsets(common: Common, groups: tuple[str, ...], new_name: str | None
     import pyarrow.compute as pc
 
     names = ["group_id", "topic", "partition", "committed_offset"]
-    warehouse, run = common.night(shown_run, is_said=False)
+    warehouse, run = common.run(shown_run, is_said=False)
     group_ids = frozenset(warehouse.read("committed_offsets", columns=["group_id"], run=run)["group_id"].to_pylist())
     existing, missing = matching(groups, group_ids)
     wanted = sorted({*existing, *missing})
@@ -48,12 +47,12 @@ def export_offsets(common: Common, groups: tuple[str, ...], new_name: str | None
     if new_name is not None and len(wanted) > 1:
         raise UsageError(f"--as takes the offsets of one group, and --group names {counted(len(wanted), 'group')}.")
     offsets = warehouse.read("committed_offsets", columns=names, where=[("group_id", "in", wanted)], run=run)
-    night = f"the night of {second(run.as_of_ms)}"
+    snapshot = f"the run of {second(run.as_of_ms)}"
     groups_with_offsets = set(offsets["group_id"].to_pylist())
     if without := [group for group in wanted if group not in groups_with_offsets]:
         raise GroupcoordError(
-            f"Cluster {run.cluster!r} has no committed offset of group {', '.join(map(repr, without))} in {night}."
-            f" Name another night with --at.{did_you_mean(without, group_ids)}"
+            f"Cluster {run.cluster!r} has no committed offset of group {', '.join(map(repr, without))} in {snapshot}."
+            f" Name another run with --at.{did_you_mean(without, group_ids)}"
         )
     offsets = offsets.take(pc.sort_indices(offsets, sort_keys=[(name, "ascending") for name in names[:3]]))
     # In a file for several groups the tool takes a line of three columns for one of four, so the number of columns follows the groups.
@@ -62,22 +61,13 @@ def export_offsets(common: Common, groups: tuple[str, ...], new_name: str | None
     csv.writer(text, quoting=csv.QUOTE_NONNUMERIC, lineterminator="\n").writerows(
         zip(*(offsets[name].to_pylist() for name in columns), strict=True)
     )
-    _write_exactly(text.getvalue())
+    print_exactly(text.getvalue())
     if not common.quiet:
         sys.stdout.flush()
         to_set = wanted if new_name is None else [new_name]
-        options = " ".join(f"--group {shlex.quote(group)}" for group in to_set) if len(wanted) <= 3 else "--group … (each of them)"
+        options = " ".join(f"--group {shell_word(group)}" for group in to_set) if len(wanted) <= 3 else "--group … (each of them)"
         members = "the group's members" if len(wanted) == 1 else "the groups' members"
         say(
-            f"{counted(offsets.num_rows, 'offset')} of {counted(len(wanted), 'group')} in {night}. With {members} stopped:"
+            f"{counted(offsets.num_rows, 'offset')} of {counted(len(wanted), 'group')} in {snapshot}. With {members} stopped:"
             f" kafka-consumer-groups --bootstrap-server … {options} --reset-offsets --from-file FILE --execute"
         )
-
-
-def _write_exactly(text: str) -> None:
-    """The text on stdout as UTF-8, whatever the locale: Kafka's tool reads the file so. A terminal gets what it can show."""
-    if sys.stdout.isatty():
-        sys.stdout.write("".join(f"{printable(line)}\n" for line in text.splitlines()))
-        return
-    sys.stdout.flush()
-    sys.stdout.buffer.write(text.encode("utf-8"))

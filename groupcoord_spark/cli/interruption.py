@@ -93,7 +93,7 @@ class _Interruption:
 
 
 def _end_processes(*, and_remove_files: bool = False) -> None:
-    """Ends Java and the workers. Only ``run_directory`` starts such processes: where it is not imported, there are none."""
+    """End Java and the workers. Only ``run_directory`` starts such processes; unless it was imported, none exist."""
     run_directory = sys.modules.get("groupcoord_spark.spark.run_directory")
     if run_directory is not None and hasattr(run_directory, "remove_all"):  # wholly imported
         run_directory.interrupt_all()
@@ -132,5 +132,5 @@ def _flush() -> None:
 
 
 def has_come() -> bool:
-    """Whether this process is the command's own and a signal has asked it to end: exceptions are then no errors to show."""
+    """Return whether this is the command's own process and a signal has asked it to end, so that exceptions are not shown as errors."""
     return _of_this_process is not None and _of_this_process.has_come

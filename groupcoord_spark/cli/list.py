@@ -10,6 +10,7 @@ from groupcoord_spark.answers.timeline import duration
 from groupcoord_spark.cli.end_offsets import remark_on_checkpoint
 from groupcoord_spark.cli.options import Common, ShownRun, Words, command, common_options, shown_run_options
 from groupcoord_spark.cli.render import cell_text, print_lines
+from groupcoord_spark.wording import command_line, counted
 
 if TYPE_CHECKING:
     from groupcoord_spark.warehouse.read import Run, Warehouse
@@ -19,14 +20,8 @@ STATES: Final = ("Empty", "Stable", "Assigning", "Reconciling", "NotReady", "Pre
 TYPES: Final = ("Classic", "Consumer", "Share", "Streams")
 
 _LAG_OF_GROUPS: Final = """
-SELECT group_id, CAST(MAX(group_lag) AS BIGINT) AS lag, MAX(group_max_lag) AS max_lag, MAX(hours_behind) AS hours_behind,
-  MIN(CASE WHEN lost > 0 THEN 0.0E0 ELSE hours_to_loss END) AS hours_to_loss, BOOL_OR(group_lag_is_partial) AS lag_is_partial
-FROM lag
-GROUP BY group_id HAVING COUNT(lag) > 0
-UNION ALL
-SELECT group_id, CAST(SUM(lag) AS BIGINT), MAX(lag), NULL, NULL,
-  COUNT(CASE WHEN remark IN ('no_sample', 'no_count') THEN 1 END) > 0 FROM share_lag
-GROUP BY group_id HAVING COUNT(lag) > 0
+SELECT group_id, lag, max_lag, hours_behind, hours_to_loss, partitions_without_end > 0 AS lag_is_partial, beyond_end
+FROM lag_by_group WHERE lag IS NOT NULL
 """
 
 
@@ -59,7 +54,7 @@ GROUP BY group_id HAVING COUNT(lag) > 0
 @shown_run_options
 @common_options
 def list_groups(common: Common, states: frozenset[str] | None, types: frozenset[str] | None, lag: bool, shown_run: ShownRun) -> None:
-    """Every group the coordinator would list, sorted by name: classic, consumer, share and streams groups.
+    """List every group that the coordinator would list, of all types, sorted by name.
 
     STATES and TYPES are words separated by commas, for example Stable,Empty.
     """
@@ -77,7 +72,7 @@ def list_groups(common: Common, states: frozenset[str] | None, types: frozenset[
         columns["type"] = "group_type"
     if states is not None:
         columns["state"] = "state"
-    warehouse, run = common.night(shown_run)
+    warehouse, run = common.run(shown_run)
     groups = warehouse.read("groups", columns=list(columns.values()), where=where, run=run)
     groups = groups.take(pc.sort_indices(groups["group_id"]))
     cells = {name: groups[column].to_pylist() for name, column in columns.items()}
@@ -85,17 +80,21 @@ def list_groups(common: Common, states: frozenset[str] | None, types: frozenset[
         cells["type"] = [word.capitalize() for word in cells["type"]]
     titles = [name.upper() for name in columns]
     if lag:
-        lags, nothing = _lags(warehouse, run), _Lag(None, None, None, None, None)
+        lags, nothing = _lags(warehouse, run), _Lag(*[None] * len(_Lag._fields))
         if not lags:
             common.say(
-                "No lag: this night has no log ends. Copy replication-offset-checkpoint with the log directory, or give the nightly"
+                "No lag: this run has no log ends. Copy replication-offset-checkpoint with the log directory, or give the nightly"
                 " --end-offsets FILE or --with-end-offsets."
             )
         elif remark := remark_on_checkpoint(warehouse, run):
             common.say(remark)
+        if beyond := sum(lag.beyond_end or 0 for lag in lags.values()):
+            statement = "from lag where remark = 'beyond_end'"
+            more = command_line("sql", statement, "--run", run.run_id, warehouse=warehouse.location.uri, cluster=run.cluster)
+            common.say(f"{counted(beyond, 'committed offset')} beyond the end of the log, with lag 0 here. `{more}` has the negative lag.")
         of_groups = [lags.get(group, nothing) for group in cells["group"]]
         shown_lags = of_groups if common.output != "table" else map(_cells, of_groups)
-        names = _Lag._fields if common.output != "table" else _Lag._fields[:-1]
+        names = _Lag._fields if common.output != "table" else _Lag._fields[:-2]
         columns |= dict.fromkeys(names, "")
         cells |= zip(names, map(list, zip(*shown_lags, strict=True)) if of_groups else [[]] * len(names), strict=True)
         titles += ["LAG", "MAX-LAG", "BEHIND", "LOSS-IN"]
@@ -110,7 +109,8 @@ def list_groups(common: Common, states: frozenset[str] | None, types: frozenset[
 class _Lag(NamedTuple):
     """The lag of a group by the newest sample of log ends. hours_to_loss is 0 where records are gone that the group has not read.
 
-    lag_is_partial: the sample lacks partitions of the group, so the lag is a lower bound.
+    lag_is_partial: the sample lacks partitions of the group, so the lag is a lower bound. beyond_end: the number of committed offsets
+    beyond the end of the log, which count as lag 0.
     """
 
     lag: int | None
@@ -118,13 +118,14 @@ class _Lag(NamedTuple):
     hours_behind: float | None
     hours_to_loss: float | None
     lag_is_partial: bool | None
+    beyond_end: int | None
 
 
 def _lags(warehouse: Warehouse, run: Run) -> dict[str, _Lag]:
     """Group -> its lag. Groups without a partition in the newest sample of log ends are left out."""
-    from groupcoord_spark.warehouse.sql import NightInDuckDB
+    from groupcoord_spark.warehouse.sql import SnapshotInDuckDB
 
-    rows = NightInDuckDB(warehouse, run=run).rows(_LAG_OF_GROUPS)
+    rows = SnapshotInDuckDB(warehouse, run=run).rows(_LAG_OF_GROUPS)
     group_ids, *columns = (column.to_pylist() for column in rows.columns)
     return dict(zip(group_ids, map(_Lag, *columns), strict=True))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
 from typing import Any, NamedTuple
@@ -76,7 +77,7 @@ class ReplicaRacks(click.ParamType):  # type: ignore[type-arg]
 
 
 def made_up_group(members: Sequence[WrittenMember], partitions: Mapping[str, int]) -> AssignableGroup:
-    """The group of these members alone. Raises UsageError for a topic without a number of partitions."""
+    """Return a group of these members alone. Raises UsageError for a topic without a partition count."""
     if not members:
         raise UsageError("Name a group with --group, or make one up with --member and --partitions.")
     group = with_members(AssignableGroup((), {}), members, partitions)
@@ -86,7 +87,7 @@ def made_up_group(members: Sequence[WrittenMember], partitions: Mapping[str, int
 
 
 def with_members(group: AssignableGroup, members: Sequence[WrittenMember], partitions: Mapping[str, int]) -> AssignableGroup:
-    """The group with these members more. Raises UsageError for a member id that the group has, or a topic of unknown size."""
+    """Return the group with additional members. Raises UsageError for an existing member id or a topic of unknown size."""
     topics = dict(group.topics)
     _refuse_two_of_the_same([*group.members, *(written.member for written in members)])
     for topic in (topic for written in members for topic in written.member.topics if topic not in topics):
@@ -131,7 +132,7 @@ def remarks_on_claims(group: AssignableGroup, written: Sequence[WrittenMember]) 
 
 
 def with_replica_racks(group: AssignableGroup, racks: Mapping[str, Sequence[frozenset[str]]]) -> AssignableGroup:
-    """The group with the racks of its topics' replicas. Raises UsageError for a topic that the group does not have."""
+    """Return the group with the racks of its topics' replicas. Raises UsageError for a topic outside of the group."""
     topics = dict(group.topics)
     for topic, of_partitions in racks.items():
         if topic not in topics:
@@ -176,12 +177,12 @@ def _words(text: str) -> tuple[str, ...]:
 
 
 def _partitions(text: str) -> tuple[TopicPartition, ...] | None:
-    """The partitions in a text such as ``orders:0,1;visits:3``; None: the text is something else."""
+    """Return the partitions in a text such as ``orders:0,1;visits:3``, or None for other texts."""
     partitions = []
     for of_topic in filter(None, text.split(";")):
         topic, _, numbers = of_topic.rpartition(":")
         listed = numbers.split(",")
-        if not topic or not all(number.isdecimal() for number in listed):
+        if not topic or not all(re.fullmatch("[0-9]{1,10}", number) for number in listed):
             return None
         partitions += [TopicPartition(topic, int(number)) for number in listed]
     return tuple(partitions)

@@ -1,8 +1,7 @@
-"""``groupcoord metrics``: the figures of the newest nights in OpenMetrics, for Prometheus."""
+"""``groupcoord metrics``: the figures of the newest runs in OpenMetrics, for Prometheus."""
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -14,32 +13,24 @@ from prometheus_client.metrics_core import GaugeMetricFamily
 from prometheus_client.openmetrics.exposition import generate_latest
 
 from groupcoord_spark.cli.options import Common, command, common_options_of_a_writer
-from groupcoord_spark.cli.render import print_lines
-from groupcoord_spark.errors import GroupcoordError, UsageError
+from groupcoord_spark.cli.render import print_exactly, refuse_unwritable, write_whole
+from groupcoord_spark.errors import GroupcoordError
 from groupcoord_spark.moments import now_ms
-from groupcoord_spark.wording import counted
+from groupcoord_spark.wording import command_line, counted
 
 if TYPE_CHECKING:
     from groupcoord_spark.warehouse.read import Run, Warehouse
-    from groupcoord_spark.warehouse.sql import NightInDuckDB
+    from groupcoord_spark.warehouse.sql import SnapshotInDuckDB
 
 HORIZON_MS: Final = 2 * 86_400_000
 """As of ``morning``."""
 MOST_GROUPS: Final = 100
 
-_LAGS: Final = """
-SELECT group_id, MAX(group_lag) AS lag, MAX(group_max_lag) AS max_lag, MAX(hours_behind) * 3600 AS seconds_behind,
-  MAX(share_of_log) AS share_of_log, COUNT(*) FILTER (remark = 'no_sample') AS unsampled
-FROM lag GROUP BY group_id HAVING COUNT(lag) > 0
-UNION ALL
-SELECT group_id, SUM(lag), MAX(lag), NULL, NULL, COUNT(*) FILTER (remark IN ('no_sample', 'no_count'))
-FROM share_lag GROUP BY group_id HAVING COUNT(lag) > 0
-ORDER BY lag DESC, group_id
-"""
+_LAGS: Final = "FROM lag_by_group WHERE lag IS NOT NULL ORDER BY lag DESC, group_id"
 
 
 def _of_run(value: str) -> str:
-    return f"SELECT {value} FROM runs WHERE run_id = (FROM run_id)"
+    return f"SELECT {value} FROM runs JOIN shown_run USING (run_id)"
 
 
 def _of_lags(value: str) -> str:
@@ -52,12 +43,16 @@ _EXPIRING: Final = "SELECT '{0}' AS within, COUNT(*) FROM offset_expirations WHE
 _RECORDS: Final = (_of_run("'decoded' AS result, records_decoded"), _of_run("'quarantined', records_quarantined"))
 
 GAUGES: Final[Mapping[str, tuple[str, str]]] = {
-    "night_last_success_timestamp_seconds": ("When the newest night was finished, in Unix time.", _of_run("epoch(finished_at)")),
-    "night_as_of_timestamp_seconds": ("The moment as of which the newest night is, in Unix time.", _of_run("epoch(as_of)")),
-    "night_duration_seconds": ("How long the newest night took.", _of_run("epoch(finished_at) - epoch(started_at)")),
-    "night_records": ("Records that the newest night read.", " UNION ALL ".join(_RECORDS)),
-    "night_read_bytes": ("Bytes that the newest night read.", _of_run("bytes_read")),
-    "night_doubts": ("Rows of the table warnings that the newest night wrote.", _of_run("warnings")),
+    "night_last_success_timestamp_seconds": ("When the newest run was finished, in Unix time.", _of_run("warehouse, epoch(finished_at)")),
+    "night_as_of_timestamp_seconds": ("The as-of of the newest run, in Unix time.", _of_run("epoch(as_of)")),
+    "newest_record_timestamp_seconds": (
+        "Timestamp of the newest record in the copy that the newest run read, in Unix time.",
+        "SELECT epoch(MAX(newest_timestamp)) FROM offsets_partitions",
+    ),
+    "night_duration_seconds": ("How long the newest run took.", _of_run("epoch(finished_at) - epoch(started_at)")),
+    "night_records": ("Records that the newest run read.", " UNION ALL ".join(_RECORDS)),
+    "night_read_bytes": ("Bytes that the newest run read.", _of_run("bytes_read")),
+    "night_doubts": ("Rows of the table warnings that the newest run wrote.", _of_run("warnings")),
     "groups": ("Groups by type and state.", "SELECT group_type AS type, state, COUNT(*) FROM groups GROUP BY ALL ORDER BY ALL"),
     "members": ("Members of these groups.", "SELECT group_type AS type, state, SUM(member_count) FROM groups GROUP BY ALL ORDER BY ALL"),
     "committed_offsets": ("Committed offsets.", "SELECT COUNT(*) FROM committed_offsets"),
@@ -72,23 +67,34 @@ GAUGES: Final[Mapping[str, tuple[str, str]]] = {
     ),
     "offsets_partition_size_bytes": (
         "Bytes of the segments of a partition of __consumer_offsets.",
-        "SELECT offsets_partition AS partition, MAX(log_bytes) FROM topic_health WHERE log_bytes IS NOT NULL GROUP BY ALL ORDER BY ALL",
+        "SELECT offsets_partition AS partition, warehouse, MAX(log_bytes) FROM topic_health, shown_run WHERE log_bytes IS NOT NULL"
+        " GROUP BY ALL ORDER BY ALL",
     ),
-    "news": ("What is new since the last night that differs, as `groupcoord morning` lists it.", "FROM news"),
+    "news": (
+        "News since the last run that differs, as `groupcoord morning` lists it.",
+        "SELECT what, level, warehouse, value FROM news, shown_run",
+    ),
     "lag_rest_groups": ("Groups that the series with series=rest stand for.", "SELECT COUNT(*) FROM group_lags WHERE NOT is_own"),
     "group_lag_records": (f"Records that the group has not read.{_REST.format('the sum of')}", _of_lags("SUM(lag)")),
     "group_max_lag_records": (f"The largest lag of a partition.{_REST.format('the largest of')}", _of_lags("MAX(max_lag)")),
     "group_lag_missing_partitions": (
         f"Partitions of the group without a log end: its lag is a lower bound.{_REST.format('the sum of')}",
-        f"FROM ({_of_lags('SUM(unsampled)')}) WHERE value > 0",
+        f"FROM ({_of_lags('SUM(partitions_without_end)')}) WHERE value > 0",
     ),
-    "group_lag_seconds": (f"How long ago the next record was written.{_REST.format('the largest of')}", _of_lags("MAX(seconds_behind)")),
+    "group_beyond_end_partitions": (
+        f"Partitions with a committed offset beyond the end of the log.{_REST.format('the sum of')}",
+        f"FROM ({_of_lags('SUM(beyond_end)')}) WHERE value > 0",
+    ),
+    "group_lag_seconds": (
+        f"How long ago the next record was written.{_REST.format('the largest of')}",
+        _of_lags("MAX(hours_behind) * 3600"),
+    ),
     "group_lag_ratio": (
         f"The largest share of a log that is lag: near 1 the group loses records.{_REST.format('the largest of')}",
         _of_lags("MAX(share_of_log)"),
     ),
 }
-"""Metric without its prefix -> help, and a query over ``_night``: its labels but for the cluster, and last its value."""
+"""Metric without its prefix -> help, and a query over ``_run``: its labels but for the cluster, and last its value."""
 
 _OF_THE_RUN: Final = {
     "nightly_exit_code": "How the last run of nightly ended, as its exit code: 0 done, 1 failed, 2 refused or called in a wrong way.",
@@ -105,7 +111,7 @@ class RegularExpression(click.ParamType):  # type: ignore[type-arg]
         try:
             return re2.compile(value) if isinstance(value, str) else value
         except re2.error as e:
-            self.fail(f"{value!r} is no regular expression of RE2: {e.args[0] if e.args else e}.", param, ctx)
+            self.fail(f"{value!r} is not a regular expression of RE2: {e.args[0] if e.args else e}.", param, ctx)
 
 
 @command(epilog="Example: groupcoord metrics --out /var/lib/node_exporter/groupcoord.prom")
@@ -114,7 +120,7 @@ class RegularExpression(click.ParamType):  # type: ignore[type-arg]
     "file",
     metavar="FILE",
     type=click.Path(dir_okay=False, path_type=Path),
-    help="Write to FILE, by renaming a file beside it. [default: stdout]",
+    help="Replace FILE atomically. [default: stdout]",
 )
 @click.option(
     "--groups", "of_groups", type=RegularExpression(), metavar="REGEX", help="Series of their own only for groups whose whole name matches."
@@ -128,7 +134,7 @@ class RegularExpression(click.ParamType):  # type: ignore[type-arg]
 )
 @common_options_of_a_writer
 def metrics(common: Common, file: Path | None, of_groups: Any, top: int) -> None:
-    """Figures of the newest night of each cluster as OpenMetrics text, for the textfile collector of node_exporter.
+    """Figures of the newest run of each cluster as OpenMetrics text, for the textfile collector of node_exporter.
 
     All metrics are gauges. Groups have lag alone: --groups and --top bound their number, and one series per cluster has the sum (of
     maximums the largest) of all other groups, with series=rest.
@@ -136,34 +142,35 @@ def metrics(common: Common, file: Path | None, of_groups: Any, top: int) -> None
     from groupcoord_spark.warehouse.read import open_warehouse
 
     warehouse = open_warehouse(common.warehouse)
-    runs = [warehouse.run(name) for name in ([common.cluster] if common.cluster is not None else warehouse.clusters_with_nights())]
+    runs = [warehouse.run(name) for name in ([common.cluster] if common.cluster is not None else warehouse.clusters_with_nightly_runs())]
     if not runs:
-        raise GroupcoordError(f"{warehouse.location.uri} holds no night yet. Make one with `groupcoord nightly`.")
+        nightly = command_line("nightly", "INPUT", warehouse=warehouse.location.uri)
+        raise GroupcoordError(f"{warehouse.location.uri} holds no run yet. Make one with `{nightly}`.")
     families = _families(warehouse, runs, of_groups, top)
     if file is None:
-        print_lines([_text(families).rstrip("\n")])
+        print_exactly(_text(families))
         return
-    _write(file, families)
+    write_whole(file, _text(families))
     common.say(f"{counted(len(runs), 'cluster')} in {file}.")
 
 
 @contextmanager
 def metrics_of_run(file: Path | None, common: Common) -> Iterator[None]:
-    """Writes the metrics of a cluster when the run within ends; a run that fails or is refused adds its exit code. file: None: nothing.
+    """Write the metrics of a cluster and the exit code when the run within ends, also if it fails or is refused.
 
-    Raises UsageError, before the run, where the directory of the file is not there.
+    Raises UsageError, before the run, if the file cannot be written. None writes nothing.
     """
-    if file is not None and not file.absolute().parent.is_dir():
-        raise UsageError(f"{file} cannot be written: there is no directory {file.absolute().parent}. Name another file.")
+    if file is not None:
+        refuse_unwritable(file)
     try:
         yield
     except GroupcoordError as e:
         if file is not None:
             with suppress(GroupcoordError):
-                _write(file, _families_after_run(common, e.exit_code))
+                write_whole(file, _text(_families_after_run(common, e.exit_code)))
         raise
     if file is not None:
-        _write(file, _families_after_run(common, 0))
+        write_whole(file, _text(_families_after_run(common, 0)))
 
 
 def _families_after_run(common: Common, exit_code: int) -> list[GaugeMetricFamily]:
@@ -173,8 +180,8 @@ def _families_after_run(common: Common, exit_code: int) -> list[GaugeMetricFamil
     cluster = common.cluster or ""
     try:
         warehouse = open_warehouse(common.warehouse)
-        newest = [warehouse.run(name) for name in warehouse.clusters_with_nights() if common.cluster in (None, name)]
-        for run in sorted(newest, key=lambda run: run.finished_at_ms)[-1:]:  # none after a first run that was a look-back
+        newest = [warehouse.run(name) for name in warehouse.clusters_with_nightly_runs() if common.cluster in (None, name)]
+        for run in sorted(newest, key=lambda run: run.finished_at_ms)[-1:]:  # none after a first run that was a point-in-time run
             cluster, families = run.cluster, _families(warehouse, [run], None, MOST_GROUPS)
     except GroupcoordError:  # a refused run may be the first one, or the warehouse the reason
         if exit_code == 0:
@@ -183,18 +190,6 @@ def _families_after_run(common: Common, exit_code: int) -> list[GaugeMetricFamil
         families.append(_family(name, help_text))
         families[-1].add_metric([cluster], value)
     return families
-
-
-def _write(file: Path, families: Iterable[GaugeMetricFamily]) -> None:
-    """Writes a file that no reader sees half written. Raises UsageError where that is not possible."""
-    beside = file.with_name(f".{file.name}.{os.getpid()}")
-    try:
-        beside.write_text(_text(families), encoding="utf-8")
-        beside.replace(file)
-    except OSError as e:
-        with suppress(OSError):
-            beside.unlink(missing_ok=True)
-        raise UsageError(f"{file} cannot be written: {e.strerror}. Name another file.") from e
 
 
 def _text(families: Iterable[GaugeMetricFamily]) -> str:
@@ -207,12 +202,12 @@ def _text(families: Iterable[GaugeMetricFamily]) -> str:
 
 
 def _families(warehouse: Warehouse, runs: Sequence[Run], of_groups: Any, top: int) -> list[GaugeMetricFamily]:
-    """Every metric, with the samples of all clusters."""
+    """Return every metric with the samples of all clusters."""
     families: dict[str, GaugeMetricFamily] = {}
     for run in runs:
-        night = _night(warehouse, run, of_groups, top)
+        snapshot = _run(warehouse, run, of_groups, top)
         for name, (help_text, query) in GAUGES.items():
-            rows = night.rows(query)
+            rows = snapshot.rows(query)
             family = families.setdefault(name, _family(name, help_text, rows.column_names[:-1]))
             for *labels, value in zip(*(column.to_pylist() for column in rows.columns), strict=True):
                 if value is not None:
@@ -226,25 +221,25 @@ def _family(name: str, help_text: str, labels: Sequence[str] = ()) -> GaugeMetri
     return GaugeMetricFamily(f"groupcoord_{name}", help_text, labels=("cluster", *labels), unit=unit)
 
 
-def _night(warehouse: Warehouse, run: Run, of_groups: Any, top: int) -> NightInDuckDB:
-    """The night with three tables more: run_id, news, and group_lags, where ``is_own`` marks the groups with series of their own."""
+def _run(warehouse: Warehouse, run: Run, of_groups: Any, top: int) -> SnapshotInDuckDB:
+    """Return the run with three more tables: shown_run, news, and group_lags, where ``is_own`` marks groups with their own series."""
     import pyarrow as pa
 
     from groupcoord_spark.answers.findings import NEWS
     from groupcoord_spark.answers.morning import morning
-    from groupcoord_spark.warehouse.sql import NightInDuckDB
+    from groupcoord_spark.warehouse.sql import SnapshotInDuckDB
 
-    night = NightInDuckDB(warehouse, run=run)
+    snapshot = SnapshotInDuckDB(warehouse, run=run)
     numbers = dict.fromkeys(NEWS, 0)
     for news in morning(warehouse, run, HORIZON_MS).news:
         numbers[news.kind] += news.number
     levels = [kind.level for kind in NEWS.values()]
-    lags = night.rows(_LAGS)
+    lags = snapshot.rows(_LAGS)
     matching = [row for row, name in enumerate(lags["group_id"].to_pylist()) if of_groups is None or of_groups.fullmatch(name)]
     rows_with_series = set(matching[:top])
-    night.connection.register("run_id", pa.table({"run_id": [run.run_id]}))
-    night.connection.register("news", pa.table({"what": list(numbers), "level": levels, "value": list(numbers.values())}))
-    night.connection.register(
+    snapshot.connection.register("shown_run", pa.table({"run_id": [run.run_id], "warehouse": [warehouse.location.uri]}))
+    snapshot.connection.register("news", pa.table({"what": list(numbers), "level": levels, "value": list(numbers.values())}))
+    snapshot.connection.register(
         "group_lags", lags.append_column("is_own", pa.array([row in rows_with_series for row in range(lags.num_rows)], pa.bool_()))
     )
-    return night
+    return snapshot

@@ -1,21 +1,31 @@
-"""``groupcoord morning``: what is new since the last night that differs, on one screen."""
+"""``groupcoord morning``: changes since the last run that differs, on one screen."""
 
 from __future__ import annotations
 
 import json
-import shlex
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 
 from groupcoord_spark.answers.findings import LEVELS, NEWS
-from groupcoord_spark.cli.diff import nights_without_change
-from groupcoord_spark.cli.options import Common, Duration, ShownRun, Words, alert, command, common_options_of_a_writer, shown_run_options
-from groupcoord_spark.cli.render import lines, moment, print_lines, say, terminal_json, write_records
-from groupcoord_spark.wording import counted
+from groupcoord_spark.cli.diff import runs_without_change
+from groupcoord_spark.cli.options import (
+    Common,
+    Duration,
+    ShownRun,
+    Words,
+    alert,
+    command,
+    common_options_of_a_writer,
+    newest_record_text,
+    shown_run_options,
+)
+from groupcoord_spark.cli.render import lines, moment, print_lines, say, terminal_json, terminal_width, write_records
+from groupcoord_spark.wording import command_line, command_lines, counted
 
 if TYPE_CHECKING:
     from groupcoord_spark.answers.morning import Morning, News
+    from groupcoord_spark.warehouse.read import Warehouse
 
 NAMES: Final = ("level", "what", "reason", "number", "group_count", "groups", "sentence", "command")
 LINES: Final = 10
@@ -52,18 +62,17 @@ _COLOURS: Final = {"danger": "red", "warning": "yellow", "note": None}
 @shown_run_options
 @common_options_of_a_writer
 def morning(common: Common, horizon_ms: int, most_lines: int, fail_on: frozenset[str] | None, form: str, shown_run: ShownRun) -> int:
-    """What is new since the last night that differs, the worst first: groups and offsets that are gone and why, records that a group can
-    no longer read, rewinds, stalls, findings of the doctor, doubts, and what will expire soon.
+    """Show changes since the last run that differs, worst first.
 
     WORDS, separated by commas, are levels (danger: someone must act; warning: worth a look; note: good to know) and kinds of news.
     """
     from groupcoord_spark.answers.morning import morning as morning_of
 
-    warehouse, run = common.night(shown_run)
+    warehouse, run = common.run(shown_run)
     answer = morning_of(warehouse, run, horizon_ms)
-    title = _title(answer, len(warehouse.clusters()) > 1) + (nights_without_change(warehouse, answer.since, run) if answer.since else "")
+    title = _title(answer, len(warehouse.clusters()) > 1) + (runs_without_change(warehouse, answer.since, run) if answer.since else "")
     rows = [
-        (item.level, item.kind, item.reason, item.number, item.group_count, item.groups, item.sentence, _command(item, common))
+        (item.level, item.kind, item.reason, item.number, item.group_count, item.groups, item.sentence, _command(item, answer, warehouse))
         for item in answer.news
     ]
     if form == "json":
@@ -71,10 +80,14 @@ def morning(common: Common, horizon_ms: int, most_lines: int, fail_on: frozenset
     elif form == "slack":
         print_lines([terminal_json(json.dumps(_message(title, rows, most_lines), ensure_ascii=False))])
     else:
-        # The command has a line of its own, to be copied.
-        cells = [cells for level, *_, sentence, command in rows[:most_lines] for cells in ((level, f"{sentence}."), ("", command))]
+        # The command begins a line, and a shell takes its lines as they are.
+        width = terminal_width()
+        cells, colours = [], []
+        for level, *_, sentence, command in rows[:most_lines]:
+            of_command = [command] if width is None else list(command_lines(command, width - 8))
+            cells += [(level, f"{sentence}."), *(("", line) for line in of_command)]
+            colours += [_COLOURS[level], *[None] * len(of_command)]
         if cells:
-            colours = [colour for row in rows[:most_lines] for colour in (_COLOURS[row[0]], None)]
             print_lines(lines(["LEVEL", "NEWS, AND THE COMMAND THAT SHOWS MORE"], cells, [7, None], colours))
     if not common.quiet and form != "slack":
         more = f" --lines {len(rows)} shows {counted(len(rows) - most_lines, 'more kind')}." * (form == "table" and len(rows) > most_lines)
@@ -85,22 +98,20 @@ def morning(common: Common, horizon_ms: int, most_lines: int, fail_on: frozenset
 
 def _title(answer: Morning, names_cluster: bool) -> str:
     of_cluster = f" of cluster {answer.run.cluster}" if names_cluster else ""
-    since = f"since that of {moment(answer.since.as_of_ms)}" if answer.since else "in the first night"
+    since = f"since that of {moment(answer.since.as_of_ms)}" if answer.since else "in the first run"
     count = f"{counted(len(answer.news), 'kind')} of news" if answer.news else "nothing new"
-    return f"Night of {moment(answer.run.as_of_ms)}{of_cluster}: {count} {since}."
+    newest = answer.newest_record_ms
+    age = "" if newest is None else f" The newest record of the copy is of {newest_record_text(newest, answer.run.as_of_ms)}."
+    return f"Run of {moment(answer.run.as_of_ms)}{of_cluster}: {count} {since}.{age}"
 
 
-def _command(item: News, common: Common) -> str:
-    """The command that shows more, with the warehouse and the cluster that this command was given."""
-    context, chosen = click.get_current_context(), ""
-    for name in ("warehouse", "cluster"):
-        if context.get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE:
-            chosen += f" --{name} {shlex.quote(getattr(common, name))}"
-    return f"groupcoord {item.command}{chosen}"
+def _command(item: News, answer: Morning, warehouse: Warehouse) -> str:
+    """Return the command that shows more, for the warehouse and the compared runs."""
+    return command_line(*item.command(answer.run, answer.since), warehouse=warehouse.location.uri, cluster=answer.run.cluster)
 
 
 def _message(title: str, rows: list[tuple[Any, ...]], most_lines: int) -> dict[str, Any]:
-    """A message for chat.postMessage or an incoming webhook. Names of groups stand in rich text, where Slack reads no markup in them."""
+    """Return a message for chat.postMessage or an incoming webhook. Group names are in rich text, where Slack parses no markup."""
     items = [
         {
             "type": "rich_text_section",

@@ -1,18 +1,20 @@
-"""``groupcoord nightly``: one night's run, from a dump to the tables."""
+"""``groupcoord nightly``: one run, from a dump to the tables."""
 
 from __future__ import annotations
 
 import json
+import re
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from groupcoord_spark.cli.night_summary import summary_object, summary_text
 from groupcoord_spark.cli.options import Common, Duration, Moment, command, common_options_of_a_writer, force_option
 from groupcoord_spark.cli.progress import StageLines
 from groupcoord_spark.cli.render import say, write_records
-from groupcoord_spark.errors import GroupcoordError
+from groupcoord_spark.cli.run_summary import command_of, summary_object, summary_text
+from groupcoord_spark.errors import GroupcoordError, UsageError
 from groupcoord_spark.moments import written_time
 from groupcoord_spark.pipeline.accepted import ACCEPTED_WORDS
 from groupcoord_spark.wording import counted
@@ -40,7 +42,7 @@ class MomentOrOffsets(click.ParamType):  # type: ignore[type-arg]
         except (OSError, ValueError) as e:
             self.fail(f"{text} cannot be read as JSON: {e}.", param, ctx)
         if not isinstance(end_offsets, dict) or not all(
-            number.isdecimal() and type(end) is int and end >= 0 for number, end in end_offsets.items()
+            re.fullmatch("[0-9]{1,10}", number) and type(end) is int and end >= 0 for number, end in end_offsets.items()
         ):
             example = '{"0": 1500, "7": 320}'
             self.fail(f"{text} must hold one JSON object, offsets partition -> end offset, for example {example}.", param, ctx)
@@ -52,14 +54,14 @@ SECTIONS: Final = {
     "Rules of expiration": ("as_of", "retention", "settings", "semantics", "broker_version"),
     "What is written and refused": ("accept", "strict", "no_history", "no_maintain", "publish", "metrics_file"),
 }
-"""Purpose -> parameters of its options, for --help. Most have the names of the arguments of ``run_night``."""
+"""Purpose -> parameters of its options, for --help. Most have the names of the arguments of ``run_nightly``."""
 
 
 @command(
     epilog="Example: groupcoord nightly tests/golden/classic-modern/logs --cluster sample --as-of 2026-11-21T08:00:00Z", sections=SECTIONS
 )
 @click.argument("inputs", metavar="INPUT...", nargs=-1, required=True)
-@click.option("--as-of", type=Moment(), help="The moment at which offsets expire or not. [default: now; with --until TIME that moment]")
+@click.option("--as-of", type=Moment(), help="Time that expiration is computed for. [default: now; with --until TIME that moment]")
 @click.option(
     "--until",
     type=MomentOrOffsets(),
@@ -86,12 +88,12 @@ SECTIONS: Final = {
 @click.option(
     "--full",
     is_flag=True,
-    help="Read every log from its beginning, not only what is new since the last night, and say whether both give the same state.",
+    help="Read every log from its beginning, not only the new records, and say whether both give the same state.",
 )
 @click.option(
     "--up-to-high-watermark",
     is_flag=True,
-    help="Replay only to the high watermark that the broker wrote beside the logs, as 0.10 loaded; later records may vanish.",
+    help="Replay only to the high watermark that the broker wrote next to the logs, as 0.10 loaded; later records may vanish.",
 )
 @click.option(
     "--end-offsets",
@@ -103,7 +105,7 @@ SECTIONS: Final = {
     is_flag=True,
     help="Ask the brokers of a kafka:// INPUT for the start and end offsets of all topics, for lag. Not together with --end-offsets.",
 )
-@click.option("--no-history", is_flag=True, help="Write no history: no offset_commits, group_records, transactions and rebalances.")
+@click.option("--no-history", is_flag=True, help="Write no history: no table with records, and none derived from records.")
 @click.option(
     "--strict",
     is_flag=True,
@@ -116,7 +118,7 @@ SECTIONS: Final = {
     metavar="WORD",
     help=f"Go on although the input looks like a bad copy; may be given several times. WORD: {', '.join(ACCEPTED_WORDS)}.",
 )
-@click.option("--no-maintain", is_flag=True, help="Leave the upkeep that each tenth night does to `groupcoord maintain`.")
+@click.option("--no-maintain", is_flag=True, help="Leave the upkeep that each tenth run does to `groupcoord maintain`.")
 @click.option(
     "--output",
     type=click.Choice(["table", "json"]),
@@ -127,7 +129,7 @@ SECTIONS: Final = {
 @click.option(
     "--publish",
     metavar="DATABASE",
-    help="At the end create views of every table and view, pinned to the night, in this database of Spark's metastore.",
+    help="At the end create views of every table and view, pinned to the run, in this database of Spark's metastore.",
 )
 @click.option(
     "--metrics",
@@ -150,11 +152,18 @@ def nightly(
     cluster) is refused; see --accept.
     """
     from groupcoord_spark.cli.metrics import metrics_of_run
-    from groupcoord_spark.pipeline.run_night import run_night
+    from groupcoord_spark.pipeline.run_nightly import run_nightly
+    from groupcoord_spark.warehouse.read import open_warehouse
 
+    for text in inputs:
+        if re.fullmatch(r"[A-Za-z0-9.-]+:[0-9]{1,5}", text) and not Path(text).exists():
+            raise UsageError(
+                f"{text} is no file, and looks like a broker. kafka://{text} reads the topic, and admin://{text} asks the brokers where"
+                " nobody may read it."
+            )
     with metrics_of_run(metrics_file, common):
         with StageLines(quiet=common.quiet) as progress:
-            summary = run_night(
+            summary = run_nightly(
                 inputs,
                 common.warehouse,
                 cluster=common.cluster,
@@ -168,6 +177,8 @@ def nightly(
             write_records("json", *summary_object(summary))
         else:
             common.say(summary_text(summary))
+        if sys.stderr.isatty() and len(open_warehouse(common.warehouse).finished_runs(summary.cluster)) == 1:
+            common.say("`groupcoord completion bash` (zsh, fish) prints a shell completion script for commands, groups and topics.")
         if isinstance(summary.upkeep, str):
             say(summary.upkeep)
         if strict:
@@ -185,5 +196,5 @@ def _refuse_doubtful(summary: Summary) -> None:
         problems.append(f"the loader of Kafka {summary.broker_version} refuses or skips {summary.refusals:,}")
     if problems:
         raise GroupcoordError(
-            f"{', '.join(problems)}, and --strict was given. The tables are written; see `groupcoord warnings --run {summary.run_id}`."
+            f"{', '.join(problems)}, and --strict was given. The tables are written; see `{command_of(summary, 'warnings')}`."
         )

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 import click
 
-from groupcoord_spark.cli.render import lines, moment, print_lines, say, show_all_columns_whole, write_records
+from groupcoord_spark.cli.render import lines, moment, print_lines, say, second, show_all_columns_whole, write_records
 from groupcoord_spark.errors import GroupcoordError, UsageError
-from groupcoord_spark.moments import NightsAgo, NightTime, is_number, now_ms, read_duration, written_time
+from groupcoord_spark.moments import RunsAgo, RunTime, is_number, now_ms, read_duration, written_time
 from groupcoord_spark.wording import counted
 
 if TYPE_CHECKING:
@@ -32,11 +32,11 @@ _USUAL_MS: Final = range(1_262_304_000_000, 4_133_980_800_000)
 _OTHER_UNITS: Final = (("seconds", 1000, 1), ("microseconds", 1, 1000), ("nanoseconds", 1, 1_000_000))
 """Unit of an epoch time, and the factor and divisor that convert it to milliseconds."""
 
-_OLD_NIGHT_MS: Final = 36 * 3_600_000
-"""A newest night older than this is said to be old: a nightly run a day, and half a day for one that is late."""
+_OLD_RUN_MS: Final = 36 * 3_600_000
+"""A newest run older than this is reported as old: a daily run, and half a day of delay."""
 
 _SHARED_SECTIONS: Final = {
-    "Which night": ("warehouse", "cluster", "at_ms", "run_id", "look_back", "from_night", "to_night", "force"),
+    "Which run": ("warehouse", "cluster", "at_ms", "run_id", "look_back", "from_night", "to_night", "force"),
     "Output": ("output", "wide", "quiet", "log_level", "debug", "help"),
 }
 """Purpose -> parameters of the options that many commands share. They stand after the options of the command itself."""
@@ -55,18 +55,18 @@ class Common:
     quiet: bool = False
     debug: bool = False
 
-    def night(self, shown_run: ShownRun | None = None, *, is_said: bool = True) -> tuple[Warehouse, Run]:
-        """The warehouse, and the run that ``shown_run`` chooses; None: the newest night of the cluster.
+    def run(self, shown_run: ShownRun | None = None, *, is_said: bool = True) -> tuple[Warehouse, Run]:
+        """Return the warehouse, and the run chosen by ``shown_run``, by default the newest of the cluster.
 
-        is_said: stderr says which run it is where it is not the newest night, or an old one.
+        is_said: stderr says which run it is where it is not the newest run, or an old one.
         Raises GroupcoordError where there is no such run, or where several clusters need --cluster.
         """
         from groupcoord_spark.warehouse.read import open_warehouse
 
         warehouse = open_warehouse(self.warehouse)
-        run = (shown_run or ShownRun()).of(warehouse, cluster_to_read(warehouse, self.cluster))
+        run = (shown_run or ShownRun()).of(warehouse, warehouse.named_cluster(self.cluster))
         if is_said:
-            say_which_night(self, warehouse, run)
+            say_which_run(self, warehouse, run)
         return warehouse, run
 
     def show(
@@ -104,6 +104,14 @@ class CommandByPurpose(click.Command):
     def __init__(self, *args: Any, sections: Mapping[str, Sequence[str]] | None = None, **rest: Any) -> None:
         super().__init__(*args, **rest)
         self._sections = sections or {}
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Parse the words of the command line. ``--state=--type`` gives --state a value, which click reads as a second option."""
+        names = {name for parameter in self.params if isinstance(parameter.type, Words) for name in parameter.opts}
+        split = [(*word.partition("="), word) for word in args]
+        return super().parse_args(
+            ctx, [f"{name}= {value}" if name in names and value[:1] == "-" else word for name, _, value, word in split]
+        )
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         purposes = {name: purpose for purpose, names in {**self._sections, **_SHARED_SECTIONS}.items() for name in names}
@@ -204,42 +212,34 @@ common_options_with_output: Final = partial(_with_common, options=(*_OUTPUT, *_R
 
 
 def _is_not_of_py4j(record: logging.LogRecord) -> bool:
-    """Whether a log record is not from py4j, which logs each call of Java with its arguments, passwords of Kafka's clients among them."""
+    """Return whether a log record is not from py4j, which logs each Java call with its arguments, including passwords of Kafka clients."""
     return "py4j" not in Path(record.pathname).parts
 
 
-def cluster_to_read(warehouse: Warehouse, named: str | None) -> str:
-    """The cluster named by the user, else the warehouse's only one. Raises GroupcoordError where it has several or none."""
-    clusters = warehouse.clusters() if named is None else [named]
-    if len(clusters) > 1:
-        raise UsageError(f"{warehouse.location.uri} holds the clusters {', '.join(map(repr, clusters))}. Name one with --cluster.")
-    if not clusters:
-        raise GroupcoordError(f"{warehouse.location.uri} holds no finished run yet. Make one with `groupcoord nightly`.")
-    return clusters[0]
-
-
 def alert(due: str) -> int:
-    """The exit code of a command with --fail-on: 3, and a sentence on stderr, where an alert that was asked for is due; else 0.
+    """Return the exit code for --fail-on: 3 and a sentence on stderr if a requested alert is due, else 0.
 
-    due: what has happened, without a full stop; empty: nothing that --fail-on names.
+    ``due`` is a sentence without a full stop, or "" if no requested alert is due.
     """
     if due:
         say(f"Alert: {due}.")
     return 3 if due else 0
 
 
-def say_which_night(common: Common, warehouse: Warehouse, run: Run) -> None:
-    """One line on stderr where the run that is shown is not the newest night, or is older than 36 hours."""
+def say_which_run(common: Common, warehouse: Warehouse, run: Run) -> None:
+    """Print one line on stderr if the shown run is not the newest, or older than 36 hours."""
+    from groupcoord_spark.warehouse.tables import NIGHTLY
+
     if common.quiet:
         return
-    nights = [night for night in warehouse.finished_runs(run.cluster) if night.kind == "night"]
+    runs = [each for each in warehouse.finished_runs(run.cluster) if each.kind == NIGHTLY]
     age_ms = now_ms() - run.as_of_ms
-    if not nights or run.run_id != nights[-1].run_id or age_ms > _OLD_NIGHT_MS:
-        say(f"{'night' if run.kind == 'night' else 'look-back'} of {minute_and_age(run.as_of_ms)}")
+    if not runs or run.run_id != runs[-1].run_id or age_ms > _OLD_RUN_MS:
+        say(f"{'run' if run.kind == NIGHTLY else 'point-in-time run'} of {minute_and_age(run.as_of_ms)}")
 
 
 def minute_and_age(milliseconds: int) -> str:
-    """The moment to the minute, and how long ago it was: ``2026-11-23T08:00Z, 3 hours ago``."""
+    """Format the time to the minute with its age: ``2026-11-23T08:00Z, 3 hours ago``."""
     return f"{_minute(milliseconds)}, {_age(now_ms() - milliseconds)}"
 
 
@@ -249,11 +249,22 @@ def _minute(milliseconds: int) -> str:
 
 
 def _age(milliseconds: int) -> str:
+    length = rounded_duration(abs(milliseconds))
+    return "now" if length is None else f"{length} ago" if milliseconds > 0 else f"in {length}"
+
+
+def rounded_duration(milliseconds: int) -> str | None:
+    """Return ``3 days``, ``5 hours`` or ``1 minute``; None for less than a minute."""
     for unit, size, least in (("day", 86_400_000, 2), ("hour", 3_600_000, 2), ("minute", 60_000, 1)):
-        if abs(milliseconds) >= least * size:
-            length = counted(abs(milliseconds) // size, unit)
-            return f"{length} ago" if milliseconds > 0 else f"in {length}"
-    return "now"
+        if milliseconds >= least * size:
+            return counted(milliseconds // size, unit)
+    return None
+
+
+def newest_record_text(newest_ms: int, as_of_ms: int) -> str:
+    """Return the time of the newest record of a copy, and how long before the run's as-of that is."""
+    age = rounded_duration(as_of_ms - newest_ms)
+    return f"{second(newest_ms)}{f', {age} before the as-of' if age else ''}"
 
 
 class Moment(click.ParamType):  # type: ignore[type-arg]
@@ -287,7 +298,7 @@ class Moment(click.ParamType):  # type: ignore[type-arg]
     def _refuse_slip(
         self, value: Any, milliseconds: int, *, is_number: bool, param: click.Parameter | None, ctx: click.Context | None
     ) -> None:
-        """Fails for a number of another unit, and for an unusual year where the time is no border."""
+        """Reject a number in another unit, and an unusual year unless the time is a bound."""
         if is_number:
             for unit, factor, divisor in _OTHER_UNITS:
                 meant = milliseconds * factor // divisor
@@ -298,14 +309,14 @@ class Moment(click.ParamType):  # type: ignore[type-arg]
             self.fail(f"{value!r} is {when}, outside of the years 2010 to 2100. If that time is meant, add --force.", param, ctx)
 
 
-class MomentOfNight(Moment):
-    """TIME, or ``-2`` for the night two nights before the newest one; the command gets epoch milliseconds or NightsAgo."""
+class MomentOfRun(Moment):
+    """TIME, or ``-2`` for the run two runs before the newest one; the command gets epoch milliseconds or RunsAgo."""
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> NightTime:  # type: ignore[override]
-        if isinstance(value, NightsAgo):
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> RunTime:  # type: ignore[override]
+        if isinstance(value, RunsAgo):
             return value
         is_distance = re.fullmatch(r"-\d{1,5}", str(value).strip()) is not None and not isinstance(value, int)
-        return NightsAgo(-int(value)) if is_distance else super().convert(value, param, ctx)
+        return RunsAgo(-int(value)) if is_distance else super().convert(value, param, ctx)
 
 
 def _keep_force(ctx: click.Context, parameter: click.Parameter, is_forced: bool) -> None:
@@ -350,10 +361,8 @@ class Duration(click.ParamType):  # type: ignore[type-arg]
 
 
 def at_option(command: Callable[..., Any]) -> Callable[..., Any]:
-    """--at, which night is shown, and --force; the command gets ``at_ms``."""
-    at = click.option(
-        "--at", "at_ms", type=MomentOfNight(), help="Show the night of that moment; -2: two nights ago. [default: the newest]"
-    )
+    """--at, which run is shown, and --force; the command gets ``at_ms``."""
+    at = click.option("--at", "at_ms", type=MomentOfRun(), help="Show the run of that moment; -2: two runs ago. [default: the newest]")
     return at(force_option(command))
 
 
@@ -361,12 +370,12 @@ def at_option(command: Callable[..., Any]) -> Callable[..., Any]:
 class ShownRun:
     """Which run the user asks to see: --at, --run and --look-back."""
 
-    at_ms: NightTime | None = None
+    at_ms: RunTime | None = None
     run_id: str | None = None
     look_back: bool = False
 
     def of(self, warehouse: Warehouse, cluster: str) -> Run:
-        """The run of that cluster. Raises WarehouseError where there is none."""
+        """Return the chosen run of that cluster. Raises WarehouseError without such a run."""
         return warehouse.run(cluster, at_ms=self.at_ms, run_id=self.run_id, look_back=self.look_back)
 
 
@@ -374,22 +383,22 @@ def shown_run_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """--at, --run, --look-back, which run is shown, and --force; the command gets ``shown_run``."""
 
     @wraps(command)
-    def with_shown(*args: Any, at_ms: NightTime | None, run_id: str | None, look_back: bool, **rest: Any) -> Any:
+    def with_shown(*args: Any, at_ms: RunTime | None, run_id: str | None, look_back: bool, **rest: Any) -> Any:
         if run_id is not None and (at_ms is not None or look_back):
             raise click.UsageError("--run names one run: leave --at and --look-back out.")
         return command(*args, shown_run=ShownRun(at_ms, run_id, look_back), **rest)
 
     run = click.option(
-        "--run", "run_id", metavar="RUN_ID", help="Show that run of table runs, also a look-back; the beginning of its id is enough."
+        "--run", "run_id", metavar="RUN_ID", help="Show that run, also a point-in-time run; the beginning of its id is enough."
     )
-    is_look_back = click.option(
-        "--look-back", is_flag=True, help="Show the newest look-back (nightly --until), with --at that of the moment, not a night."
+    is_point_in_time = click.option(
+        "--look-back", is_flag=True, help="Show the newest point-in-time run (nightly --until), with --at that of the moment."
     )
-    return at_option(run(is_look_back(with_shown)))
+    return at_option(run(is_point_in_time(with_shown)))
 
 
 def duration_text(milliseconds: int) -> str:
-    """The largest unit that says it exactly, as --offsets-retention takes it."""
+    """Format a duration in the largest exact unit, as --offsets-retention accepts it."""
     return next(
         f"{milliseconds // size}{unit}"
         for unit, size in (("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1000), ("ms", 1))
@@ -397,19 +406,40 @@ def duration_text(milliseconds: int) -> str:
     )
 
 
-def groups_option(help: str, *, required: bool = False) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """--group, given once or several times, each a name or a pattern; the command gets them as ``groups``."""
+def groups_option(help: str, *, required: bool = False, as_words: bool = False) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Add --group, given once or several times, each a name or a pattern; the command gets them as ``groups``.
+
+    Args:
+        required: Fail where no group is named.
+        as_words: Take groups as words without --group too.
+    """
     text = f"{help}, or a pattern such as 'app-*'; may be given several times."
-    return click.option("--group", "groups", multiple=True, required=required, metavar="GROUP", shell_complete=complete_groups, help=text)
+
+    def with_groups(command: Callable[..., Any]) -> Callable[..., Any]:
+        @wraps(command)
+        def with_words(*args: Any, groups: tuple[str, ...], words: tuple[str, ...] = (), **rest: Any) -> Any:
+            named = (*groups, *words)
+            if required and not named:
+                raise click.UsageError("Name a group.")
+            return command(*args, groups=named, **rest)
+
+        is_needed = required and not as_words
+        option = click.option(
+            "--group", "groups", multiple=True, required=is_needed, metavar="GROUP", shell_complete=complete_groups, help=text
+        )
+        words = click.argument("words", metavar="[GROUP]...", nargs=-1, shell_complete=complete_groups)
+        return words(option(with_words)) if as_words else option(with_words)
+
+    return with_groups
 
 
 def _known_names(ctx: click.Context, table: str, column: str, **conditions: str) -> list[str]:
-    """The names in a column of a table, for the completion of a shell; empty where the warehouse cannot be read."""
+    """Return the names in a table's column for shell completion, or none if the warehouse cannot be read."""
     from groupcoord_spark.warehouse.read import Condition, open_warehouse
 
     try:
         warehouse = open_warehouse(ctx.params.get("warehouse") or os.environ.get("GROUPCOORD_WAREHOUSE") or "./warehouse")
-        cluster = cluster_to_read(warehouse, ctx.params.get("cluster") or os.environ.get("GROUPCOORD_CLUSTER"))
+        cluster = warehouse.named_cluster(ctx.params.get("cluster") or os.environ.get("GROUPCOORD_CLUSTER"))
         where: list[Condition] = [(name, "=", value) for name, value in conditions.items()]
         return sorted(set(warehouse.read(table, cluster=cluster, columns=[column], where=where)[column].to_pylist()))
     except (GroupcoordError, UsageError):
@@ -417,12 +447,12 @@ def _known_names(ctx: click.Context, table: str, column: str, **conditions: str)
 
 
 def complete_groups(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
-    """Groups of the newest night that begin with what was typed."""
+    """Return groups of the newest run that start with the typed text."""
     return [name for name in _known_names(ctx, "groups", "group_id") if name.startswith(incomplete)]
 
 
 def complete_topics(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
-    """Topics of which the group that was typed has a committed offset, or any group."""
+    """Return topics with a committed offset of the typed group, or of any group."""
     group_ids = ctx.params.get("groups") or [ctx.params.get("group_id")]
     conditions = {"group_id": group_ids[-1]} if group_ids[-1] else {}
     return [name for name in _known_names(ctx, "committed_offsets", "topic", **conditions) if name.startswith(incomplete)]
@@ -446,7 +476,7 @@ class Words(click.ParamType):  # type: ignore[type-arg]
 
 
 def semantics_of(run: Run) -> Semantics:
-    """The semantics that a run applied, from its row in ``runs``.
+    """Return the semantics that a run applied, from its row in ``runs``.
 
     Raises GroupcoordError for a run of an earlier version of this program that accepted a release which does not exist.
     """

@@ -61,7 +61,7 @@ class StageLines(Progress):
 
         def look() -> None:
             while not has_ended.wait(SECONDS_BETWEEN_LOOKS):
-                with suppress(Exception):  # what is wrong with Spark is said by the job itself
+                with suppress(Exception):  # the job itself reports Spark's error
                     self._job_progress = job_progress()
                     # Before that the workers were being started: this says nothing of how fast they are.
                     if self._first_look is None and self._job_progress.share > 0:
@@ -69,10 +69,10 @@ class StageLines(Progress):
 
         threading.Thread(target=look, daemon=True, name="job_progress").start()
 
-    def end(self, *, rows: int | None = None, bytes: int | None = None) -> None:
-        """Ends the stage and prints its line, with rows and bytes where they are known."""
+    def end(self, *, rows: int | None = None, bytes: int | None = None, note: str = "") -> None:
+        """End the stage and print its line, with rows, bytes and a note where they are known."""
         self._stop()
-        super().end(rows=rows, bytes=bytes)
+        super().end(rows=rows, bytes=bytes, note=note)
 
     def remark(self, sentence: str) -> None:
         """Prints the sentence."""
@@ -123,7 +123,7 @@ def live_line(stage: str, seconds: float, job_progress: JobProgress | None, seco
 
 
 def _parts(job_progress: JobProgress, seconds_left: float | None) -> list[str]:
-    """How far the stage is, the most telling first."""
+    """Return the progress of the stage, the most useful parts first."""
     megabytes = f"{job_progress.bytes_read / 1e6:,.0f}"
     if job_progress.expected is not None:
         megabytes += f" of {job_progress.expected.bytes / 1e6:,.0f}"

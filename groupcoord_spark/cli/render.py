@@ -14,8 +14,8 @@ import os
 import re
 import shutil
 import sys
-from collections.abc import Iterable, Sequence
-from contextlib import suppress
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from pathlib import Path
@@ -23,7 +23,7 @@ from typing import Any, Final, Literal, TextIO
 
 import click
 
-from groupcoord_spark.wording import counted
+from groupcoord_spark.errors import UsageError
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -32,8 +32,6 @@ NOTHING = "-"
 
 _IS_WIDE: Final = "groupcoord_spark.wide"
 """The key in click's ``ctx.meta`` that says that --wide was given."""
-_LEFT_OUT: Final = "groupcoord_spark.left_out"
-"""The key in click's ``ctx.meta`` for the titles of the columns that did not fit the terminal."""
 
 _NOT_PLAIN_ASCII: Final = re.compile(r"[^\n -~]+")
 _FORMULA: Final = ("=", "+", "-", "@", "\t", "\r", "\n")
@@ -48,7 +46,7 @@ def prepare_streams() -> None:
 
 
 def _that_takes_every_text(stream: TextIO | None) -> TextIO:
-    if stream is None:  # closed by whoever started the command (>&-, 2>&-)
+    if stream is None:  # closed by the caller of the command (>&-, 2>&-)
         return Path(os.devnull).open("w", encoding="utf-8")
     if isinstance(stream, io.TextIOWrapper):
         stream.reconfigure(errors="backslashreplace")
@@ -56,7 +54,7 @@ def _that_takes_every_text(stream: TextIO | None) -> TextIO:
 
 
 def printable(text: str) -> str:
-    """The text with an escape (``\\x1b``, ``\\u202e``) for every character that is not printable: terminals act on some of them."""
+    """Return the text with an escape (``\\x1b``, ``\\u202e``) for every character that is not printable: terminals act on some of them."""
     return text if text.isprintable() else "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
 
 
@@ -67,7 +65,7 @@ def say(sentence: str) -> None:
 
 
 def cell_text(value: object) -> str:
-    """A value as a cell for people, in letters that stdout can take: so a column stays aligned in every encoding."""
+    """Format a value as a cell in characters that stdout can encode, so that columns stay aligned."""
     if value is None:
         return NOTHING
     text = printable(str(value))
@@ -102,7 +100,7 @@ def terminal_json_bytes(text: memoryview) -> bytes | memoryview:
 
 
 def moment(milliseconds: int | None) -> str | None:
-    """A time as ISO 8601 in UTC; one outside of the years 1 to 9999 as its milliseconds; None stays None."""
+    """Format a time as ISO 8601 in UTC, or as milliseconds outside of the years 1 to 9999; None stays None."""
     if milliseconds is None:
         return None
     try:
@@ -112,7 +110,7 @@ def moment(milliseconds: int | None) -> str | None:
 
 
 def second(milliseconds: int) -> str:
-    """A time to the second as ISO 8601 in UTC."""
+    """Format a time to the second as ISO 8601 in UTC."""
     return (_EPOCH + timedelta(milliseconds=milliseconds)).isoformat(timespec="seconds").replace("+00:00", "Z")
 
 
@@ -122,7 +120,7 @@ def lines(
     least_widths: Sequence[int | None] | None = None,
     colours: Sequence[str | None] | None = None,
 ) -> list[str]:
-    """A line of titles and one for each row, cells left-aligned under their title. On a terminal the lines fit the terminal's width.
+    """Return a line of titles and one for each row, with left-aligned cells, fitted to the terminal's width.
 
     Args:
         least_widths: A column is as wide as its widest cell, and at least this, or None: not padded (Kafka's last column). None for all:
@@ -130,15 +128,14 @@ def lines(
         colours: A colour for each row that is to stand out on a terminal, None for the others; None: no row stands out.
     """
     cells = [tuple(map(cell_text, row)) for row in rows]
-    limit = _terminal_width()
+    limit = terminal_width()
     if limit is not None:
         from groupcoord_spark.cli.terminal import fitted_table
 
         table = fitted_table(titles, cells, limit)
-        _say_at_the_end_what_is_left_out(table.left_out)
         paint = colours is not None and "NO_COLOR" not in os.environ
         return [
-            click.style(line, fg=colour) if paint and colour is not None else line
+            _Coloured(click.style(printable(line), fg=colour)) if paint and colour is not None else line
             for lines_of_row, colour in zip(table.rows, [None, *(colours or [None] * len(cells))], strict=True)
             for line in lines_of_row
         ]
@@ -151,14 +148,14 @@ def lines(
 
 
 def lines_or_blocks(titles: Sequence[str], rows: Iterable[Sequence[object]]) -> list[str]:
-    """As ``lines``; where so many columns cannot fit the terminal, a block of lines for each row, with a line for each column."""
-    limit, cells = _terminal_width(), [tuple(map(cell_text, row)) for row in rows]
+    """Return ``lines``, or where a row would need more than two of them a block for each row, with a line for each column."""
+    limit, cells = terminal_width(), [tuple(map(cell_text, row)) for row in rows]
     if limit is None:
         return lines(titles, cells)
     from groupcoord_spark.cli.terminal import LEAST_SENTENCE_WIDTH, fitted_table, wrapped_text
 
     table = fitted_table(titles, cells, limit)
-    if not table.left_out or not cells:
+    if table.lines_of_row <= 2 or not cells:
         return [line for row in table.rows for line in row]
     margin = max(map(len, titles)) + 2
     blocks: list[str] = []
@@ -175,20 +172,8 @@ def show_all_columns_whole() -> None:
     click.get_current_context().meta[_IS_WIDE] = True
 
 
-def _say_at_the_end_what_is_left_out(titles: Sequence[str]) -> None:
-    """Says once, when the command ends, which columns its tables lack."""
-    context = click.get_current_context(silent=True)
-    if context is None or not titles:
-        return
-    if _LEFT_OUT not in context.meta:
-        left_out: dict[str, None] = {}
-        context.meta[_LEFT_OUT] = left_out
-        context.call_on_close(lambda: say(f"--wide shows {counted(len(left_out), 'more column')}: {', '.join(left_out)}."))
-    context.meta[_LEFT_OUT].update(dict.fromkeys(titles))
-
-
-def _terminal_width() -> int | None:
-    """The columns of the terminal that tables must fit; None: stdout is no terminal, or --wide was given."""
+def terminal_width() -> int | None:
+    """Return the width that tables must fit, or None if stdout is not a terminal or --wide was given."""
     context = click.get_current_context(silent=True)
     if not sys.stdout.isatty() or (context is not None and context.meta.get(_IS_WIDE)):
         return None
@@ -196,13 +181,13 @@ def _terminal_width() -> int | None:
 
 
 def wrapped(text: str) -> list[str]:
-    """A sentence as lines that fit the terminal; as one line where stdout is no terminal, and with --wide."""
-    limit = _terminal_width()
+    """Wrap a sentence to the terminal; return one line if stdout is not a terminal, or with --wide."""
+    limit = terminal_width()
     if limit is None:
         return [text]
     from groupcoord_spark.cli.terminal import wrapped_text
 
-    return wrapped_text(text, limit)
+    return wrapped_text(printable(text), limit)
 
 
 @lru_cache(maxsize=1024)
@@ -210,16 +195,29 @@ def _form(widths: tuple[int | None, ...]) -> str:
     return " ".join("%s" if width is None else f"%-{width}s" for width in widths)
 
 
+class JsonText(str):
+    """A value that is JSON already, as DuckDB wrote it: numbers keep all their digits."""
+
+    __slots__ = ()
+
+
 def write_records(output: Literal["json", "csv"], names: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
-    """Rows for programs: JSON objects, one a line, or CSV with a line of names. What is not there is null, or empty."""
+    """Write rows for programs: JSON objects, one for each line, or CSV with a header. Missing values are null or empty."""
     if output == "json":
-        print_lines(_json_text(dict(zip(names, row, strict=True))) for row in rows)
+        print_lines(_json_row(names, row) for row in rows)
         return
     text = io.StringIO(newline="")
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(names)
+    writer.writerow([_csv_cell(name) for name in names])
     writer.writerows([_csv_cell(value) for value in row] for row in rows)
-    sys.stdout.write(text.getvalue())
+    print_text(text.getvalue().removesuffix("\n"))
+
+
+def _json_row(names: Sequence[str], row: Sequence[Any]) -> str:
+    if not any(isinstance(value, JsonText) for value in row):
+        return _json_text(dict(zip(names, row, strict=True)))
+    cells = (value if isinstance(value, JsonText) else _json_text(value) for value in row)
+    return "{" + ", ".join(f"{_json_text(name)}: {terminal_json(cell)}" for name, cell in zip(names, cells, strict=True)) + "}"
 
 
 def _json_text(value: object) -> str:
@@ -227,7 +225,7 @@ def _json_text(value: object) -> str:
 
 
 def _csv_cell(value: Any) -> Any:
-    """A value as a cell of CSV: true or false, a list with commas, an object as JSON.
+    """Format a value as a CSV cell: true or false, a list with commas, an object as JSON.
 
     A text that a spreadsheet would run as a formula begins with a quote sign, as OWASP advises; numbers stay numbers.
     """
@@ -243,7 +241,67 @@ def _csv_cell(value: Any) -> Any:
 
 
 def print_lines(texts: Iterable[str]) -> None:
-    """Lines on stdout."""
-    whole = "\n".join(texts)
+    """Print lines on stdout. Each text is one line: what a terminal acts on within it, line breaks too, has its escape.
+
+    Every command prints through this function, through ``print_text`` or through ``print_exactly``.
+    """
+    whole = "\n".join(text if isinstance(text, _Coloured) else printable(text) for text in texts)
     if whole:
-        sys.stdout.write(f"{whole}\n")
+        try:
+            sys.stdout.write(f"{whole}\n")
+        except BrokenPipeError:
+            context = click.get_current_context(silent=True)
+            if context is None or (context.params.get("fail_on") is None and context.info_name != "verify"):
+                raise
+            drop_what_is_left_on_stdout()  # the exit code is the answer, and it is not known yet
+
+
+def drop_what_is_left_on_stdout() -> None:
+    """Send the rest of the output to the null device, after the reader of a pipe has closed it."""
+    with suppress(OSError):  # a stdout without a file: nothing is flushed when the process ends
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def write_whole(file: Path, text: str) -> None:
+    """Replace a file so that no reader sees it half written. Raises UsageError if it cannot be written."""
+    with _beside(file) as beside:
+        beside.write_text(text, encoding="utf-8")
+        beside.replace(file)
+
+
+def refuse_unwritable(file: Path) -> None:
+    """Raise UsageError if ``write_whole`` cannot write the file, before the work that the file would be about."""
+    with _beside(file) as beside:
+        beside.touch()
+
+
+@contextmanager
+def _beside(file: Path) -> Iterator[Path]:
+    beside = file.with_name(f".{file.name}.{os.getpid()}")
+    try:
+        yield beside
+    except OSError as e:
+        raise UsageError(f"{file} cannot be written: {e.strerror}. Name another file.") from e
+    finally:
+        with suppress(OSError):
+            beside.unlink()
+
+
+def print_text(text: str) -> None:
+    """Print a text of several lines on stdout, such as a script or a statement."""
+    print_lines(text.split("\n"))
+
+
+def print_exactly(text: str) -> None:
+    """Print a text as UTF-8 in every locale, for a program that needs each name as it is. A terminal gets what it can show."""
+    if sys.stdout.isatty():
+        print_text(text.removesuffix("\n"))
+        return
+    sys.stdout.flush()
+    sys.stdout.buffer.write(text.encode("utf-8"))
+
+
+class _Coloured(str):
+    """A line with the escape sequences of a colour, whose text has none."""
+
+    __slots__ = ()

@@ -1,8 +1,7 @@
-"""``groupcoord report``: one page about one night."""
+"""``groupcoord report``: one page about one run."""
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from urllib.parse import quote
 
@@ -10,7 +9,8 @@ import click
 
 from groupcoord_spark.cli.names import named_groups
 from groupcoord_spark.cli.options import Common, ShownRun, command, common_options_of_a_writer, groups_option, shown_run_options
-from groupcoord_spark.errors import GroupcoordError, UsageError
+from groupcoord_spark.cli.render import refuse_unwritable, write_whole
+from groupcoord_spark.errors import UsageError
 from groupcoord_spark.wording import counted
 
 
@@ -27,38 +27,27 @@ from groupcoord_spark.wording import counted
 @shown_run_options
 @common_options_of_a_writer
 def report(common: Common, out: Path, groups: tuple[str, ...], all_clusters: bool, shown_run: ShownRun) -> None:
-    """One page about one night: what is new since last night, what is worst, what expires when, who had which partition, lag, commits, a
-    page for each group, and every table behind it.
+    """Write one page about one run: news, findings, expirations, lag, groups, tables.
 
     The page is one file that any browser shows without a network, on a phone too. Its tables can be sorted, filtered and saved as CSV.
     """
     from groupcoord_spark.report import gather, index, page
     from groupcoord_spark.warehouse.read import open_warehouse
 
+    refuse_unwritable(out)
     if all_clusters:
         if groups or shown_run.run_id is not None:
             raise UsageError("--all-clusters shows every cluster: leave --group and --run out.")
         warehouse, entries = open_warehouse(common.warehouse), []
-        for cluster in warehouse.clusters_with_nights():
+        for cluster in warehouse.clusters_with_nightly_runs():
             of_cluster = gather(warehouse, shown_run.of(warehouse, cluster))
             beside = out.with_name(f"{out.stem}-{quote(cluster, safe='')}{out.suffix or '.html'}")
-            _write(beside, page(of_cluster))
+            write_whole(beside, page(of_cluster))
             entries.append((beside.name, of_cluster))
-        _write(out, index(entries))
+        write_whole(out, index(entries))
         common.say(f"{out}: the index of {counted(len(entries), 'page')}. Open it in a browser.")
         return
-    warehouse, run = common.night(shown_run)
+    warehouse, run = common.run(shown_run)
     chosen = named_groups(groups, warehouse, run) if groups else []
-    _write(out, page(gather(warehouse, run, chosen)))
+    write_whole(out, page(gather(warehouse, run, chosen)))
     common.say(f"{out}: {out.stat().st_size / 1e6:.1f} MB. Open it in a browser.")
-
-
-def _write(out: Path, text: str) -> None:
-    """Writes the page whole or not at all. Raises GroupcoordError where the file cannot be written."""
-    beside = out.with_name(f".{out.name}.{os.getpid()}")
-    try:
-        beside.write_text(text, encoding="utf-8")
-        beside.replace(out)
-    except OSError as e:
-        beside.unlink(missing_ok=True)
-        raise GroupcoordError(f"{out} cannot be written: {e.strerror}. Name another file with --out.") from e

@@ -1,10 +1,10 @@
-"""``groupcoord runs``: the nights and look-backs of a warehouse."""
+"""``groupcoord runs``: the runs and point-in-time runs of a warehouse."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from groupcoord_spark.cli.options import Common, cluster_to_read, command, common_options
+from groupcoord_spark.cli.options import Common, command, common_options
 from groupcoord_spark.cli.render import moment
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ TITLES: Final = ("AS-OF", "KIND", "RUN", "INPUT", "RECORDS", "QUARANTINED", "DOU
 @command(epilog="Example: groupcoord runs --output json")
 @common_options
 def runs(common: Common) -> None:
-    """The runs of a cluster, newest first: nights, and look-backs (runs with --until).
+    """List the runs of a cluster, newest first.
 
     DOUBTS counts the rows of warnings that the run wrote, QUARANTINED its records that could not be read or decoded. VERSION is the version
     of groupcoord that made the run. TABLES is `dropped` for a run whose tables `maintain` has dropped: the run itself stays in the list.
@@ -30,7 +30,7 @@ def runs(common: Common) -> None:
     from groupcoord_spark.warehouse.read import open_warehouse
 
     warehouse = open_warehouse(common.warehouse)
-    rows = [_row(run) for run in reversed(warehouse.finished_runs(cluster_to_read(warehouse, common.cluster)))]
+    rows = [_row(run) for run in reversed(warehouse.finished_runs(warehouse.named_cluster(common.cluster)))]
     cells = [(*(row[name] for name in SHOWN[:-1]), "kept" if row["is_kept"] else "dropped") for row in rows]
     common.show(NAMES, ([row[name] for name in NAMES] for row in rows), titles=TITLES, cells=cells)
 

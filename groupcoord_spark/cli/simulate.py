@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import click
 
 from groupcoord_spark.cli.options import DirectoryToWrite, command
-from groupcoord_spark.cli.render import cell_text, lines, print_lines, printable, say, write_records
+from groupcoord_spark.cli.render import cell_text, lines, print_lines, print_text, say, terminal_json, write_records
 from groupcoord_spark.errors import GroupcoordError, UsageError
 from groupcoord_spark.wording import counted
 
@@ -57,7 +57,7 @@ def simulate(
     quiet: bool,
     debug: bool,
 ) -> None:
-    """What the group coordinator answers and writes in SCENARIO: a YAML file, or the name of a shipped one (--list).
+    """Simulate the group coordinator's answers and records for SCENARIO.
 
     One line for each request, with the answer if it came at once, each answer that came later, each timer, and what members'
     applications do and hear. Times are seconds since the start. STATE, GENERATION and RECORDS are those after the event.
@@ -69,7 +69,7 @@ def simulate(
     if schema:
         if scenario is not None or lists or explain or segments is not None:
             raise click.UsageError("--schema prints the schema and plays nothing: leave the rest out.")
-        print_lines([json.dumps(json_schema(), indent=2)])
+        print_text(json.dumps(json_schema(), indent=2))
         return
     if lists:
         if scenario is not None or explain or segments is not None:
@@ -87,7 +87,7 @@ def simulate(
     release = broker_version if broker_version is not None or semantics is not None else chosen_scenario.broker_version
     if explain:
         settings = explained_settings(chosen_scenario, release_for(semantics, release))
-        print_lines([*map(printable, text.rstrip().split("\n")), ""])
+        print_text(f"{text.rstrip()}\n")
         print_lines(line.rstrip() for line in lines(["WHO", "SETTING", "VALUE", "MEANING"], settings, [8, 20, 8, None]))
         return
     if compared is not None:
@@ -101,7 +101,7 @@ def simulate(
     if output == "table":
         print_lines(_table(rows))
     elif output == "json":
-        print_lines(json.dumps(row_json(row), ensure_ascii=False) for row in rows)
+        print_lines(terminal_json(json.dumps(row_json(row), ensure_ascii=False)) for row in rows)
     else:
         write_records(output, _NAMES, map(_values, rows))
     if segments is not None and not quiet:
@@ -148,12 +148,12 @@ def _table(rows: Iterable[TimelineRow]) -> list[str]:
 
 
 def _mark(row: TimelineRow) -> str:
-    """What happened, indented or marked unless it is a request."""
+    """Format what happened, indented or marked unless it is a request."""
     return {"answer": "  answer to ", "timer": "* ", "action": "* ", "application": "- "}.get(row.kind, "") + row.what
 
 
 def _shown(value: object) -> str:
-    """The value as a cell, which is empty for None as most cells of a timeline are."""
+    """Return the value as a cell, empty for None, as most cells of a timeline are."""
     return "" if value is None else str(value)
 
 
@@ -164,7 +164,7 @@ def _record_text(records: Iterable[WrittenRecord]) -> str:
 
 
 def _write_segments(directory: Path, records: Iterable[WrittenRecord]) -> int:
-    """The records as a dump, one segment a partition; how many there are."""
+    """Write the records as a dump with one segment for each partition; return their number."""
     from groupcoord_spark.log.writing import write_segment
 
     by_partition: dict[int, list[WrittenRecord]] = {}

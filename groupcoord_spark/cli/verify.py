@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 import click
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from groupcoord_spark.verification import Answers, BrokerComparison, StateOfRun
 
 SCHEME: Final = "kafka://"
+SHOWN_NAMES: Final = 10
 COLUMNS: Final = ("group", "what", "ours", "theirs")
 
 
@@ -27,13 +29,13 @@ COLUMNS: Final = ("group", "what", "ours", "theirs")
 @shown_run_options
 @common_options
 def verify(common: Common, against: str, save: str | None, command_config: str | None, shown_run: ShownRun) -> int:
-    """State of a night against a broker's own answers: groups, members, assignments, committed offsets, open transactions.
+    """State of a run against a broker's own answers: groups, members, assignments, committed offsets, open transactions.
 
     Every difference is a row: what we say (OURS) and what the broker says (THEIRS), - where one side has nothing. Ends with 1 if there is
     one, with 0 and a sentence on stderr otherwise.
 
-    A cluster answers about now, and the warehouse has what was in the log when the log was copied. So write the answers with --save when
-    you make the copy, and give that file with --against after the night's run.
+    A cluster answers about its present state, and the warehouse contains the log as of its copy. Write the answers with --save when you
+    make the copy, and give that file with --against after the run.
     """
     from groupcoord_spark.verification import compare, read_answers, state_of, write_answers
 
@@ -47,7 +49,7 @@ def verify(common: Common, against: str, save: str | None, command_config: str |
         groups, offsets = counted(len(answers.groups or ()), "group"), counted(len(answers.offsets or ()), "committed offset")
         common.say(f"{groups} and {offsets} saved in {save}.")
         return 0
-    warehouse, run = common.night(shown_run, is_said=False)
+    warehouse, run = common.run(shown_run, is_said=False)
     state = state_of(warehouse, run.cluster, run=run)
     answers = _answers_of(against, command_config, state) if is_live else read_answers(against)
     comparison = compare(state, answers, semantics=semantics_of(run))
@@ -60,9 +62,16 @@ def verify(common: Common, against: str, save: str | None, command_config: str |
 def _verdict(comparison: BrokerComparison) -> str:
     compared = {"group": comparison.groups, "member": comparison.members, "committed offset": comparison.offsets}
     compared_counts = ", ".join(counted(count, noun) for noun, count in compared.items())
-    unasked = f" {counted(comparison.unasked, 'group')} could not be asked about." if comparison.unasked else ""
+    unasked = _unasked(comparison.unasked, "group") + _unasked(comparison.unasked_topics, "topic")
     differences = counted(len(comparison.differences), "difference") if comparison.differences else "No difference"
     return f"{differences} in {compared_counts}, {counted(comparison.pending, 'offset')} in open transactions.{unasked}"
+
+
+def _unasked(names: Sequence[str], noun: str) -> str:
+    if not names:
+        return ""
+    shown = ", ".join(map(repr, names[:SHOWN_NAMES])) + (", ..." if len(names) > SHOWN_NAMES else "")
+    return f" {counted(len(names), noun)} could not be asked about: {shown}."
 
 
 def _source_of(answers: Answers) -> str:
@@ -76,4 +85,5 @@ def _answers_of(against: str, command_config: str | None, state: StateOfRun | No
     from groupcoord_spark.verification import connected
 
     properties = read_properties(command_config, "The client's properties file") if command_config else {}
-    return connected(against, properties, command_config or "").answers(state.pending if state and state.pending else ())
+    with connected(against, properties, command_config or "") as cluster:
+        return cluster.answers(state)

@@ -42,7 +42,7 @@ def warm_up(common: Common) -> int:
 
 
 def make_archive(progress: Progress) -> Path:
-    """The path of a new archive of the classes that Java loads for a small run.
+    """Create an archive of the classes that Java loads for a small run; return its path.
 
     An earlier archive is replaced when the new one is complete. Raises GroupcoordError where it cannot be written or Java makes
     none, and as ``session`` does.
@@ -94,7 +94,7 @@ def keep_bytecode() -> None:
 
 
 def _small_run(spark: SparkSession, progress: Progress) -> None:
-    """A night, and what a notebook asks of a DataFrame."""
+    """Do a small run and what a notebook does with a DataFrame."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -102,7 +102,7 @@ def _small_run(spark: SparkSession, progress: Progress) -> None:
     from groupcoord_spark.dataframes import decode, replay
     from groupcoord_spark.log import plan_logs
     from groupcoord_spark.log.writing import Batch, RecordToLog, write_segment
-    from groupcoord_spark.pipeline.night import run_nightly
+    from groupcoord_spark.pipeline.night import run_stages
     from groupcoord_spark.pipeline.run import RunRequest
     from groupcoord_spark.protocol import encode_key, encode_value
     from groupcoord_spark.protocol.record_types import KeyType
@@ -115,7 +115,7 @@ def _small_run(spark: SparkSession, progress: Progress) -> None:
         for offsets_partition in range(2):
             write_segment(dump, offsets_partition, [Batch(0, (RecordToLog(key, value, 1),))])
         request = RunRequest((str(dump),), str(warehouse), "warm-up", as_of_ms=1, retention_ms=1, semantics=JAVA)
-        run_nightly(request, plan_logs([str(dump)]), spark, progress)
+        run_stages(request, plan_logs([str(dump)]), spark, progress)
         pq.write_table(pa.table({"key": [key], "value": [value], "partition": [0], "offset": [0]}), bronze)
         records = spark.read.parquet(str(bronze))
         decode(records).collect()

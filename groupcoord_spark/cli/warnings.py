@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from groupcoord_spark.cli.names import refuse_unknown_group
 from groupcoord_spark.cli.options import Common, ShownRun, command, common_options, shown_run_options
 from groupcoord_spark.errors import UsageError
-from groupcoord_spark.wording import counted
+from groupcoord_spark.wording import command_line, counted
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -26,18 +27,20 @@ OF_QUARANTINE: Final = (*PLACE, "reason", "detail", "records", "size")
 
 @command(epilog="Example: groupcoord warnings --output json")
 @click.option("--code", help="Only this code, each row of it.")
-@click.option("--group", "group_id", metavar="GROUP", help="Only doubts about this group. Quarantined records belong to no group.")
+@click.option("--group", "group_id", metavar="GROUP", help="Only doubts that name this group. Quarantined records belong to no group.")
 @shown_run_options
 @common_options
 def warnings(common: Common, code: str | None, group_id: str | None, shown_run: ShownRun) -> None:
-    """What a run accepted with a doubt (table warnings) and what it could not read or decode (table quarantined_records).
+    """Show doubts about accepted records, and records that could not be read.
 
     One row for each code: how many rows it has, what it means, and one place as an example. With --code each row of that code.
     """
+    warehouse, run = common.run(shown_run)
     if code is not None:
-        _refuse_unknown(code)
-    warehouse, run = common.night(shown_run)
+        _refuse_unknown(code, warehouse, run)
     parts = [_doubts(warehouse, run, code, group_id)]
+    if group_id is not None and not parts[0].num_rows:
+        refuse_unknown_group(group_id, warehouse, run)
     if group_id is None:
         parts.append(_quarantined(warehouse, run, code))
     rows, names = (_rows_of(parts), ROWS) if code is not None else (_by_code(parts), BY_CODE)
@@ -53,10 +56,17 @@ def warnings(common: Common, code: str | None, group_id: str | None, shown_run: 
 
 
 def _doubts(warehouse: Warehouse, run: Run, code: str | None, group_id: str | None) -> pa.Table:
+    import pyarrow as pa
+
     where: list[Condition] = [("run_id", "=", run.run_id)]
     where += [("code", "=", code)] if code is not None else []
-    where += [("group_id", "=", group_id)] if group_id is not None else []
-    return warehouse.read("warnings", columns=OF_WARNINGS, where=where, run=run)
+    rows = warehouse.read("warnings", columns=OF_WARNINGS, where=where, run=run)
+    if group_id is None:
+        return rows
+    # A warning about a whole partition has no group, and its detail names some.
+    of_row = zip(rows["group_id"].to_pylist(), rows["detail"].to_pylist(), strict=True)
+    names_it = [group == group_id or (group is None and repr(group_id) in (detail or "")) for group, detail in of_row]
+    return rows.filter(pa.array(names_it, pa.bool_()))
 
 
 def _quarantined(warehouse: Warehouse, run: Run, code: str | None) -> pa.Table:
@@ -67,7 +77,7 @@ def _quarantined(warehouse: Warehouse, run: Run, code: str | None) -> pa.Table:
 
 
 def _by_code(parts: Sequence[pa.Table]) -> list[dict[str, Any]]:
-    """One row for each code, the most frequent ones first within their table; the place is that of the code's first row."""
+    """Return one row for each code, the most frequent first."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -114,9 +124,10 @@ def _where(row: dict[str, Any]) -> str | None:
     return None if row["offsets_partition"] is None else f"__consumer_offsets-{row['offsets_partition']}"
 
 
-def _refuse_unknown(code: str) -> None:
+def _refuse_unknown(code: str, warehouse: Warehouse, run: Run) -> None:
     from groupcoord_spark.warehouse.tables import TABLES
 
     codes = {*TABLES["warnings"].by_name["code"].words, *TABLES["quarantined_records"].by_name["reason"].words}
     if code not in codes:
-        raise UsageError(f"--code {code!r} is no code that a run writes. `groupcoord warnings` lists those of a run.")
+        listed = command_line("warnings", "--run", run.run_id, warehouse=warehouse.location.uri, cluster=run.cluster)
+        raise UsageError(f"--code {code!r} is no code that a run writes. `{listed}` lists those of the run.")

@@ -19,11 +19,11 @@ for words in json.loads(sys.argv[1]):
 
 
 def in_turn(commands: Iterable[Sequence[str]]) -> list[str]:
-    """The command line of a process that runs the commands one after another: Python starts and imports once."""
+    """Return the command line of a process that runs the commands one after another: Python starts and imports once."""
     return [sys.executable, "-c", _IN_TURN, json.dumps(list(commands))]
 
 
 def of_each(printed: str) -> list[tuple[str, int]]:
-    """What each of the commands printed on a stream, and its exit code."""
+    """Return what each of the commands printed on a stream, and its exit code."""
     parts = printed.split("\0")
     return list(zip(parts[:-1:2], map(int, parts[1::2]), strict=True))

@@ -13,7 +13,7 @@ from tests.warehouse.nights import assignment, group, member, night, offset
 
 
 def target_record(record_offset, group_id, member_id, target):
-    """A row of group_records: the target assignment of a member."""
+    """Return a row of group_records: the target assignment of a member."""
     value = {"topicPartitions": [{"topicId": topic_id, "partitions": partitions} for topic_id, partitions in target.items()]}
     return {
         "offsets_partition": 0,
@@ -34,7 +34,7 @@ def target_record(record_offset, group_id, member_id, target):
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory):
-    """A classic group of three, one of which holds too much; one of the new protocol; and groups nothing can be assigned to."""
+    """Provide a classic group of three, one of which holds too much; one of the new protocol; and groups nothing can be assigned to."""
     where = tmp_path_factory.mktemp("assign") / "warehouse"
     subscription = encode_subscription(Subscription(3, ("orders", "never-seen"), None, {}, -1, None))
     night(

@@ -1,4 +1,4 @@
-"""Bad copies through the command: what each is refused with, what --accept makes of it, and that good nights go on."""
+"""Bad copies through the command: what each is refused with, what --accept makes of it, and that good runs go on."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def good(warehouse: Path, dump: Path, *args: str, cluster: str | None = "nights"
 
 
 def refused(warehouse: Path, dump: Path, *args: str, cluster: str | None = "nights") -> str:
-    """The one sentence; nothing that readers see has changed."""
+    """Return the one sentence; nothing that readers see has changed."""
     before = commits_of(warehouse)
     result = nightly(warehouse, dump, *args, cluster=cluster)
     assert (result.exit_code, result.stdout) == (2, ""), result.stderr
@@ -60,7 +60,7 @@ def history_of(warehouse: Path) -> list[tuple[int, int, int]]:
 
 
 def state_of(warehouse: Path, *more: str) -> Mapping[str, list[str]]:
-    """The tables of the state and of the rules, and those named in ``more``."""
+    """Return the tables of the state and of the rules, and those named in ``more``."""
     return tables_of(warehouse, but=tuple(set(TABLES) - STATE - {*more}))
 
 
@@ -69,14 +69,14 @@ def settings_of_last_run(warehouse: Path) -> dict[str, Any]:
 
 
 def go_on(warehouse: Path, dump: Path) -> None:
-    """A night in which nothing had to be accepted."""
+    """A run in which nothing had to be accepted."""
     assert "accepted" not in good(warehouse, dump)
     assert settings_of_last_run(warehouse).keys().isdisjoint({"accepted", "history.beyond.end"})
 
 
 @pytest.fixture(scope="module")
 def after(tmp_path_factory: pytest.TempPathFactory, tables_of_a_log: None, commands_run_nights_here: None) -> list[Path]:
-    """Warehouses after none, one, two, three and four of the nights; not to be written to."""
+    """Warehouses after none, one, two, three and four of the runs; not to be written to."""
     warehouses = [tmp_path_factory.mktemp("after")]
     for night in (1, 2, 3, 4):
         warehouses.append(Path(shutil.copytree(warehouses[-1], tmp_path_factory.mktemp("after") / "w")))
@@ -86,13 +86,13 @@ def after(tmp_path_factory: pytest.TempPathFactory, tables_of_a_log: None, comma
 
 @pytest.fixture
 def warehouse(after: list[Path], tmp_path: Path) -> Path:
-    """A warehouse after the nights 1 to 3."""
+    """Provide a warehouse after the runs 1 to 3."""
     return Path(shutil.copytree(after[3], tmp_path / "w"))
 
 
 @pytest.fixture
 def dump(tmp_path: Path) -> Path:
-    """A copy of night 4, to be spoiled."""
+    """Provide a copy of run 4, to be spoiled."""
     return Path(shutil.copytree(logs(4), tmp_path / "dump"))
 
 
@@ -162,7 +162,7 @@ class TestBadCopies:
             {row["offsets_partition"]: row["history_end_offset"] for row in rows_of(warehouse, "offsets_partitions")},
         )
         sentence = refused(warehouse, logs(2))
-        assert "4 of 4 offsets partitions end before it, 0 at 18 (last night 57), 1 at 141 (last night 234)" in sentence
+        assert "4 of 4 offsets partitions end before it, 0 at 18 (last run 57), 1 at 141 (last run 234)" in sentence
         assert sentence.endswith("go on with --accept older: the state goes back, the history stays.")
         assert "accepted  older (4 offsets partitions: 0, 1, 2, 3)" in good(warehouse, logs(2), "--accept", "older")
         assert state_of(warehouse) == state_of(after[2])
@@ -176,7 +176,7 @@ class TestBadCopies:
 
     def test_of_another_cluster_by_its_records(self, warehouse: Path, tmp_path: Path) -> None:
         sentence = refused(warehouse, OTHER)
-        assert "has other records than the last night of cluster 'nights'" in sentence and "--cluster NAME" in sentence
+        assert "has other records than the last run of cluster 'nights'" in sentence and "--cluster NAME" in sentence
         good(warehouse, OTHER, cluster="other")
         assert {row["cluster"] for row in rows_of(warehouse, "runs")} == {"nights", "other"}
 
@@ -186,7 +186,7 @@ class TestBadCopies:
         assert settings_of_last_run(warehouse)["input.cluster.id"] == "aaa"
         (dump / "meta.properties").write_text("version=1\ncluster.id=bbb\n")
         assert refused(warehouse, dump) == (
-            f"{dump} is of the cluster with cluster.id 'bbb', and earlier nights of cluster 'nights' were of 'aaa'. Name this cluster with"
+            f"{dump} is of the cluster with cluster.id 'bbb', and earlier runs of cluster 'nights' were of 'aaa'. Name this cluster with"
             " --cluster NAME."
         )
 
@@ -231,7 +231,7 @@ class TestBadCopies:
         for number in (0, 1, 2, 3):
             (dump / f"__consumer_offsets-{number}").rename(dump / f"__consumer_offsets-{number + 4}")
         sentence = refused(warehouse, dump)
-        assert "groups looked at are not in the offsets partition that the last night's 4 partitions of the topic give them" in sentence
+        assert "groups looked at are not in the offsets partition that the last run's 4 partitions of the topic give them" in sentence
         assert sentence.endswith("or go on with --accept misplaced.")
 
     def test_with_a_gap(self, warehouse: Path, dump: Path) -> None:
@@ -244,14 +244,20 @@ class TestBadCopies:
         assert [detail.split(" lie ")[0] for detail in details] == ["Offsets 234 to 247"]
 
     def test_without_the_first_segment(self, warehouse: Path, dump: Path, tmp_path: Path) -> None:
-        """The new records have no gap: without a look at the beginning of the log the night would go on from the last one."""
+        """The new records have no gap: without a look at the beginning of the log the run would go on from the last one."""
         (dump / "__consumer_offsets-1" / f"{0:020d}.log").unlink()
         sentence = refused(warehouse, dump)
-        assert "of the offsets 0 to 172, which the last night read, no live record is left" in sentence
+        assert "of the offsets 0 to 172, which the last run read, no live record is left" in sentence
         assert sentence.endswith("go on with --accept hole.")
         assert "accepted  hole" in good(warehouse, dump, "--accept", "hole")
         good(tmp_path / "alone", dump)
         assert state_of(warehouse) == state_of(tmp_path / "alone")
+
+    def test_without_the_first_segment_in_the_first_run(self, dump: Path, tmp_path: Path) -> None:
+        (dump / "__consumer_offsets-1" / f"{0:020d}.log").unlink()
+        assert "short     segments are missing: offsets partition 1 begins at offset 173: see" in good(tmp_path / "w", dump)
+        assert [row["record_offset"] for row in rows_of(tmp_path / "w", "warnings") if row["code"] == "log_begins_late"] == [173]
+        assert "begins_late" in {row["finding"] for row in rows_of(tmp_path / "w", "topic_health")}
 
     def test_without_the_first_segment_that_the_broker_itself_deleted(self, warehouse: Path, dump: Path) -> None:
         log = dump / "__consumer_offsets-1"
@@ -266,7 +272,7 @@ class TestBadCopies:
     def test_whose_old_segments_are_damaged_and_whose_new_records_have_no_gap(
         self, warehouse: Path, dump: Path, after: list[Path]
     ) -> None:
-        """The state is known without the old segments, and is kept; each night says so until they are back."""
+        """The state is known without the old segments, and is kept; each run says so until they are back."""
         old = dump / "__consumer_offsets-1" / f"{0:020d}.log"
         data, state = old.read_bytes(), state_of(after[4])
         for left in (data[: 12 + int.from_bytes(data[8:12], "big")], bytes(len(data)), b"", b"", None):
@@ -277,12 +283,12 @@ class TestBadCopies:
             else:
                 old.write_bytes(left)
             summary = good(warehouse, dump)
-            assert "incremental" in summary and " of the last night without a trace, in 1 offsets partition" in summary
+            assert "incremental" in summary and " of the last run without a trace, in 1 offsets partition" in summary
             assert state_of(warehouse) == state
         assert "vanished" not in good(warehouse, logs(4))
         assert state_of(warehouse) == state
         details = [row["detail"] for row in rows_of(warehouse, "warnings") if row["code"] == "keys_vanished"]
-        assert len(details) == 5 and details[1].endswith("The state keeps these keys; a night with --full would lose them.")
+        assert len(details) == 5 and details[1].endswith("The state keeps these keys; a run with --full would lose them.")
 
     def test_with_a_hole_that_is_longer_than_any_segment(self, tmp_path: Path) -> None:
         dump = Path(shutil.copytree(logs(1), tmp_path / "dump"))
@@ -303,12 +309,12 @@ KINDS_OF_ROWS = ("parquet", "delta", "json")
 
 
 def with_all_kinds(*usual: str) -> pytest.MarkDecorator:
-    """The test with inputs of these kinds; of every kind where more examples are asked for."""
+    """Return the test with inputs of these kinds; of every kind where more examples are asked for."""
     return pytest.mark.parametrize("kind", KINDS_OF_ROWS if TIMES_AS_MANY > 1 else usual)
 
 
 class TestBadCopiesOfRows:
-    """The same guards over inputs of which a night opens only what is new."""
+    """The same guards over inputs of which a run opens only what is new."""
 
     @with_all_kinds("parquet", "delta")
     def test_that_are_older(self, warehouse: Path, tmp_path: Path, kind: str) -> None:
@@ -317,7 +323,7 @@ class TestBadCopiesOfRows:
     @with_all_kinds("delta")
     def test_of_another_cluster(self, warehouse: Path, tmp_path: Path, kind: str) -> None:
         sentence = refused(warehouse, export(kind, raw_rows(OTHER, "nights"), tmp_path / "in"))
-        assert "has other records than the last night of cluster 'nights'" in sentence and "--cluster NAME" in sentence
+        assert "has other records than the last run of cluster 'nights'" in sentence and "--cluster NAME" in sentence
 
     @with_all_kinds("parquet")
     def test_of_a_topic_begun_anew(self, warehouse: Path, tmp_path: Path, kind: str) -> None:
@@ -347,4 +353,4 @@ class TestBadCopiesOfRows:
         (tmp_path / "ends.json").write_text(json.dumps({"1": 100}))
         good(warehouse, export(kind, raw_rows(logs(4), "nights"), tmp_path / "in"), "--until", str(tmp_path / "ends.json"))
         assert tables_of(warehouse) == before
-        assert rows_of(warehouse, "runs")[-1]["kind"] == "look_back"
+        assert rows_of(warehouse, "runs")[-1]["kind"] == "point_in_time"

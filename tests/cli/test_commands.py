@@ -20,7 +20,7 @@ from groupcoord_spark.errors import WarehouseError
 from groupcoord_spark.wording import counted
 from tests.cli.warehouse import groupcoord
 from tests.conftest import SAMPLE_LOGS
-from tests.warehouse.nights import begin_run, group, night
+from tests.warehouse.nights import AS_OF_MS, DAY_MS, begin_run, group, night
 
 
 def command_line(*args, **environment):
@@ -45,7 +45,7 @@ def test_a_closed_stdout_is_no_error(place):
 
 
 def test_version_tells_ours_sparks_and_deltas():
-    spark, delta = (importlib.metadata.version(package) for package in ("pyspark", "delta-spark"))
+    spark, delta = (importlib.metadata.version(package) for package in ("pyspark", "deltalake"))
     assert groupcoord("--version").stdout == f"groupcoord {__version__} (Spark {spark}, Delta {delta})\n"
 
 
@@ -86,7 +86,8 @@ def test_exit_codes_of_the_process(place, tmp_path):
     missing = command_line("list", "--warehouse", str(tmp_path / "none"))
     assert missing.returncode == 1
     assert missing.stderr == (
-        f"Error: {tmp_path}/none is no warehouse: nothing is there. Make one with `groupcoord nightly`, or name another with --warehouse.\n"
+        f"Error: {tmp_path}/none is no warehouse: nothing is there. Make one with"
+        f" `groupcoord nightly INPUT --warehouse {tmp_path}/none`, or name another with --warehouse.\n"
     )
     assert command_line("lst").returncode == 2
 
@@ -100,6 +101,16 @@ def test_a_reader_that_leaves_is_no_error(place):
     run = f"{sys.executable} -m groupcoord_spark list --quiet --warehouse {shlex.quote(place)} | head -n 1; echo ${{PIPESTATUS[0]}}"
     result = subprocess.run(["bash", "-c", run], capture_output=True, text=True, check=False)
     assert (result.stdout.splitlines()[-1], result.stderr) == ("0", "")
+
+
+def test_the_exit_code_of_an_alert_stays_if_the_reader_leaves(tmp_path):
+    """Both where the output fits the buffer of stdout and where it is written while the answer is not known yet."""
+    for number, groups in enumerate((["early"], [f"{n:0200}" for n in range(1_000)], [])):
+        night(tmp_path, "prod", {"groups": list(map(group, groups))}, as_of_ms=AS_OF_MS + number * DAY_MS)
+    for command in ("morning --fail-on group_vanished", "diff --fail-on gone"):
+        run = f"{sys.executable} -m groupcoord_spark {command} --warehouse {shlex.quote(str(tmp_path))} | true; echo ${{PIPESTATUS[0]}}"
+        result = subprocess.run(["bash", "-c", run], capture_output=True, text=True, check=False)
+        assert result.stdout == "3\n", (command, result.stderr)
 
 
 def test_output_that_cannot_be_finished_because_the_reader_left_is_quiet(tmp_path):

@@ -42,11 +42,14 @@ def test_surviving_share_is_records_against_the_span_of_their_offsets():
 
 def test_surviving_share_of_all_is_told_beside_the_counts(sample_warehouse):
     told = groupcoord("coverage", "--warehouse", sample_warehouse.path).stderr
-    assert told == "173 records on 173 offsets of the log (surviving share 1.0000) in 5 offsets partitions.\n"
-    thinned = {"records": 30, "first_offset": 100, "end_offset": 200}
-    assert of_all([thinned, {"records": 0, "first_offset": None, "end_offset": 7}]).startswith(
-        "30 records on 100 offsets of the log (surviving share 0.3000) in 1 offsets partition: counts are lower bounds"
+    assert told == (
+        "The table counts 173 records that the runs up to this one read, each of them once.\n"
+        "The copy of this run has 173 records (control records included) on 173 offsets of the log (surviving share 1.0000)"
+        " in 5 offsets partitions.\n"
     )
+    thinned = {"records": 30, "first_offset": 100, "end_offset": 200}
+    told = of_all([thinned, {"records": 0, "first_offset": None, "end_offset": 7}])
+    assert "30 records (control records included) on 100 offsets of the log (surviving share 0.3000) in 1 offsets partition: counts" in told
 
 
 def test_reasons_are_counted_for_the_kind_of_record_that_they_are_about():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 
 import pytest
@@ -103,7 +104,8 @@ def test_a_group_without_offsets_and_members_has_no_lines(place):
 
 
 def test_tasks_are_no_partitions_of_topics(place):
-    assert [line.split()[1:4] for line in described(place, "--group", "app").stdout.splitlines()[2:]] == [["lines", "0", "7"]]
+    lines = described(place, "--group", "app", "--verbose").stdout.splitlines()[2:]
+    assert [line.split()[1:4] for line in lines] == [["lines", "0", "7"]]
     assert described(place, "--group", "workers").stdout == ""
 
 
@@ -119,7 +121,7 @@ def test_a_group_without_lines_says_why_on_stderr(place, output):
 
 
 def topology(record_offset, epoch, **topics):
-    """A row of group_records: what each subtopology reads; names that end in -repartition are repartition topics."""
+    """Return a row of group_records: what each subtopology reads; names that end in -repartition are repartition topics."""
     subtopologies = [
         {
             "subtopologyId": name,
@@ -134,7 +136,7 @@ def topology(record_offset, epoch, **topics):
 
 
 def streams(tmp_path, **tables):
-    """A live streams group of two members: tasks 0_0, 0_1, 1_0 and 2_0 are the first one's, 0_2 and 2_1 the other's."""
+    """Return a live streams group of two members: tasks 0_0, 0_1, 1_0 and 2_0 are the first one's, 0_2 and 2_1 the other's."""
     tasks = {"one": [("0", 0), ("0", 1), ("1", 0), ("2", 0)], "two": [("0", 2), ("2", 1)]}
     rows = {
         "groups": [group("app", group_type="streams", state="Stable", protocol_type="streams", topology_epoch=1, member_count=2)],
@@ -158,21 +160,39 @@ def streams(tmp_path, **tables):
 def test_partitions_of_a_streams_group_are_those_of_the_members_with_their_tasks(tmp_path):
     topologies = [topology(1, 0, **{"0": ["old"]}), topology(2, 1, **{"0": ["lines"], "1": ["a-repartition"], "2": ["b", "c"]})]
     place = streams(tmp_path, group_records=topologies)
-    lines = described(place, "--group", "app").stdout.splitlines()
-    assert [[*line.split()[1:4], *line.split()[6:]] for line in lines[2:]] == [
-        ["a-repartition", "0", "-", "one", "/10.0.0.1", "client-one"],
+    rows = list(csv.reader(described(place, "--group", "app", "--output", "csv").stdout.splitlines()))
+    assert [[*row[1:3], row[4], *row[7:]] for row in rows[1:]] == [
+        ["a-repartition", "0", "", "one", "/10.0.0.1", "client-one"],
         ["lines", "0", "7", "one", "/10.0.0.1", "client-one"],
-        ["lines", "1", "-", "one", "/10.0.0.1", "client-one"],
+        ["lines", "1", "", "one", "/10.0.0.1", "client-one"],
         ["b", "1", "5", "two", "/10.0.0.1", "client-two"],
         ["lines", "2", "9", "two", "/10.0.0.1", "client-two"],
-        ["gone", "0", "1", "-", "-", "-"],
+        ["gone", "0", "1", "", "", ""],
     ]
 
 
+def test_a_streams_group_is_shown_as_kafkas_own_tool_shows_it(tmp_path):
+    """The titles and the order of kafka-streams-groups 4.3.1."""
+    place = streams(tmp_path, group_records=[topology(1, 1, **{"0": ["lines"], "1": ["a-repartition"], "2": ["b"]})])
+
+    def shown(*options):
+        return [line.split() for line in described(place, "--group", "app", *options).stdout.splitlines()[1:]]
+
+    assert shown()[:2] == [["GROUP", "TOPIC", "PARTITION", "OFFSET-LAG"], ["app", "a-repartition", "0", "-"]]
+    assert shown("--verbose")[0] == [*["GROUP", "TOPIC", "PARTITION", "CURRENT-OFFSET", "LEADER-EPOCH", "LOG-END-OFFSET", "OFFSET-LAG"]]
+    assert shown("--members") == [
+        ["GROUP", "MEMBER", "PROCESS", "CLIENT-ID", "ASSIGNMENTS"],
+        ["app", "one", "-", "client-one", "ACTIVE:0:[0,1];1:[0];2:[0];"],
+        ["app", "two", "-", "client-two", "ACTIVE:0:[2];2:[1];STANDBY:0:[0];"],
+    ]
+    assert shown("--members", "--verbose")[1][3:6] == ["one", "streams", "3"]
+    assert " ".join(shown("--state", "--verbose")[0]) == "GROUP COORDINATOR (ID) STATE GROUP-EPOCH TARGET-ASSIGNMENT-EPOCH #MEMBERS"
+
+
 def test_a_streams_group_whose_topology_is_in_no_table_says_so(tmp_path):
-    result = described(streams(tmp_path), "--group", "app")
-    assert {line.split()[6] for line in result.stdout.splitlines()[2:]} == {"-"}
-    assert result.stderr.startswith("CONSUMER-ID is not known for the tasks of 'app': ")
+    result = described(streams(tmp_path), "--group", "app", "--output", "csv")
+    assert {row[7] for row in list(csv.reader(result.stdout.splitlines()))[1:]} == {""}
+    assert result.stderr.startswith("The members that read the partitions of 'app' are not known: ")
 
 
 def test_members_count_their_partitions(place):
@@ -208,7 +228,8 @@ def test_a_group_without_members_shows_the_titles_as_kafka_does(place):
 
 
 def test_active_tasks_and_connectors_count_standby_tasks_do_not(place):
-    assert described(place, "--group", "app", "--members", "--verbose").stdout.splitlines()[2].split()[4:7] == ["1", "3", "0:0"]
+    (_, row) = csv.reader(described(place, "--group", "app", "--members", "--output", "csv").stdout.splitlines())
+    assert row[5:8] == ["1", "3", "0:0"]
     (worker,) = described(place, "--group", "workers", "--members", "--verbose").stdout.splitlines()[2:]
     assert worker.split()[4:7] == ["1", "-", "idle-sink;sink:0"]
 
@@ -294,23 +315,49 @@ def test_end_offsets_may_have_a_heading_comments_and_quotes(place, tmp_path, tex
     assert ["plain", "orders", "0", "10", "15", "5"] in [line.split()[:6] for line in lines]
 
 
-def test_a_heading_below_the_first_line_is_an_error(place, tmp_path):
+def test_lines_of_end_offsets_that_are_not_understood_are_counted_in_one_line(place, tmp_path):
     (tmp_path / "ends").write_text("orders,0,15\ntopic,partition,offset\n")
-    result = groupcoord("describe", "--group", "plain", "--end-offsets", str(tmp_path / "ends"), "--warehouse", place)
-    assert (result.exit_code, "line 2: 'topic,partition,offset' is not" in result.stderr) == (2, True)
+    result = described(place, "--group", "plain", "--end-offsets", str(tmp_path / "ends"))
+    (sentence,) = [line for line in result.stderr.splitlines() if "ends:" in line]
+    assert "ends: 1 of 2 lines is not used. The first one, line 2: 'topic,partition,offset' is not" in sentence
+    assert ["orders", "0", "10", "15", "5"] in [line.split()[1:6] for line in result.stdout.splitlines()]
+
+
+@pytest.mark.parametrize("end", [-1, -2, -1001])
+def test_a_negative_end_offset_is_none(place, tmp_path, end):
+    (tmp_path / "ends").write_text(f"orders:0:{end}\norders:2:12\n")
+    result = described(place, "--group", "plain", "--end-offsets", str(tmp_path / "ends"))
+    assert ["orders", "0", "10", "-", "-"] in [line.split()[1:6] for line in result.stdout.splitlines()]
+    assert "older than the commits" not in result.stderr
 
 
 @pytest.mark.parametrize("output", ["table", "json", "csv"])
-def test_a_lag_below_zero_is_zero_with_a_note(place, tmp_path, output):
+def test_a_lag_below_zero_is_shown_as_kafka_does_with_a_note(place, tmp_path, output):
     (tmp_path / "ends").write_text("orders:0:15\norders:2:3\n")
     options = ["--group", "plain", "--end-offsets", str(tmp_path / "ends"), "--output", output]
     result = described(place, *options)
     older = "orders-2 of group 'plain' ends at 3 and 12 is committed"
-    note = f"LAG is shown as 0 for 1 partition: {older}. Those end offsets are older than the commits.\n"
+    why = "The topic was created again or truncated, or the end offset is older than the commit."
+    note = f"LAG is negative for 1 partition: {older}. {why}\n"
     assert result.stderr == note
     assert described(place, *options, "--quiet").stderr == ""
     if output == "json":
-        assert {row["lag"] for row in map(json.loads, result.stdout.splitlines())} == {None, 0, 5}
+        assert {row["lag"] for row in map(json.loads, result.stdout.splitlines())} == {None, -9, 5}
+
+
+@pytest.mark.parametrize(("committed_before_ms", "lag"), [(4_000, 0), (6_000, -3), (3_600_000, -3)])
+def test_a_checkpoint_explains_only_commits_of_its_last_five_seconds(tmp_path, committed_before_ms, lag):
+    ends = {"topic": "t", "partition": 0, "start_offset": 0, "end_offset": 7, "sampled_at_ms": AS_OF_MS, "written_at_ms": AS_OF_MS}
+    tables = {
+        "groups": [group("wq")],
+        "committed_offsets": [offset("wq", "t", 0, 10, commit_timestamp_ms=AS_OF_MS - committed_before_ms)],
+        "log_ends": [{**ends, "run_id": "r", "source": "checkpoint"}],
+    }
+    night(tmp_path, "prod", tables)
+    result = described(str(tmp_path), "--group", "wq", "--output", "json")
+    (row,) = map(json.loads, result.stdout.splitlines())
+    assert (row["current_offset"], row["log_end_offset"], row["lag"]) == (10, 7, lag)
+    assert ("LAG is negative for 1 partition: t-0 of group 'wq'" in result.stderr) == (lag < 0)
 
 
 def test_no_lag_from_an_offset_of_minus_one(place, tmp_path):
@@ -322,7 +369,7 @@ def test_no_lag_from_an_offset_of_minus_one(place, tmp_path):
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [
-        ("orders:0:15\norders zero 3", "line 2: 'orders zero 3' is not topic:partition:offset or topic,partition,offset."),
+        ("orders zero 3\n", "line 1: 'orders zero 3' is not topic:partition:offset or topic,partition,offset."),
         ('{"orders": ', "line 1: not JSON"),
         ('{"orders": [1, 2]}', 'expected {"topic": {"partition": offset}}'),
         ('{"orders": {"0": "many"}}', 'expected {"topic": {"partition": offset}}'),

@@ -9,14 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from groupcoord_spark.answers.night_changes import CHANGES, REASONS
+from groupcoord_spark.answers.run_changes import CHANGES, REASONS
 from tests.cli.warehouse import groupcoord
 from tests.warehouse.nights import AS_OF_MS, DAY_MS, group, night, offset
 
 
 @pytest.fixture(scope="module")
 def three(tmp_path_factory):
-    """Three nights: in the second an offset is rewound, in the third a group is gone; a look-back comes after the third."""
+    """Three runs: in the second an offset is rewound, in the third a group is gone; a point-in-time run comes after the third."""
     place = tmp_path_factory.mktemp("diff")
     groups = [group("a"), group("b")]
     night(place, "prod", {"groups": groups, "committed_offsets": [offset("a", "t", 0, 9), offset("b", "t", 0, 1)]})
@@ -60,7 +60,7 @@ def test_any_two_nights_can_be_compared(three, options, changes):
 
 def test_a_look_back_is_no_night_to_compare_with(tmp_path):
     night(tmp_path, "prod", {"groups": [group("a")]})
-    night(tmp_path, "prod", {}, as_of_ms=AS_OF_MS - DAY_MS, kind="look_back", settings={"until": "2025-12-31T00:00:00Z"})
+    night(tmp_path, "prod", {}, as_of_ms=AS_OF_MS - DAY_MS, kind="point_in_time", settings={"until": "2025-12-31T00:00:00Z"})
     night(tmp_path, "prod", {"groups": [group("a"), group("b")]}, as_of_ms=AS_OF_MS + DAY_MS)
     assert [(row["change"], row["group"]) for row in rows(str(tmp_path))] == [("group_born", "b")]
 
@@ -71,7 +71,7 @@ def test_people_get_a_table_and_the_counts(three):
     assert lines[0].split() == ["CHANGE", "GROUP", "TOPIC", "PARTITION", "FROM", "TO", "WHY"]
     assert "classic Empty, generation 1, 0 members" in lines[1]
     counts = "1 group gone, 1 offset gone"
-    assert result.stderr == f"From the night of 2026-01-02T00:00:00.000Z to that of 2026-01-03T00:00:00.000Z: {counts}.\n"
+    assert result.stderr == f"From the run of 2026-01-02T00:00:00.000Z to that of 2026-01-03T00:00:00.000Z: {counts}.\n"
     table = list(csv.reader(io.StringIO(groupcoord("diff", "--output", "csv", "--warehouse", three).stdout)))
     assert table[2] == ["offset_gone", "b", "t", "0", "2", "", "not_known"]
 
@@ -103,9 +103,9 @@ def test_a_second_run_over_the_same_copy_hides_nothing(tmp_path):
     result = groupcoord("diff", "--fail-on", "gone", "--warehouse", str(tmp_path))
     assert result.exit_code == 3
     assert result.stderr.splitlines() == [
-        "From the night of 2026-01-01T00:00:00.000Z to that of 2026-01-02T00:00:00.000Z: 1 group gone."
-        " Nothing has changed since the night of 2026-01-02T00:00:00.000Z, so the night before that one is compared.",
-        "Alert: 1 group gone since the night of 2026-01-01T00:00:00.000Z.",
+        "From the run of 2026-01-01T00:00:00.000Z to that of 2026-01-02T00:00:00.000Z: 1 group gone."
+        " Nothing has changed since the run of 2026-01-02T00:00:00.000Z, so the run before that one is compared.",
+        "Alert: 1 group gone since the run of 2026-01-01T00:00:00.000Z.",
     ]
     assert groupcoord("diff", "--from", "2026-01-02T08:00:00Z", "--warehouse", str(tmp_path)).stderr.endswith(": no change.\n")
 
@@ -113,7 +113,7 @@ def test_a_second_run_over_the_same_copy_hides_nothing(tmp_path):
 def test_nights_that_are_all_alike_show_no_change(tmp_path):
     for at in range(3):
         night(tmp_path, "prod", {"groups": [group("a")]}, as_of_ms=AS_OF_MS + at * DAY_MS)
-    said = "From the night of 2026-01-02T00:00:00.000Z to that of 2026-01-03T00:00:00.000Z: no change.\n"
+    said = "From the run of 2026-01-02T00:00:00.000Z to that of 2026-01-03T00:00:00.000Z: no change.\n"
     assert groupcoord("diff", "--warehouse", str(tmp_path)).stderr == said
 
 

@@ -11,6 +11,9 @@ import pytest
 from click.testing import Result
 
 from tests.cli import warehouse
+from tests.conftest import DAY_MS
+from tests.doctor.test_rules_of_groups import commit
+from tests.log.log_writer import T0, batch, write_segment
 
 SICK = Path(__file__).parent.parent / "golden" / "sick"
 HANGING = SICK / "hanging" / "logs"
@@ -25,9 +28,23 @@ def test_report_is_readable_at_80_columns_and_begins_with_the_worst() -> None:
     result = doctor(HANGING)
     assert result.exit_code == 0, result.stderr
     lines = result.stdout.splitlines()
-    assert lines[0] == "SICK   hanging_transaction (certain), partition 3"
+    assert lines[0] == "SICK   hanging_transaction: 2 findings"
+    assert lines[1] == "       - Partition 3 (certain): Producer 7, epoch 0, has 3 pending offsets of"
     assert max(map(len, lines)) <= 80
     assert "           --topic __consumer_offsets --partition 3 --start-offset 247" in lines
+
+
+def test_many_findings_of_a_kind_are_one_paragraph_with_the_worst_five(tmp_path: Path) -> None:
+    opened = [
+        batch(number, [commit(f"app-{number}")], attributes=0x10, producer_id=number, producer_epoch=3, base_timestamp=T0 + number * 60_000)
+        for number in range(90)
+    ]
+    write_segment(tmp_path, opened)
+    result = doctor(tmp_path, "--as-of", T0 + DAY_MS)
+    assert "SICK   hanging_transaction: 90 findings, the worst 5 here, all in JSON\n" in result.stdout
+    assert [line.split()[5] for line in result.stdout.splitlines() if line.startswith("       - Partition")] == [f"{n}," for n in range(5)]
+    assert len(result.stdout.splitlines()) < 40 and max(map(len, result.stdout.splitlines())) <= 80
+    assert len(doctor(tmp_path, "--as-of", T0 + DAY_MS, "--output", "json").stdout.splitlines()) == 90
 
 
 def test_json_has_a_row_for_each_finding_and_for_each_partition_without_one() -> None:
@@ -66,7 +83,7 @@ def test_fail_on_says_what_it_found() -> None:
 def test_unknown_finding_is_refused_with_the_names() -> None:
     result = doctor(HANGING, "--fail-on", "hangin")
     assert result.exit_code == 2
-    assert "'hangin' is no finding. Write sick, watch, refused, or some of hanging," in " ".join(result.stderr.split())
+    assert "'hangin' is not a finding. Write sick, watch, refused, or some of hanging," in " ".join(result.stderr.split())
 
 
 def test_healthy_copy_passes_every_alarm() -> None:
@@ -107,7 +124,7 @@ def test_wrong_settings_are_refused(line: str, sentence: str, tmp_path: Path) ->
 def test_copies_of_several_brokers_are_judged_each() -> None:
     result = doctor(SICK / "uncleaned" / "logs", SICK / "uncleaned" / "second" / "logs")
     assert result.stdout.startswith(f"SICK   cleaning_stopped, partition 3\n       in {SICK}/uncleaned/second/logs\n")
-    assert result.stdout.count("SICK   never_cleaned") == 5
+    assert "SICK   never_cleaned: 5 findings\n" in result.stdout and result.stdout.count(f" in {SICK}/uncleaned/logs: ") == 5
     assert "00000000000000000199.txnindex is damaged and not used" in result.stderr
 
 

@@ -1,4 +1,4 @@
-"""``groupcoord doctor --warehouse``: what the nights found, since when, and how the log grew."""
+"""``groupcoord doctor --warehouse``: what the runs found, since when, and how the log grew."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def row(offsets_partition: int | None, finding: str, severity: str, log_bytes: i
 
 @pytest.fixture(scope="module")
 def nights(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """Three nights: partition 3 has a transaction since the second one and grows; partition 0 shrinks; partition 1 is new."""
+    """Three runs: partition 3 has a transaction since the second one and grows; partition 0 shrinks; partition 1 is new."""
     place = tmp_path_factory.mktemp("nights") / "warehouse"
     healthy, hanging = ("healthy", "normal"), ("hanging_transaction", "sick")
     transaction = {"subject": "7", "certainty": "certain", "summary": "It hangs.", "remedy": "End it.", "since_ms": AS_OF_MS + DAY_MS}
@@ -72,28 +72,29 @@ def test_newest_night_is_shown_worst_first_with_the_growth_of_the_nights(nights:
         "SICK   hanging_transaction (certain), partition 3",
         "       It hangs.",
         "       Remedy: End it.",
-        f"       Since: the night of {SECOND}.",
+        f"       Since: the run of {SECOND}.",
         "",
         "WATCH  wide_commit, partition 3",
         "       Wide.",
         "       Remedy: None.",
-        f"       Since: the night of {THIRD}.",
+        f"       Since: the run of {THIRD}.",
         "",
         "WATCH  throwaway_groups, topic",
         "       Many.",
         "       Remedy: Name them.",
-        f"       Since: the night of {THIRD}.",
+        f"       Since: the run of {THIRD}.",
         "",
-        "PARTITION BYTES PER-NIGHT VERDICT",
-        "3         4,000 +1,500    hanging_transaction",
-        "0         300   -300      healthy",
-        "1         10    -         healthy",
+        "PARTITION BYTES PER-RUN VERDICT",
+        "3         4,000 +1,500  hanging_transaction",
+        "0         300   -300    healthy",
+        "1         10    -       healthy",
+        f"Ages are measured from {THIRD}.",
         "",
-        "NIGHT                    BYTES GROWTH",
+        "RUN                      BYTES GROWTH",
         f"{FIRST} 1,900 -",
         f"{SECOND} 2,450 +550",
         f"{THIRD} 4,310 +1,860",
-        "The topic grew by 1,205 bytes a night.",
+        "The topic grew by 1,205 bytes a run.",
     ]
 
 
@@ -132,9 +133,9 @@ def test_log_has_its_findings_with_the_night_since_which_they_are_there(nights: 
     assert others
     assert all(each["since"] is None for each in others)
     shown = doctor(HANGING, "--warehouse", nights).stdout
-    assert f"       Since: the night of {SECOND}.\n" in shown
-    assert f"       Since: new, the night of {THIRD} did not find it.\n" in shown
-    assert "PARTITION BYTES  PER-NIGHT SEGMENTS DIRTY MISSING VERDICT\n" in shown
+    assert f"Since: the oldest since the run of {SECOND}, 1 new since the run of {THIRD}." in " ".join(shown.split())
+    assert f"       Since: new, the run of {THIRD} did not find it.\n" in shown
+    assert "PARTITION BYTES  PER-RUN SEGMENTS DIRTY MISSING VERDICT\n" in shown
 
 
 def test_variable_names_the_warehouse_only_where_there_is_no_log(nights: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -153,7 +154,7 @@ def test_night_without_verdicts_is_said(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        ((), "There is no INPUT."),
+        ((), "There is no INPUT, and no ./warehouse."),
         (("--matrix", "--warehouse", "w"), "--matrix: this is asked about a log."),
         (("--settings", "f", "--as-of", "now", "--warehouse", "w"), "--as-of, --settings: this is asked about a log."),
         ((str(HANGING), "--at", "2026-01-01T00:00:00Z"), "add --warehouse."),

@@ -65,7 +65,7 @@ def expected(corpus: Path) -> list[dict[str, Any]]:
 
 
 def commit(group: str, partition: int = 0, **changed: Any) -> Rec:
-    """A commit of version 3."""
+    """Return a commit of version 3."""
     fields = {"committed_offset": 5, "leader_epoch": -1, "metadata": "", "commit_timestamp_ms": 7}
     key = encode_key(1, {"group_id": group, "topic": "t", "partition": partition})
     return Rec(key, encode_value(1, 3, {**fields, **changed}), offset_delta=partition, timestamp_delta=partition)
@@ -90,6 +90,23 @@ def test_every_record_is_a_line_and_reads_as_kafka_reads_it(corpus):
 
 
 @pytest.mark.usefixtures("each_writer")
+@pytest.mark.parametrize(
+    ("log_start", "sentence"),
+    [
+        (0, "4 records."),
+        (1, "3 records; 1 record below the log start is left out."),
+        (3, "1 record; 3 records below the log start are left out."),
+    ],
+)
+def test_records_below_the_log_start_are_counted(tmp_path, log_start, sentence):
+    write_segment(tmp_path, [batch(0, [commit("g", 0), commit("g", 1)]), batch(2, [commit("h")])])
+    write_segment(tmp_path, [batch(3, [commit("i")])], base_offset=3)
+    (tmp_path / "log-start-offset-checkpoint").write_text(f"0\n1\n__consumer_offsets 0 {log_start}\n")
+    result = groupcoord("dump", tmp_path)
+    assert (result.exit_code, result.stderr.strip()) == (0, sentence)
+    assert len(result.stdout.splitlines()) == 4 - log_start
+
+
 def test_a_line_has_key_and_value_as_kafkas_formatters_write_them(tmp_path):
     write_segment(tmp_path, [batch(12, [commit('a"b\n', metadata="\u00e9\\")])], base_offset=12, offsets_partition=4)
     assert groupcoord("dump", tmp_path, "--quiet").stdout == (
@@ -190,7 +207,7 @@ class TestSelection:
             (["--to", "offset:-1"], "is not a record offset"),
             (["--to", "yesterday"], "is not a time"),
             (["--type", "Commit"], "1 OffsetCommit"),
-            (["--output", "csv"], "'csv' is not 'json'"),
+            (["--output", "csv"], "'csv' is not one of 'json', 'text'"),
             (["--warehouse", "w"], "No such option '--warehouse'"),
             (["--from", "offset:10", "--to", "offset:10"], "--to is not after --from"),
         ],

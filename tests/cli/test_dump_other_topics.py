@@ -45,6 +45,29 @@ def test_keys_and_values_are_those_of_kafkas_formatters(topic: str, oracle: str)
         assert line["value"] == (record.get("value") and {"version": record["value"]["version"], "data": record["value"]["data"]})
 
 
+@pytest.mark.parametrize("release", ["4.3.1", "4.4.0"])
+def test_state_of_a_transaction_is_printed_as_the_formatter_of_the_release_does(release: str, tmp_path: Path) -> None:
+    from tests.log.log_writer import Rec, batch, write_segment
+
+    # What TransactionLogMessageFormatter of 4.4.0 prints; 8 is of no release yet.
+    names = ["Empty", "Ongoing", "PrepareCommit", "PrepareAbort", "CompleteCommit", "CompleteAbort", "Dead", "PrepareEpochFence", "8"]
+    value = "000000000000000000050000000000000{}ffffffff00000000000000000000000000000000"
+    records = [Rec(b"\0\0\0\1t", bytes.fromhex(value.format(n)), offset_delta=n) for n in range(9)]
+    directory = tmp_path / "logs" / "__transaction_state-0"
+    directory.mkdir(parents=True)
+    shutil.copy(write_segment(tmp_path, [batch(0, [*records, Rec(b"\0\0\0\1t", None, offset_delta=9)])]), directory / f"{0:020}.log")
+    *lines, tombstone = dump(directory, "--broker-version", release)
+    assert [line["value"]["data"]["transactionStatus"] for line in lines] == (names if release == "4.4.0" else list(range(9)))
+    assert tombstone["value"] is None
+
+
+@pytest.mark.parametrize("given", [LOGS / "__cluster_metadata-0", LOGS])
+def test_broker_version_is_for_states_of_transactions_only(given: Path) -> None:
+    result = groupcoord("dump", given, "--broker-version", "4.4")
+    assert result.exit_code == 2
+    assert "--broker-version is for records of __transaction_state" in result.stderr
+
+
 def test_metadata_of_log_and_snapshots_is_that_of_kafkas_classes() -> None:
     by_file: dict[str, list[dict[str, Any]]] = {}
     for record in told("metadata_records"):

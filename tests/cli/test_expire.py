@@ -17,7 +17,7 @@ from tests.warehouse.nights import AS_OF_MS, DAY_MS, group, night, offset
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """Two nights; in the second a live group, an Empty one restored a day ago, a simple one and one without offsets."""
+    """Two runs; in the second a live group, an Empty one restored a day ago, a simple one and one without offsets."""
     warehouse = tmp_path_factory.mktemp("expire") / "warehouse"
     week = {"offsets.retention.ms": str(7 * DAY_MS)}
     night(warehouse, "prod", {"groups": [group("early")]}, as_of_ms=AS_OF_MS - DAY_MS, settings=week)

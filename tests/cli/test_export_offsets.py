@@ -12,7 +12,7 @@ from tests.warehouse.nights import AS_OF_MS, DAY_MS, group, night, offset
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """Group ``lost`` had offsets in the first night only."""
+    """Group ``lost`` had offsets in the first run only."""
     warehouse = tmp_path_factory.mktemp("export") / "warehouse"
     odd = 'a "b", ü'
     offsets = [offset("lost", "orders", 10, 7), offset("lost", "orders", 9, 5), offset(odd, "t", 0, 2**62), offset("two\nlines", "t", 0, 1)]
@@ -25,7 +25,7 @@ def test_one_group_is_a_file_of_three_columns_sorted_by_number(place: str) -> No
     ran = groupcoord("export-offsets", "--warehouse", place, "--group", "lost", "--at", "2026-01-01T12:00:00Z")
     assert ran.exit_code == 0
     assert ran.stdout == '"orders",9,5\n"orders",10,7\n'
-    assert "2 offsets of 1 group in the night of 2026-01-01T00:00:00Z" in ran.stderr
+    assert "2 offsets of 1 group in the run of 2026-01-01T00:00:00Z" in ran.stderr
     assert "--group lost --reset-offsets --from-file FILE --execute" in ran.stderr
 
 
@@ -39,7 +39,7 @@ def test_several_groups_are_a_file_of_four_columns(place: str) -> None:
 @pytest.mark.parametrize(
     ("options", "code", "sentence"),
     [
-        (["--group", "lost"], 1, "no committed offset of group 'lost' in the night of 2026-01-02T00:00:00Z"),
+        (["--group", "lost"], 1, "no committed offset of group 'lost' in the run of 2026-01-02T00:00:00Z"),
         (["--group", "two\nlines"], 1, "has a line break in its name"),
         ([], 2, "Missing option '--group'"),
     ],

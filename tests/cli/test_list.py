@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import shlex
 
 import pytest
 
@@ -82,12 +83,12 @@ def test_lag_is_the_sum_over_the_newest_sample(tmp_path):
     offsets = [offset("a", "t", 0, 40), offset("a", "t", 1, 60), offset("a", "u", 0, 1), offset("b", "u", 0, 3)]
     night(tmp_path, "prod", {"groups": [group("a"), group("b")], "committed_offsets": offsets, "log_ends": [*older, *ends]})
     rows = groupcoord("list", "--lag", "--output", "json", "--warehouse", str(tmp_path)).stdout.splitlines()
-    of_a = {"group": "a", "lag": 10, "max_lag": 10, "hours_behind": 0.0, "hours_to_loss": None, "lag_is_partial": True}
+    of_a = {"group": "a", "lag": 10, "max_lag": 10, "hours_behind": 0.0, "hours_to_loss": None, "lag_is_partial": True, "beyond_end": 0}
     assert [json.loads(row) for row in rows] == [of_a, {**dict.fromkeys(of_a), "group": "b"}]
     lines = groupcoord("list", "--lag", "--warehouse", str(tmp_path)).stdout.splitlines()
     assert [" ".join(line.split()) for line in lines[1:]] == ["a >=10 >=10 0 ms -", "b - - - -"]
     lines = groupcoord("describe", "--group", "a", "--output", "csv", "--warehouse", str(tmp_path)).stdout.splitlines()
-    assert [line.split(",")[5:7] for line in lines[1:]] == [["50", "10"], ["51", "0"], ["", ""]]
+    assert [line.split(",")[5:7] for line in lines[1:]] == [["50", "10"], ["51", "-9"], ["", ""]]
 
 
 def test_lag_is_a_lower_bound_where_the_newest_sample_lacks_a_partition_of_a_topic(tmp_path):
@@ -95,6 +96,18 @@ def test_lag_is_a_lower_bound_where_the_newest_sample_lacks_a_partition_of_a_top
     night(tmp_path, "prod", {"groups": [group("a")], "committed_offsets": [offset("a", "t", n, 60) for n in range(2)], "log_ends": ends})
     (line,) = groupcoord("list", "--lag", "--warehouse", str(tmp_path)).stdout.splitlines()[1:]
     assert line.split()[:3] == ["a", ">=0", ">=0"]
+
+
+def test_an_offset_beyond_the_end_is_marked_and_the_named_command_shows_it(tmp_path):
+    ends = [{"topic": "t", "partition": 0, "end_offset": 7, "sampled_at_ms": AS_OF_MS, "run_id": "r"}]
+    offsets = [offset("a", "t", 0, 10, commit_timestamp_ms=AS_OF_MS - 60_000)]
+    night(tmp_path, "prod", {"groups": [group("a")], "committed_offsets": offsets, "log_ends": ends})
+    (row,) = groupcoord("list", "--lag", "--output", "json", "--warehouse", str(tmp_path)).stdout.splitlines()
+    assert (json.loads(row)["lag"], json.loads(row)["beyond_end"]) == (0, 1)
+    remark = groupcoord("list", "--lag", "--warehouse", str(tmp_path)).stderr
+    assert "1 committed offset beyond the end of the log" in remark
+    _, *words = shlex.split(remark.split("`")[1])
+    assert json.loads(groupcoord(*words, "--output", "json").stdout)["lag"] == -3
 
 
 def test_lag_says_how_long_a_group_is_behind_and_when_it_loses_records(tmp_path):
@@ -109,3 +122,9 @@ def test_lag_says_how_long_a_group_is_behind_and_when_it_loses_records(tmp_path)
         "b 160 160 1 d 14 h lost",
         "c 0 0 - -",
     ]
+
+
+@pytest.mark.parametrize("word", ["--state=--warehouse=/other", "--state=-x", "--type=--cluster=other"])
+def test_what_follows_the_sign_is_a_value_and_no_option(place, word):
+    refused = groupcoord("list", "--warehouse", place, word)
+    assert refused.exit_code == 2 and f"{word.partition('=')[2]!r} is not one of" in refused.stderr

@@ -1,4 +1,4 @@
-"""Reading commands show nights, and a look-back where they are asked for it."""
+"""Reading commands show runs, and a point-in-time run where they are asked for it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.warehouse.test_two_runs import newest_rows, rows_of_readers
 
 @pytest.fixture(scope="module")
 def warehouse(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Two nights, then a look-back between them, and another cluster that has a look-back alone."""
+    """Two runs, then a point-in-time run between them, and another cluster that has a point-in-time run alone."""
     place = tmp_path_factory.mktemp("look-backs") / "w"
     for number in (1, 3):
         offsets = [offset(f"g{number}", "t", 0, number)]
@@ -23,8 +23,8 @@ def warehouse(tmp_path_factory: pytest.TempPathFactory) -> Path:
         night(place, "prod", rows, as_of_ms=AS_OF_MS + number * DAY_MS)
     doubts = [{"run_id": "r", "code": "other_topic", "detail": "d"}]
     past = {"groups": [group("g2")], "committed_offsets": [offset("g2", "t", 0, 2)], "warnings": doubts}
-    night(place, "prod", past, kind="look_back", as_of_ms=AS_OF_MS + 2 * DAY_MS)
-    night(place, "other", {"groups": [group("o")]}, kind="look_back")
+    night(place, "prod", past, kind="point_in_time", as_of_ms=AS_OF_MS + 2 * DAY_MS)
+    night(place, "other", {"groups": [group("o")]}, kind="point_in_time")
     return place
 
 
@@ -45,15 +45,25 @@ def test_a_look_back_is_shown_where_it_is_asked_for(warehouse: Path) -> None:
     assert "g2" in told and "g3" not in told
 
 
+def test_a_look_back_is_compared_with_an_earlier_night_and_its_trends_end_with_itself(warehouse: Path) -> None:
+    opened = open_warehouse(str(warehouse))
+    first, last = (night.run_id for night in opened.finished_runs("prod") if night.kind == "nightly")
+    past = opened.run("prod", look_back=True)
+    assert [night.run_id for night in opened.kept_runs(past)] == [first]
+    assert [night.run_id for night in opened.kept_runs(opened.run("prod", run_id=last))] == [first, last]
+    told = groupcoord("morning", "--look-back", "--warehouse", str(warehouse), "--cluster", "prod")
+    assert "since that of 2026-01-02" in told.stderr and "g1" in told.stdout and "g3" not in told.stdout
+
+
 def test_what_is_not_there_is_said(warehouse: Path) -> None:
     def refused(cluster: str, *options: str) -> str:
         result = groupcoord("list", "--warehouse", str(warehouse), "--cluster", cluster, *options)
         assert result.exit_code != 0
         return str(result.stderr)
 
-    assert "holds no night of cluster 'other', only a look-back: show it with --run 2" in refused("other")
+    assert "holds no run of cluster 'other', only a point-in-time run: show it with --run 2" in refused("other")
     assert "holds no run 'x' of cluster 'prod'; its newest are 2" in refused("prod", "--run", "x")
-    assert "knows no look-back of cluster 'prod' that early" in refused("prod", "--look-back", "--at", str(AS_OF_MS))
+    assert "knows no point-in-time run of cluster 'prod' that early" in refused("prod", "--look-back", "--at", str(AS_OF_MS))
     assert "--run names one run: leave --at and --look-back out" in refused("prod", "--run", "x", "--look-back")
 
 
@@ -61,8 +71,8 @@ def test_a_night_is_named_by_its_distance_from_the_newest(warehouse: Path, tmp_p
     assert groups(warehouse, "--at", "-0") == ["g3"] and groups(warehouse, "--at", "-1") == ["g1"]
     assert groups(warehouse, "--look-back", "--at", "-0") == ["g2"]
     refused = groupcoord("list", "--warehouse", str(warehouse), "--cluster", "prod", "--at", "-2")
-    assert refused.exit_code == 1 and "holds 2 nights of cluster 'prod', so there is none 2 before the newest" in refused.stderr
-    for number in (1, 2, 2):  # a second run over the same dump is no other night
+    assert refused.exit_code == 1 and "holds 2 runs of cluster 'prod', so there is none 2 before the newest" in refused.stderr
+    for number in (1, 2, 2):  # a second run over the same dump is no other run
         night(tmp_path / "w", "prod", {"groups": [group(f"night-{number}")]}, as_of_ms=AS_OF_MS + number * DAY_MS)
     asked = ["--warehouse", str(tmp_path / "w"), "--output", "json"]
     assert '"night-1"' in groupcoord("list", "--at", "-1", *asked).stdout
@@ -93,10 +103,10 @@ def test_the_next_night_does_not_see_the_look_back(tmp_path: Path) -> None:
     from groupcoord_spark.warehouse import begin_run
 
     night(tmp_path, "prod", {"groups": [group("g1")]})
-    night(tmp_path, "prod", {"groups": [group("g2")]}, kind="look_back")
+    night(tmp_path, "prod", {"groups": [group("g2")]}, kind="point_in_time")
     start = begin_run(str(tmp_path), "prod")
     assert start.previous("groups")["group_id"].to_pylist() == ["g1"]
-    assert [run.kind for run in start.finished] == ["night", "look_back"]
+    assert [run.kind for run in start.finished] == ["nightly", "point_in_time"]
 
 
 def test_a_look_back_of_the_first_release_is_passed_over_and_its_rows_leave_the_tables(tmp_path: Path) -> None:
@@ -107,7 +117,7 @@ def test_a_look_back_of_the_first_release_is_passed_over_and_its_rows_leave_the_
     settings = {"settings": {"until": "then"}, "kind": None}
     night(tmp_path, "prod", {"groups": [group("g2")], "offset_commits": [commit(2)]}, **settings)
     opened = open_warehouse(str(tmp_path))
-    assert [row["kind"] for row in opened.runs().to_pylist()] == ["night", "look_back"]
+    assert [row["kind"] for row in opened.runs().to_pylist()] == ["nightly", "point_in_time"]
     assert opened.read("groups")["group_id"].to_pylist() == ["g1"]
     begin_run(str(tmp_path), "prod")
     assert newest_rows(tmp_path) == rows_of_readers(tmp_path)

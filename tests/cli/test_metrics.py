@@ -46,6 +46,8 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> str:
         {"topic": "t", "partition": 0, "start_offset": 0, "end_offset": 100, "sampled_at_ms": AS_OF_MS, "run_id": "r", "source": "sample"}
     ]
     offsets = [*(offset(name, "t", 0, 100 - lag) for name, lag in LAGS.items()), offset("unsampled", "u", 0, 5), offset("slow", "u", 0, 5)]
+    ends.append({**ends[0], "partition": 1, "end_offset": 10})
+    offsets.append(offset("slow", "t", 1, 12, commit_timestamp_ms=AS_OF_MS - 60_000))
     health = {"copy": "/dump", "summary": ".", "evidence": "{}", "since_ms": AS_OF_MS, "read_at_ms": AS_OF_MS, "log_bytes": 4096}
     findings = [{"offsets_partition": 3, "finding": "cleaner_stopped", "severity": "sick", **health}]
     findings.append({"offsets_partition": 4, "finding": "healthy", "severity": "normal", **health})
@@ -63,6 +65,7 @@ def series(text: str) -> Series:
         assert family.type == "gauge" and family.documentation
         for sample in family.samples:
             labels = {**sample.labels}
+            labels.pop("warehouse", None)
             key = (sample.name.removeprefix("groupcoord_"), labels.pop("cluster"), *labels.values())
             assert key not in found
             found[key] = sample.value
@@ -86,13 +89,14 @@ def test_every_cluster_has_the_figures_of_its_newest_night(place: str) -> None:
         ("groups", "prod", "Empty", "classic"): 5,
         ("groups", "prod", "Stable", "consumer"): 1,
         ("members", "prod", "Stable", "consumer"): 3,
-        ("committed_offsets", "prod"): 7,
+        ("committed_offsets", "prod"): 8,
         ("committed_offsets", "test"): 0,
         ("offsets_partition_size_bytes", "prod", "3"): 4096,
         ("findings", "prod", "cleaner_stopped", "sick"): 1,
         ("news", "prod", "danger", "sick"): 1,
         ("group_lag_records", "prod", "behind", "group"): 70,
         ("group_lag_missing_partitions", "prod", "slow", "group"): 1,
+        ("group_beyond_end_partitions", "prod", "slow", "group"): 1,
         ("group_lag_ratio", "prod", "behind", "group"): 0.7,
         ("group_max_lag_records", "prod", 'quo"ted\\\n', "group"): 20,
     }
@@ -121,7 +125,7 @@ def test_the_number_of_series_is_bounded_and_the_sum_stays(place: str, options: 
 def test_an_expression_that_explodes_elsewhere_is_harmless_and_a_wrong_one_is_said(place: str) -> None:
     assert metrics(place, "--groups", "(a+)+$", "--cluster", "prod")["lag_rest_groups", "prod"] == len(LAGS)
     result = groupcoord("metrics", "--groups", "(", "--warehouse", place)
-    assert result.exit_code == 2 and "'(' is no regular expression of RE2" in result.stderr
+    assert result.exit_code == 2 and "'(' is not a regular expression of RE2" in result.stderr
 
 
 def test_a_file_is_replaced_as_a_whole_and_readable_to_others(place: str, tmp_path: Path) -> None:
@@ -155,12 +159,13 @@ def test_a_first_run_that_is_refused_or_a_look_back_has_its_exit_code_alone(tmp_
     with pytest.raises(BadCopyError), metrics_of_run(file, Common(str(tmp_path / "w"), "prod")):
         raise BadCopyError("empty")
     assert sorted(name[0] for name in series(file.read_text())) == ["nightly_exit_code", "nightly_last_run_timestamp_seconds"]
-    night(tmp_path / "w", "prod", {}, kind="look_back", settings={"until": "2025-12-31T00:00:00Z"})
+    night(tmp_path / "w", "prod", {}, kind="point_in_time", settings={"until": "2025-12-31T00:00:00Z"})
     with metrics_of_run(file, Common(str(tmp_path / "w"))):
         pass
     assert {name[:2]: value for name, value in series(file.read_text()).items() if "code" in name[0]} == {("nightly_exit_code", ""): 0}
-    with pytest.raises(UsageError, match="there is no directory"), metrics_of_run(tmp_path / "no" / "file", Common("w")):
-        pytest.fail("the run began although its metrics cannot be written")
+    for unwritable in (tmp_path / "no" / "file", file / "below", Path("/proc/groupcoord.prom")):
+        with pytest.raises(UsageError, match="cannot be written"), metrics_of_run(unwritable, Common("w")):
+            pytest.fail("the run began although its metrics cannot be written")
 
 
 def expressions() -> Iterator[str]:
@@ -173,7 +178,10 @@ def expressions() -> Iterator[str]:
 def test_rules_and_panels_ask_for_metrics_that_there_are_and_the_reference_has_all(place: str, tmp_path: Path) -> None:
     with metrics_of_run(tmp_path / "m.prom", Common(place, "prod")):
         pass
-    names = {f"groupcoord_{name[0]}" for name in series((tmp_path / "m.prom").read_text())} | {"groupcoord_group_lag_seconds"}
+    names = {f"groupcoord_{name[0]}" for name in series((tmp_path / "m.prom").read_text())} | {
+        "groupcoord_group_lag_seconds",
+        "groupcoord_newest_record_timestamp_seconds",
+    }
     asked = {name for expression in expressions() for name in re.findall(r"groupcoord_\w+", expression)}
     assert asked <= names and len(asked) >= 12
     page = (ROOT / "docs" / "reference" / "cli.md").read_text()
@@ -237,7 +245,7 @@ def test_prometheus_scrapes_the_file_and_an_alert_fires(place: str, tmp_path: Pa
 
 
 def asked(port: int, query: str, prometheus: subprocess.Popen[bytes]) -> list[dict[str, dict[str, str]]]:
-    """The rows of a query, as soon as there is one."""
+    """Return the rows of a query, as soon as there is one."""
     address = f"http://127.0.0.1:{port}/api/v1/query?query={urllib.parse.quote(query)}"
     for _ in range(240):
         assert prometheus.poll() is None, "Prometheus has ended"

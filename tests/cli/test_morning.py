@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+import shlex
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from groupcoord_spark.answers.findings import LEVELS, NEWS
-from groupcoord_spark.warehouse import begin_run, commit_run
+from groupcoord_spark.warehouse import begin_run, commit_run, open_warehouse
 from tests.cli.warehouse import groupcoord
 from tests.warehouse.nights import AS_OF_MS, DAY_MS, commit, group, night, offset, run_fields, written
 
@@ -42,7 +43,7 @@ def run_with_doubts(place: Path, rows: dict[str, Any], codes: list[str], as_of_m
 
 @pytest.fixture(scope="module")
 def incident(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """A night with an incident, which a second run over the same copy follows. What both nights have is no news."""
+    """Provide a run with an incident, which a second run over the same copy follows. What both runs have is no news."""
     place = tmp_path_factory.mktemp("morning")
     names = ["a", "b", "lost <!channel>", "deleted"]
     first = {
@@ -75,35 +76,65 @@ def rows(place: str, *options: str) -> list[dict[str, Any]]:
 
 
 def test_news_are_what_the_last_night_that_differs_lacked_the_worst_first(incident: str) -> None:
-    where = f" --warehouse {incident}"
+    run_id = open_warehouse(incident).run("prod").run_id
+    where = f"--warehouse {incident} --cluster prod"
+    of_run = f"--run {run_id} {where}"
+    between = "--from 2026-01-01T00:00:00.000Z --to 2026-01-02T00:00:00.000Z"
+    gone = f"--group deleted --group 'lost <!channel>' {where}"
+    at = "between '2026-01-01T00:00:00.000Z' and '2026-01-01T00:00:00.000Z'"
+    rewound = f"sql \"from rewinds where kind = 'reset' and rewound_at {at} and group_id in ('a') order by rewound_at\""
+    at = "between '2026-01-03T12:00:00.000Z' and '2026-01-03T12:00:00.000Z'"
+    expiring = f"sql \"from offset_expirations where {{}}topic_is_unsubscribed and expires_at {at} and group_id in ('{{}}')"
+    expiring += ' order by expires_at"'
+    doubts = "from warnings where code = 'batch_duplicate'"
     assert [(row["level"], row["what"], row["reason"], row["number"], row["groups"], row["command"]) for row in rows(incident)] == [
-        ("danger", "group_vanished", "not_known", 2, ["deleted", "lost <!channel>"], f"groupcoord diff --only gone{where}"),
-        ("danger", "sick", "cleaner_stopped", 1, [], f"groupcoord doctor{where}"),
-        ("warning", "rewound", "reset", 1, ["a"], f"groupcoord timeline --group a{where}"),
-        ("warning", "expiring_live", None, 1, ["c"], f"groupcoord why --group c{where}"),
-        ("warning", "doubt", "batch_duplicate", 2, [], f"groupcoord warnings --code batch_duplicate{where}"),
-        ("note", "watch", "hot_committer", 1, [], f"groupcoord doctor{where}"),
-        ("note", "expiring", None, 1, ["a"], f"groupcoord why --group a{where}"),
+        *[("danger", "group_vanished", "not_known", 2, ["deleted", "lost <!channel>"], f"groupcoord diff --only gone {between} {gone}")],
+        ("danger", "sick", "cleaner_stopped", 1, [], f"groupcoord doctor {of_run}"),
+        ("warning", "rewound", "reset", 1, ["a"], f"groupcoord {rewound} {of_run}"),
+        ("warning", "expiring_live", None, 1, ["c"], f"groupcoord {expiring.format('', 'c')} {of_run}"),
+        ("warning", "doubt", "batch_duplicate", 2, [], f'groupcoord sql "{doubts}" {of_run}'),
+        ("note", "watch", "hot_committer", 1, [], f"groupcoord doctor {of_run}"),
+        ("note", "expiring", None, 1, ["a"], f"groupcoord {expiring.format('not ', 'a')} {of_run}"),
     ]
 
 
-def test_every_command_that_it_names_runs(incident: str) -> None:
+def test_every_command_that_it_names_shows_what_it_announces(incident: str) -> None:
     for row in rows(incident):
-        result = groupcoord(*row["command"].replace("groupcoord ", "").split())
-        assert result.exit_code == 0 or (row["what"] in ("expiring_live", "expiring") and "in no record" in result.stderr), result.stderr
+        result = groupcoord(*shlex.split(row["command"])[1:])
+        assert result.exit_code == 0, result.stderr
+        assert all(name in result.stdout for name in [*row["groups"], row["reason"] or "EXPIRES_AT"]), row
 
 
 def test_people_get_ten_lines_and_the_nights_that_are_compared(incident: str) -> None:
     result = groupcoord("morning", "--lines", "2", "--warehouse", incident)
     lines = result.stdout.splitlines()
     assert lines[0].split()[:2] == ["LEVEL", "NEWS,"] and len(lines) == 5
-    assert lines[2].split() == ["groupcoord", "diff", "--only", "gone", "--warehouse", incident]
-    assert "2 groups gone, and no night read a record of the removal (not_known): deleted, lost <!channel>." in lines[1]
+    assert lines[2].split()[:4] == ["groupcoord", "diff", "--only", "gone"]
+    assert "2 groups gone, and no run read a record of the removal (not_known): deleted, lost <!channel>." in lines[1]
     assert result.stderr == (
-        "Night of 2026-01-02T00:00:00.000Z: 7 kinds of news since that of 2026-01-01T00:00:00.000Z."
-        " Nothing has changed since the night of 2026-01-02T00:00:00.000Z, so the night before that one is compared."
+        "Run of 2026-01-02T00:00:00.000Z: 7 kinds of news since that of 2026-01-01T00:00:00.000Z."
+        " Nothing has changed since the run of 2026-01-02T00:00:00.000Z, so the run before that one is compared."
         " --lines 7 shows 5 more kinds.\n"
     )
+
+
+def test_a_copy_that_stopped_is_one_warning_and_repeats_no_danger(tmp_path: Path) -> None:
+    """A copy job that broke leaves the same files for the next runs."""
+    before = {"groups": [group("a"), group("b")], "offsets_partitions": log(100)}
+    after = {"groups": [group("a")], "offsets_partitions": [{**log(200)[0], "newest_timestamp_ms": AS_OF_MS + DAY_MS - 7_200_000}]}
+    for day, tables in enumerate((before, after, after, after)):
+        night(tmp_path, "prod", tables, as_of_ms=AS_OF_MS + day * DAY_MS)
+        found = [(row["level"], row["what"], row["reason"]) for row in rows(str(tmp_path))]
+        result = groupcoord("morning", "--warehouse", str(tmp_path), "--fail-on", "danger")
+        if day == 1:
+            assert ("danger", "group_vanished", "not_known") in found and result.exit_code == 3
+    assert found == [("warning", "copy_unchanged", "since the run of 2026-01-02T00:00:00.000Z")] and result.exit_code == 0
+    assert "The newest record of the copy is of 2026-01-01T22:00:00Z, 2 days before the as-of." in result.stderr
+    assert (
+        'groupcoord_newest_record_timestamp_seconds{cluster="prod"} 1.7673048e+09'
+        in groupcoord("metrics", "--warehouse", str(tmp_path)).stdout
+    )
+    assert "1 copy without a new record (since the run of 2026-01-02T00:00:00.000Z)." in result.stdout
 
 
 def test_the_horizon_decides_what_is_about_to_expire(incident: str) -> None:
@@ -135,7 +166,7 @@ def test_the_first_night_has_news_too_and_a_quiet_one_has_none(tmp_path: Path) -
     night(tmp_path, "prod", {"groups": [group("a")], "topic_health": [finding("cleaner_stopped", "sick")]}, as_of_ms=AS_OF_MS + DAY_MS)
     result = groupcoord("morning", "--fail-on", "danger,warning,note", "--warehouse", str(tmp_path))
     assert (result.exit_code, result.stdout) == (0, "")
-    assert result.stderr == "Night of 2026-01-02T00:00:00.000Z: nothing new since that of 2026-01-01T00:00:00.000Z.\n"
+    assert result.stderr == "Run of 2026-01-02T00:00:00.000Z: nothing new since that of 2026-01-01T00:00:00.000Z.\n"
 
 
 def test_a_night_without_history_has_the_offsets_that_are_lower(tmp_path: Path) -> None:

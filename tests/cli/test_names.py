@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -53,7 +54,7 @@ def test_a_group_that_is_gone_is_no_slip(place: str) -> None:
     for arguments in (["describe"], ["expire", "--offsets-retention", "7d"], ["assign", "--assignor", "range"]):
         result = groupcoord(*arguments, "--group", "early", "--warehouse", place)
         assert result.exit_code == 1 and "Group 'early' is gone in cluster 'prod'" in result.stderr
-        assert "`groupcoord why --group early` tells why" in result.stderr
+        assert f"`groupcoord why --group early --warehouse {place} --cluster prod` explains why" in result.stderr
 
 
 def test_diff_expire_and_why_take_patterns(place: str, sample_warehouse: SampleWarehouse) -> None:
@@ -70,7 +71,7 @@ def test_diff_expire_and_why_take_patterns(place: str, sample_warehouse: SampleW
 
 def test_help_lists_commands_and_options_by_purpose() -> None:
     assert groupcoord("--help").stdout.index("What happened:") < groupcoord("--help").stdout.index("Logs and rules:")
-    for name, purposes in (("list", ["Options", "Which night", "Output"]), ("nightly", ["What is read", "Rules of expiration", "Output"])):
+    for name, purposes in (("list", ["Options", "Which run", "Output"]), ("nightly", ["What is read", "Rules of expiration", "Output"])):
         text = groupcoord(name, "--help").stdout
         assert [line for line in text.splitlines() if line.removesuffix(":") in purposes] == [f"{purpose}:" for purpose in purposes]
 
@@ -110,3 +111,36 @@ def test_a_shell_completes_commands_groups_and_topics(place: str, words: list[st
 def test_every_shell_gets_its_script(shell: str) -> None:
     result = groupcoord("completion", shell)
     assert result.exit_code == 0 and "_GROUPCOORD_COMPLETE" in result.stdout and f"{shell}_complete" in result.stdout
+
+
+AS_PEOPLE_TYPE_THEM = [
+    (["describe", "plain"], ["describe", "--group", "plain"]),
+    (["describe", "plain", "new", "--members"], ["describe", "--group", "plain", "--group", "new", "--members"]),
+    (["why", "early"], ["why", "--group", "early"]),
+    (["timeline", "plain"], ["timeline", "--group", "plain"]),
+    (["lag"], ["list", "--lag"]),
+    (["lag", "plain"], ["describe", "--group", "plain"]),
+    (["lag", "--group", "plain"], ["describe", "--group", "plain"]),
+    (["groups"], ["list"]),
+    (["groups", "--state"], ["list", "--state"]),
+    (["offsets"], ["describe", "--all-groups"]),
+    (["offsets", "plain"], ["describe", "--group", "plain"]),
+]
+
+
+@pytest.mark.parametrize(("typed", "meant"), AS_PEOPLE_TYPE_THEM)
+def test_words_as_people_type_them(place: str, typed: list[str], meant: list[str]) -> None:
+    answers = [groupcoord(*words, "--warehouse", place) for words in (typed, meant)]
+    assert (answers[0].exit_code, answers[0].output) == (answers[1].exit_code, answers[1].output)
+
+
+@pytest.mark.parametrize("words", [["why"], ["timeline"], ["timeline", "plain", "--group", "new"]])
+def test_a_command_about_a_group_needs_one(place: str, words: list[str]) -> None:
+    refused = groupcoord(*words, "--warehouse", place)
+    assert refused.exit_code == 2 and "Name " in refused.stderr
+
+
+def test_a_broker_without_its_scheme_is_one_sentence(tmp_path: Path) -> None:
+    refused = groupcoord("nightly", "localhost:9092", "--warehouse", str(tmp_path / "w"))
+    assert refused.exit_code == 2 and "kafka://localhost:9092 reads the topic" in refused.stderr
+    assert not (tmp_path / "w").exists()

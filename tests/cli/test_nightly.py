@@ -37,7 +37,7 @@ def nightly(warehouse: Path, *args: str | Path) -> Result:
 
 
 def sentence_of(result: Result, exit_code: int) -> str:
-    """The one sentence that a run which could not be done leaves."""
+    """Return the one sentence that a run which could not be done leaves."""
     assert result.exit_code == exit_code, result.stderr
     assert result.stdout == ""
     assert "Traceback" not in result.stderr
@@ -62,20 +62,29 @@ class TestARun:
         assert lines[0].startswith(f"Cluster 'sample' in {tmp_path}/w, run 20")
         read = expected.records_read
         assert lines[1] == f"records   {read} read = {read} decoded + 0 quarantined (5 offsets partitions, 0.1 MB)"
-        assert lines[2] == "surviving 100 % of the record offsets that this run read have a record"
-        assert lines[3] == f"state     {expected.groups} groups, {expected.committed_offsets} committed offsets"
-        assert lines[4] == (
-            f"cleanup   as of {AS_OF} with retention 7d: would remove"
-            f" {expected.expired_offsets} offset and {expected.removed_groups} groups (java 4.3)"
+        assert lines[2] == "compacted nothing: every offset that this run read has its record"
+        assert lines[3].startswith(
+            f"state     {expected.groups} groups, {expected.committed_offsets} committed offsets: see `groupcoord list"
+        )
+        assert lines[4].startswith(
+            f"expiry    a cleanup at {AS_OF} with retention 7d (java 4.3) would remove"
+            f" {expected.expired_offsets} committed offset and {expected.removed_groups} groups: see `groupcoord expire --run "
         )
         assert tables_of(tmp_path / "w") == tables_of(sample_warehouse.path)
 
     def test_of_a_moment_that_has_not_come_yet_says_that_later_nights_are_refused_until_then(self, tmp_path: Path) -> None:
         write_log(tmp_path / "logs", commits(0, 3))
         done = nightly(tmp_path / "w", tmp_path / "logs", "--as-of", "2099-01-01")
-        assert "\n  future    this night is as of 2099-01-01T00:00Z, in " in done.stderr
-        assert "until then a night as of an earlier moment is refused, but for --accept earlier" in done.stderr
+        assert "\n  future    this run is as of 2099-01-01T00:00Z, in " in done.stderr
+        assert "until then a run as of an earlier moment is refused, but for --accept earlier" in done.stderr
         assert nightly(tmp_path / "w", tmp_path / "logs", "--as-of", "2099-01-01", "--until", "now").exit_code == 0
+
+    def test_over_the_same_copy_says_how_old_it_is_and_that_nothing_changed(self, tmp_path: Path) -> None:
+        write_log(tmp_path / "logs", commits(0, 3), starts_at_ms=1_767_225_600_000)
+        nightly(tmp_path / "w", tmp_path / "logs", "--as-of", "2026-01-02")
+        second = nightly(tmp_path / "w", tmp_path / "logs", "--as-of", "2026-01-05")
+        same = "the log is the same as in the run as of 2026-01-02T00:00:00Z"
+        assert f"\n  newest    record of 2026-01-01T00:00:00Z, 3 days before the as-of; {same}\n" in second.stderr
 
     def test_with_quiet_prints_nothing(self, tmp_path: Path) -> None:
         write_log(tmp_path / "logs", commits(0, 3))
@@ -162,7 +171,7 @@ class TestARun:
         result = nightly(tmp_path / "w", tmp_path / "logs")
         assert result.exit_code == 0
         assert "3 read = 2 decoded + 1 quarantined" in result.stderr
-        assert "lost      value_too_short 1: see `groupcoord warnings`" in result.stderr
+        assert "lost      value_too_short 1: see `groupcoord warnings --run " in result.stderr
 
     def test_prints_its_summary_as_one_object_where_that_is_asked_for(self, tmp_path: Path) -> None:
         write_log(tmp_path / "logs", DAMAGED)
@@ -220,7 +229,7 @@ class TestARun:
         assert f"until     {T0 + 4}: 1 offsets partition cut off before the end of the log; 0 records taken from the history" in told
         (run,) = rows_of(tmp_path / "w", "runs")
         looked_back = rows_of(tmp_path / "w", "offset_expirations", run["cluster"], run_id=run["run_id"])
-        assert (run["kind"], {row["as_of"] for row in looked_back}) == ("look_back", {T0 + 4})
+        assert (run["kind"], {row["as_of"] for row in looked_back}) == ("point_in_time", {T0 + 4})
         (tmp_path / "ends.json").write_text('{"0": 3}')
         assert "3 read" not in told
         told = nightly(tmp_path / "w", tmp_path / "logs", "--until", tmp_path / "ends.json", "--as-of", AS_OF).stderr
@@ -379,7 +388,7 @@ class TestABadWarehouse:
         """Before and after are equal, byte for byte; also when the cluster is not named and the warehouse is asked for it."""
         before = contents(place)
         with pytest.MonkeyPatch.context() as without:
-            without.setattr("groupcoord_spark.pipeline.run_night.session", None)  # Spark has not been started by then
+            without.setattr("groupcoord_spark.pipeline.run_nightly.session", None)  # Spark has not been started by then
             sentence = sentence_of(nightly(place, SAMPLE_LOGS, "--cluster", "sample"), 1)
             assert sentence_of(nightly(place, SAMPLE_LOGS), 1) == sentence
         assert contents(place) == before
@@ -431,8 +440,8 @@ class TestABadWarehouse:
 class TestJava:
     @pytest.fixture(autouse=True)
     def _is_needed(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        """The night starts a session of Spark, as if this process had none yet."""
-        monkeypatch.setattr("groupcoord_spark.pipeline.run_night.session", session)
+        """The run starts a session of Spark, as if this process had none yet."""
+        monkeypatch.setattr("groupcoord_spark.pipeline.run_nightly.session", session)
         monkeypatch.setattr("pyspark.sql.SparkSession.getActiveSession", lambda: None)
 
     def refused(self, warehouse: Path) -> str:
@@ -467,7 +476,7 @@ def test_connector_of_sparks_own_version_is_tried_before_the_one_that_mirrors_ha
         asked.append(settings["spark.jars.packages"])
         raise GroupcoordError(f"Spark did not start: unresolved dependency {len(asked)}.")
 
-    monkeypatch.setattr("groupcoord_spark.pipeline.run_night.session", without_network)
+    monkeypatch.setattr("groupcoord_spark.pipeline.run_nightly.session", without_network)
     result = nightly(tmp_path / "w", "kafka://localhost:9092")
     assert asked == [f"{KAFKA_CONNECTOR}:{pyspark.__version__}", f"{KAFKA_CONNECTOR}:{FALLBACK_VERSION}"]
     assert sentence_of(result, 1) == "Spark did not start: unresolved dependency 2."

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from groupcoord_spark.warehouse.read import open_warehouse
 from tests.cli.warehouse import groupcoord
 from tests.warehouse.nights import AS_OF_MS, group, night
@@ -19,8 +21,8 @@ def test_the_page_is_written_and_named(place, tmp_path):
 def test_an_earlier_night_and_one_run(place, tmp_path):
     out = tmp_path / "report.html"
     result = groupcoord("report", "--out", str(out), "--at", "2026-01-01T00:00:00Z", "--warehouse", place)
-    assert result.stderr.startswith("night of 2026-01-01T00:00Z")
-    assert 'Night of <time datetime="2026-01-01T00:00:00+00:00">' in out.read_text(encoding="utf-8")
+    assert result.stderr.startswith("run of 2026-01-01T00:00Z")
+    assert 'Run of <time datetime="2026-01-01T00:00:00+00:00">' in out.read_text(encoding="utf-8")
     first = open_warehouse(place).finished_runs("prod")[0]
     before = out.read_bytes()
     assert groupcoord("report", "--out", str(out), "--run", first.run_id, "--quiet", "--warehouse", place).stderr == ""
@@ -35,13 +37,12 @@ def test_groups_for_the_timelines_are_names_or_patterns(place, tmp_path):
     assert "Group 'plane' does not exist" in result.stderr and "Did you mean 'plain'?" in result.stderr
 
 
-def test_a_file_that_cannot_be_written_is_named(place, tmp_path, monkeypatch):
-    for name, value in (("gather", None), ("page", "")):
-        monkeypatch.setattr(f"groupcoord_spark.report.{name}", lambda *_, value=value: value)
+def test_a_file_that_cannot_be_written_is_named_before_the_tables_are_read(place, tmp_path, monkeypatch):
+    monkeypatch.setattr("groupcoord_spark.report.gather", lambda *_: pytest.fail("the tables are read"))
     out = tmp_path / "nowhere" / "report.html"
     result = groupcoord("report", "--out", str(out), "--warehouse", place)
-    assert result.exit_code == 1
-    assert result.stderr.endswith(f"Error: {out} cannot be written: No such file or directory. Name another file with --out.\n")
+    assert result.exit_code == 2
+    assert result.stderr.endswith(f"Error: {out} cannot be written: No such file or directory. Name another file.\n")
 
 
 def test_several_clusters_ask_for_one(tmp_path):

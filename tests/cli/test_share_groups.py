@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from groupcoord_spark.cli.options import Common
+from groupcoord_spark.report import gather
 from tests.cli.warehouse import groupcoord
 from tests.warehouse.nights import AS_OF_MS, DAY_MS, assignment, group, member, night, offset
 from tests.warehouse.view_rows import SHARE_TOPIC_ID, end, record, share_offset, topic
@@ -58,6 +60,9 @@ def test_describe_prints_what_kafka_share_groups_prints(place: str) -> None:
 def test_list_counts_the_lag_of_share_groups(place: str) -> None:
     lines = groupcoord("list", "--lag", "--output", "json", "--warehouse", place).stdout.splitlines()
     assert {row["group"]: row["lag"] for row in map(json.loads, lines)} == {"share": 42, "idle": None, "plain": None}
+    tables = gather(*Common(place).run()).tables
+    assert tables["lag_by_group"].select(["group_id", "lag"]).to_pylist() == [{"group_id": "share", "lag": 42}]
+    assert sorted(lag for lag in tables["lag"]["lag"].to_pylist() if lag is not None) == [17, 25]
 
 
 def test_end_offsets_of_a_file_win(place: str, tmp_path: Path) -> None:
@@ -106,7 +111,7 @@ def test_members_and_states_are_printed_as_kafka_share_groups_prints_them(place:
 
 
 def test_what_became_of_a_share_group_from_night_to_night(tmp_path: Path) -> None:
-    """Night two: partition 0 was reset, 1 has moved on, 2 stands still while the lag grows; topic u is gone with its position."""
+    """Run two: partition 0 was reset, 1 has moved on, 2 stands still while the lag grows; topic u is gone with its position."""
     share = group("share", group_type="share")
     ends = [end("t", partition, 30, source="checkpoint", written_at_ms=AS_OF_MS) for partition in range(3)]
     at = [share_offset(number, start_offset=10, delivery_complete_count=0) for number in range(3)]
@@ -130,4 +135,4 @@ def test_what_became_of_a_share_group_from_night_to_night(tmp_path: Path) -> Non
     events = [json.loads(line) for line in groupcoord("timeline", "--group", "share", *of_two).stdout.splitlines()]
     assert {(event["event"], event["facts"]["topic"]) for event in events} == {("share_reset", "t"), ("share_removed", "u")}
     story = groupcoord("why", "--group", "share", "--topic", "t", "--partition", "0", "--warehouse", str(tmp_path)).stdout
-    assert "went back from 10 to 2 between the nights" in story
+    assert "went back from 10 to 2 between the runs" in story

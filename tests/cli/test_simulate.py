@@ -405,7 +405,7 @@ def test_a_cooperative_rebalance_takes_two_generations_and_survives_a_move():
 
 
 def read_back(directory):
-    """What a replay of the segments knows, by group."""
+    """Return what a replay of the segments knows, by group."""
     replays = {}
     for log in plan_logs([str(directory)]).partitions:
         replay = replays[log.offsets_partition] = PartitionReplay(JAVA)

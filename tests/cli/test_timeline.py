@@ -36,7 +36,7 @@ def rebalance(record_offset: int, at_ms: int, **fields: Any) -> dict[str, Any]:
 
 
 def at(record_offset: int, at_ms: int, **fields: Any) -> dict[str, Any]:
-    """A commit, or a tombstone; both times of it are the same."""
+    """Return a commit, or a tombstone; both times of it are the same."""
     moment = AS_OF_MS + at_ms
     return commit(record_offset, **{"record_timestamp_ms": moment, "commit_timestamp_ms": moment, **fields})
 
@@ -141,7 +141,7 @@ def events_of_sample(sample_warehouse, group_id):
     ("options", "sentence", "code"),
     [
         (["--group", "nobody"], "Group 'nobody' is in no record of", 1),
-        (["--group", "silent"], "its nights were run with --no-history", 1),
+        (["--group", "silent"], "its runs were run with --no-history", 1),
         (["--group", "g", "--topic", "orders"], "Group 'g' never committed an offset of topic 'orders', as far as the tables know.", 1),
         (["--group", "g", "--from", "2030-01-01"], "lies between --from and --to", 1),
         (["--group", "g", "--from", "2026-01-02", "--to", "2026-01-01"], "--to is not after --from", 2),
@@ -184,7 +184,8 @@ def rewound(tmp_path_factory):
 def test_an_offset_that_went_back_is_an_event_of_its_own_with_its_partitions_owner(rewound):
     first, _, back, pending, gone, last = events(rewound)
     assert (first["event"], back["event"], last["event"]) == ("rebalance", "rewind", "commits")
-    assert back["what"] == "t 1: went back from 109 to 7, by 102. One of 2 members committed it; the partition belonged to b."
+    by_member = "One of 2 members committed it; the partition belonged to b. Cause: seek, likely."
+    assert back["what"].startswith(f"t 1: went back from 109 to 7, by 102. {by_member}")
     wanted = {"topic": "t", "partition": 1, "from_committed_offset": 109, "to_committed_offset": 7, "back_by": 102, "owner": "b"}
     assert wanted.items() <= back["facts"].items()
     assert (pending["facts"]["result"], gone["facts"]["result"]) == ("open", "aborted")
@@ -209,3 +210,33 @@ def test_a_group_of_another_cluster_is_found_there(tmp_path):
     for command in ("timeline", "why"):
         result = groupcoord(command, "--group", "moved", "--cluster", "new", "--warehouse", str(tmp_path))
         assert "is in no record of cluster 'new'" in result.stderr and "It is in cluster 'old': --cluster." in result.stderr
+
+
+def test_generations_in_which_nothing_changed_are_one_line_and_explained_once(tmp_path):
+    """Of a group with a thousand rebalances the same sentence stood 300 times."""
+    same = {"members_joined": [], "members_left": [], "leader_id": "a", "previous_leader_id": "a", "cause": "leader_rejoined"}
+    same |= {"confidence": "likely", "evidence": "Same members."}
+    quiet = [rebalance(10 * n, n * HOUR_MS, to_generation=n, **same) for n in (*range(2, 7), 8, 9, 11)]
+    joins = [rebalance(10 * n, n * HOUR_MS, to_generation=n, members_joined=["b"]) for n in (7, 10)]
+    commits = [at(10 * n + 1, n * HOUR_MS + 1, committed_offset=10 + n) for n in range(2, 7)]
+    night(tmp_path, "prod", {"groups": [group("g")], "rebalances": [*quiet, *joins], "offset_commits": commits})
+    words = ["timeline", "--group", "g", "--warehouse", str(tmp_path)]
+    shown = groupcoord(*words).stdout.splitlines()[1:]
+    first = "Generations 2 to 6: nothing changed, leader_rejoined (likely). Same members. 5 commits: t 0 at 12 to 16."
+    assert [line.split()[1:3] for line in shown] == [["rebalance", generation] for generation in ("6", "7", "9", "10", "11")]
+    assert shown[0].endswith(first) and shown[2].endswith("Generations 8 to 9: nothing changed, leader_rejoined (likely).")
+    assert shown[4].endswith("leader_rejoined (likely).")
+    assert groupcoord(*words, "--last", "2").stdout.splitlines()[1:] == shown[3:]
+    since = groupcoord(*words, "--since", "2026-01-01T07:00:00Z").stdout.splitlines()[1:]
+    assert [line.split()[2] for line in since] == ["7", "9", "10", "11"]
+    assert len(groupcoord(*words, "--all").stdout.splitlines()[1:]) == 15
+    assert len(groupcoord(*words, "--output", "json").stdout.splitlines()) == 15
+
+
+def test_the_timeline_of_a_group_that_vanished_ends_with_that(tmp_path):
+    commits = {"offset_commits": [at(0, 0)]}
+    night(tmp_path, "prod", {"groups": [group("g"), group("h")], "committed_offsets": [offset("g", "t", 0, 0)], **commits})
+    night(tmp_path, "prod", {"groups": [group("h")]}, as_of_ms=AS_OF_MS + DAY_MS)
+    last = groupcoord("timeline", "--group", "g", "--warehouse", str(tmp_path)).stdout.splitlines()[-1]
+    assert last.startswith("2026-01-02T00:00:00.000Z gone ")
+    assert "The group was there in the run of 2026-01-01T00:00:00.000Z and gone by that of 2026-01-02T00:00:00.000Z" in last

@@ -32,7 +32,7 @@ WEEK = {"offsets.retention.ms": str(7 * DAY_MS)}
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """A warehouse in which every text that a client, a tool or a person can choose is HOSTILE."""
+    """Provide a warehouse in which every text that a client, a tool or a person can choose is HOSTILE."""
     where = tmp_path_factory.mktemp("hostile") / "warehouse"
     subscription = encode_subscription(Subscription(3, (HOSTILE,), None, {}, -1, None))
     of_rebalance = {"group_type": "classic", "kind": "generation", "to_generation": 1, "member_count": 1, "record_timestamp_ms": AS_OF_MS}
@@ -72,7 +72,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 def answers(tmp_path: Path) -> str:
-    """A broker's answers that differ from the warehouse."""
+    """Return a broker's answers that differ from the warehouse."""
     (tmp_path / "answers.json").write_text(json.dumps({"groups": [{"group": f"{HOSTILE}!", "state": HOSTILE}], "offsets": []}))
     return str(tmp_path / "answers.json")
 
@@ -109,7 +109,7 @@ WITHOUT_ROWS: list[list[str]] = [
 
 
 def acted_on(text: str) -> str:
-    """What of a text a terminal does not simply print."""
+    """Return what of a text a terminal does not simply print."""
     return "".join(c for c in text if c != "\n" and not c.isprintable())
 
 
@@ -213,7 +213,7 @@ def run(*arguments: str, **environment: str) -> subprocess.CompletedProcess[byte
 
 @pytest.fixture(scope="module")
 def letters(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A warehouse and a log with one group whose name has letters beyond ASCII, one of them beyond 16 bits."""
+    """Provide a warehouse and a log with one group whose name has letters beyond ASCII, one of them beyond 16 bits."""
     where = tmp_path_factory.mktemp("letters")
     night(where / "w", "ü", {"groups": [group("組🎉", offset_count=1)], "committed_offsets": [offset("組🎉", "ü", 0, 7)]}, settings=WEEK)
     write_segment(where / "logs", [batch(0, [commit_record("組🎉")])], base_offset=0, offsets_partition=0)

@@ -81,14 +81,14 @@ def test_what_makes_no_sense_is_told_in_a_sentence(options: list[str], sentence:
 
 def test_missing_client_is_told_with_the_line_that_installs_it(sample: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delitem(sys.modules, "groupcoord_spark.verification.broker", raising=False)
-    monkeypatch.setitem(sys.modules, "confluent_kafka", None)
+    monkeypatch.setitem(sys.modules, "kafka.net.manager", None)
     done = groupcoord("verify", "--warehouse", sample, "--against", "kafka://localhost:1")
     assert done.exit_code == 1
     assert "pip install --editable '.[verify]'" in done.stderr
 
 
 def test_settings_that_the_client_refuses_are_named_without_their_values(sample: str, tmp_path: Path) -> None:
-    pytest.importorskip("confluent_kafka")
+    pytest.importorskip("kafka.net")
     config = tmp_path / "client.properties"
     config.write_text("security.protocol=top-secret\n")
     done = groupcoord("verify", "--warehouse", sample, "--against", "kafka://localhost:1", "--command-config", str(config))

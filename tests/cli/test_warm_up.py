@@ -24,7 +24,7 @@ COMMAND = "from groupcoord_spark.cli import main; main()"
 
 
 def run_in(prefix: Path, code: str, *args: str) -> subprocess.CompletedProcess[str]:
-    """The code in a Python whose environment is ``prefix``, as far as the archive is concerned."""
+    """Return the code in a Python whose environment is ``prefix``, as far as the archive is concerned."""
     code = f"import sys; sys.prefix = {str(prefix)!r}\n{code}"
     return subprocess.run([sys.executable, "-c", code, *args], capture_output=True, text=True, timeout=300, check=False)
 
@@ -58,7 +58,7 @@ def test_a_later_night_starts_from_the_archive_and_tells_nothing_but_stages_and_
     assert (night.wait(), night.stdout) == (0, "")
     stages, summary = night.stderr.split("\n\n")
     assert [line.split("  ")[0] for line in stages.splitlines()] == ["plan", "start Spark", "read, replay and write", "commit"]
-    assert [line.split()[0] for line in summary.splitlines()] == ["Cluster", "records", "surviving", "state", "cleanup", "read"]
+    assert [line.split()[0] for line in summary.splitlines()] == ["Cluster", "records", "compacted", "state", "expiry", "read", "newest"]
 
 
 def test_the_command_says_where_the_archive_is(monkeypatch: pytest.MonkeyPatch) -> None:

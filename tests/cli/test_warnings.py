@@ -8,14 +8,14 @@ import pytest
 
 from groupcoord_spark.warehouse import begin_run, commit_run
 from tests.cli.warehouse import groupcoord
-from tests.warehouse.nights import AS_OF_MS, DAY_MS, night, run_fields, written
+from tests.warehouse.nights import AS_OF_MS, DAY_MS, group, night, run_fields, written
 
 PLACE = {"offsets_partition": 3, "record_offset": 70}
 
 
 @pytest.fixture(scope="module")
 def doubtful(tmp_path_factory):
-    """A night without doubts, and one with doubts of two codes and a quarantined record."""
+    """Provide a run without doubts, and one with doubts of two codes and a quarantined record."""
     place = tmp_path_factory.mktemp("warnings")
     first = night(place, "prod", {})
     start = begin_run(str(place), "prod")
@@ -64,6 +64,18 @@ def test_one_code_shows_its_rows(doubtful):
 
 def test_a_group_has_its_own_doubts_only(doubtful):
     assert [(row["code"], row["count"]) for row in rows("--warehouse", doubtful[0], "--group", "g1")] == [("R-2.4", 1)]
+
+
+def test_a_group_has_the_doubts_that_name_it_and_one_that_never_existed_is_refused(tmp_path):
+    detail = "3 of 9 live keys of the last run lost their record (of 'gone', 'g+one')."
+    night(tmp_path, "prod", {"groups": [group("gone"), group("g+one"), group("one")]})
+    start = begin_run(str(tmp_path), "prod")
+    doubts = [{"code": "keys_vanished", "detail": detail, "run_id": start.run_id}]
+    commit_run(start, run_fields(as_of_ms=AS_OF_MS + DAY_MS), written(start, {"groups": [group("one")], "warnings": doubts}))
+    for name, count in (("gone", 1), ("g+one", 1), ("one", 0)):
+        assert len(rows("--warehouse", str(tmp_path), "--group", name)) == count, name
+    refused = groupcoord("warnings", "--warehouse", str(tmp_path), "--group", "never")
+    assert (refused.exit_code, "Group 'never' does not exist in cluster 'prod'" in refused.stderr) == (1, True)
 
 
 def test_any_run_can_be_asked_for(doubtful):

@@ -19,7 +19,7 @@ def modern(group_id: str, group_type: str, **fields: Any) -> dict[str, Any]:
 
 
 def build(place: Path) -> str:
-    """Two nights: the first has one group only."""
+    """Two runs: the first has one group only."""
     night(place, "prod", {"groups": [group("early")]}, as_of_ms=AS_OF_MS)
     night(
         place,
@@ -72,6 +72,6 @@ def build(place: Path) -> str:
     return str(place)
 
 
-def groupcoord(*args: str) -> Result:
-    """What the command prints, and its exit code."""
-    return CliRunner().invoke(main, list(args))
+def groupcoord(*args: str | Path) -> Result:
+    """Run the command, and return what it prints and its exit code."""
+    return CliRunner().invoke(main, [str(arg) for arg in args])

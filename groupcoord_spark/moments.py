@@ -16,14 +16,14 @@ Moment = datetime | date | str | int
 
 
 @dataclass(frozen=True, slots=True)
-class NightsAgo:
-    """A night by its distance from the newest one: 1 is the night before the newest."""
+class RunsAgo:
+    """A run by its distance from the newest one: 1 is the last run the newest."""
 
     number: int
 
 
-NightTime = int | NightsAgo
-"""Which night: the newest one as of that time in epoch milliseconds or earlier, or by its distance from the newest."""
+RunTime = int | RunsAgo
+"""Which run: the newest one as of that time in epoch milliseconds or earlier, or by its distance from the newest."""
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _MILLISECOND: Final = timedelta(milliseconds=1)
@@ -35,7 +35,7 @@ _INT32_MAX: Final = 2**31 - 1
 def milliseconds_of(moment: object) -> int:
     """Epoch milliseconds of a Moment. A time without a zone is one of UTC.
 
-    Raises UsageError for what is no time.
+    Raises UsageError for an invalid time.
     """
     if isinstance(moment, bool):
         raise _no_time(moment)
@@ -64,18 +64,18 @@ def written_time(text: str) -> int | None:
 
 
 def is_number(text: str) -> bool:
-    """Whether the text is a whole number in digits, as epoch milliseconds are written."""
-    return text.isascii() and text.removeprefix("-").isdecimal()
+    """Return whether the text is a whole number of at most 19 digits, like epoch milliseconds."""
+    return re.fullmatch("-?[0-9]{1,19}", text) is not None
 
 
 def now_ms() -> int:
-    """The present, in epoch milliseconds."""
+    """Return the current time in epoch milliseconds."""
     return time.time_ns() // 1_000_000
 
 
 def read_duration(text: str) -> int:
-    """The milliseconds of a text such as ``7d``, ``36h``, ``90m``, ``30s`` or ``60000ms``. Raises UsageError for any other text."""
-    duration = re.fullmatch(r"\s*(\d+)\s*(ms|s|m|h|d)\s*", text)
+    """Return the milliseconds of a text such as ``7d``, ``36h``, ``90m``, ``30s`` or ``60000ms``. Raises UsageError for any other text."""
+    duration = re.fullmatch(r"\s*([0-9]{1,19})\s*(ms|s|m|h|d)\s*", text)
     if duration is None:
         raise UsageError(f"retention {text!r} is not a duration. Write for example 10d, 240h or 14400m.")
     milliseconds = int(duration[1]) * _UNITS_MS[duration[2]]

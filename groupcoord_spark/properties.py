@@ -10,7 +10,7 @@ from typing import Final
 
 from groupcoord_spark.errors import UsageError
 
-# A backslash takes the meaning of what follows it: of a separator, and at the end of a line of the line's end.
+# A backslash escapes the following character: a separator, or the line end at the end of a line.
 _JOINED: Final = re.compile(r"(?<!\\)((?:\\\\)*)\\\r?\n[ \t\f]*")
 _PAIR: Final = re.compile(r"((?:\\.|[^\\=:\s])*)\s*[=:]?\s*(.*)")
 _ESCAPE: Final = re.compile(r"\\(u[0-9a-fA-F]{4}|.?)")
@@ -18,7 +18,7 @@ _MEANT: Final = {"n": "\n", "t": "\t", "r": "\r", "f": "\f"}
 
 
 def read_properties(path: str, what: str) -> dict[str, str]:
-    """The names and values of a properties file: lines ``name=value``, ``name: value`` or ``name value``. The last value of a name counts.
+    """Read a properties file: lines ``name=value``, ``name: value`` or ``name value``. The last value of a name counts.
 
     what: the file's name in error sentences. Raises UsageError for a file that cannot be read or is not UTF-8.
     """
@@ -36,7 +36,7 @@ def _plain(text: str) -> str:
 
 
 def without_values(text: str, settings: Mapping[str, str]) -> str:
-    """The text with an ellipsis in place of each value of the settings, and of each word of a JAAS configuration."""
+    """Replace each value of the settings, and each word of a JAAS configuration, by an ellipsis."""
     words = (re.split(r"""[\s;="']+""", value) for name, value in settings.items() if name.endswith("jaas.config"))
     for value in sorted(filter(None, chain(settings.values(), *words)), key=len, reverse=True):
         text = text.replace(value, "…")

@@ -32,7 +32,7 @@ from groupcoord_spark.assignors.topic_ids import topic_id_of
 
 
 def _uniform_of_case(members: Sequence[Member], topics: Topics) -> Assignment:
-    """What uniform gives where the target was handed to Kafka's class in the collections of those who recorded the cases.
+    """Return what uniform gives where the target was handed to Kafka's class in the collections of those who recorded the cases.
 
     They were filled by computeIfAbsent and add, the broker's are made otherwise (``uniform_assignment``). Such a map takes a new topic in
     front of those in the same slot and grows one topic later; such a set has as many slots as single additions need.
@@ -58,7 +58,7 @@ EQUAL, AS_GOOD = "equal", "as good"
 
 
 def lines_of(path: Path) -> Iterator[dict[str, Any]]:
-    """The cases of a file."""
+    """Yield the cases of a file."""
     with gzip.open(path, "rt", encoding="utf-8") if path.suffix == ".gz" else path.open(encoding="utf-8") as lines:
         for line in lines:
             if line.strip():
@@ -66,7 +66,7 @@ def lines_of(path: Path) -> Iterator[dict[str, Any]]:
 
 
 def group_of(line: Mapping[str, Any]) -> tuple[list[Member], dict[str, Topic]]:
-    """The members and topics of a case."""
+    """Return the members and topics of a case."""
     topics = {
         name: Topic(
             topic["partitions"],
@@ -90,12 +90,12 @@ def group_of(line: Mapping[str, Any]) -> tuple[list[Member], dict[str, Topic]]:
 
 
 def partitions_of(by_topic: Iterable[tuple[str, Sequence[int]]]) -> tuple[TopicPartition, ...]:
-    """The partitions of [[topic, [partition, ...]], ...], in that order."""
+    """Return the partitions of [[topic, [partition, ...]], ...], in that order."""
     return tuple(TopicPartition(topic, partition) for topic, partitions in by_topic for partition in partitions)
 
 
 def measures_of(members: Sequence[Member], topics: Topics, assignment: Assignment) -> dict[str, int]:
-    """The quality of an assignment, by the names in a line."""
+    """Return the quality of an assignment, by the names in a line."""
     quality = quality_of(members, topics, assignment)
     return {
         "max-min": quality.balance.spread,

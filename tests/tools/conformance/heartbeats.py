@@ -46,7 +46,7 @@ TOPOLOGY = Topology(0, (Subtopology("0", ("t",)),))
 
 
 def settings_of(version: str) -> dict[str, int | str]:
-    """The settings of the broker."""
+    """Return the settings of the broker."""
     return {**SETTINGS, **({STREAMS_TAGS: "zone"} if release_named(version) >= FIRST_WITH_STATIC_STREAMS else {})}
 
 
@@ -150,7 +150,7 @@ class Script:
         return TxnOffsetCommit(group_id, 7, (offset,), generation=epoch, member_id=member_id, version=version)
 
     def lines(self) -> Iterator[str]:
-        """The requests in the lines that ReplayRecords.java reads."""
+        """Yield the requests in the lines that ReplayRecords.java reads."""
         yield f"case {NOW_MS}"
         yield "load"
         for request in self.requests:
@@ -197,7 +197,7 @@ class Script:
 
 
 def released_outcomes(version: str, scripts: Sequence[Script]) -> list[list[Outcome]]:
-    """What the coordinator of a release makes of the requests of each script."""
+    """Return what the coordinator of a release makes of the requests of each script."""
     lines = [line for script in scripts for line in script.lines()]
     outcomes: list[list[Outcome]] = []
     for line in run_coordinator(version, lines, *(f"{name}={value}" for name, value in settings_of(version).items())):
@@ -215,7 +215,7 @@ def released_outcomes(version: str, scripts: Sequence[Script]) -> list[list[Outc
 
 
 def differences(version: str, seeds: Sequence[int], length: int) -> Iterator[str]:
-    """A line for the first difference in the answers to each script."""
+    """Yield a line for the first difference in the answers to each script."""
     scripts = [Script(version, seed, length) for seed in seeds]
     for seed, script, released in zip(seeds, scripts, released_outcomes(version, scripts), strict=True):
         for number, (request, ours, theirs) in enumerate(zip(script.requests, script.outcomes, released, strict=True)):

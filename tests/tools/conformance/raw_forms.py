@@ -32,7 +32,7 @@ Topics = Mapping[str, ClusterTopic]
 
 
 def form_of(request: Request, topics: Topics) -> dict[str, Any]:
-    """The fields of a request as its schema names them."""
+    """Return the fields of a request as its schema names them."""
     match request:
         case JoinGroup():
             return {
@@ -127,7 +127,7 @@ _INCREMENTAL_SET, _OF_GROUP = 0, 32
 
 
 def form_of_action(action: BrokerAction) -> tuple[str, int, dict[str, Any]]:
-    """What an administrator sends: the request, its version and its fields."""
+    """Return what an administrator sends: the request, its version and its fields."""
     match action:
         case ConfigureGroup(group_id, name, value):
             setting = {"name": name, "config_operation": _INCREMENTAL_SET, "value": str(value)}
@@ -146,7 +146,7 @@ def form_of_action(action: BrokerAction) -> tuple[str, int, dict[str, Any]]:
 
 
 def plain_answer(kind: type, answer: Mapping[str, Any], topics: Topics) -> Any:
-    """An answer with the simulator's names of its fields."""
+    """Return an answer with the simulator's names of its fields."""
     plain = SimpleNamespace(error=answer.get("error_code", 0), **{name: value for name, value in answer.items() if name != "topics"})
     if kind is JoinGroup:
         plain.generation, plain.protocol = answer["generation_id"], answer["protocol_name"]

@@ -38,6 +38,8 @@ from groupcoord_spark.protocol.fields import (
 _NUMBERS: Mapping[str, Type] = {"bool": Int8, "int8": Int8, "int16": Int16, "uint16": Uint16, "int32": Int32, "int64": Int64, "uuid": Uuid}
 _FLAGS = {"true": 1, "false": 0}
 _ANSWER_SECONDS = 30.0
+_NEWER_NAMES = {"generation_id": "generation_id_or_member_epoch"}
+"""Fields that a later release calls otherwise: in TxnOffsetCommit since 4.4."""
 _PLAIN_HEADER_KEY = 18
 """ApiVersions: the header of its answer never has tags."""
 
@@ -50,7 +52,7 @@ class Pending:
         self._answer: dict[str, Any] | None = None
 
     def answer(self, within: float = _ANSWER_SECONDS) -> dict[str, Any] | None:
-        """The answer; None: there was none within so many seconds."""
+        """Return the answer; None: there was none within so many seconds."""
         if self._answer is None:
             self._connection.settimeout(within)
             try:
@@ -84,6 +86,8 @@ class RawClient:
     def start(self, api: str, version: int, fields: Mapping[str, Any], client_id: str = "raw") -> Pending:
         """Send a request, and do not wait for its answer. Fields that are left out have their defaults."""
         key, request = schema(self._jar, f"{api}Request")
+        names = {field.name for field in request.fields}
+        fields = {name if name in names else _NEWER_NAMES.get(name, name): value for name, value in fields.items()}
         _, answer = schema(self._jar, f"{api}Response")
         flexible = request.is_flexible(version)
         head = struct.pack(">hhih", key, version, 1, len(client_id)) + client_id.encode() + (b"\0" if flexible else b"")
@@ -93,7 +97,7 @@ class RawClient:
         return Pending(connection, answer, version, flexible and key != _PLAIN_HEADER_KEY)
 
     def ask(self, api: str, version: int, client_id: str = "raw", **fields: Any) -> dict[str, Any]:
-        """The answer to a request. AssertionError: there was none."""
+        """Return the answer to a request. AssertionError: there was none."""
         answer = self.start(api, version, fields, client_id).answer()
         assert answer is not None, f"the broker did not answer {api}"
         return answer
@@ -101,7 +105,7 @@ class RawClient:
 
 @cache
 def schema(jar: str, name: str) -> tuple[int, Message]:
-    """The number of a request, and the table of the request or of its answer."""
+    """Return the number of a request, and the table of the request or of its answer."""
     with zipfile.ZipFile(jar) as opened:
         text = opened.read(f"common/message/{name}.json").decode()
     read = json.loads(re.sub(r"^\s*//.*$", "", text, flags=re.MULTILINE))

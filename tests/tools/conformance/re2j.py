@@ -33,7 +33,7 @@ REFUSED = "refused"
 
 
 def random_expressions(seed: int, count: int) -> list[str]:
-    """Every piece alone, and random sequences of them."""
+    """Return every piece alone, and random sequences of them."""
     source = random.Random(seed)
     return [*PIECES, *("".join(source.choices(PIECES, k=source.randint(1, 9))) for _ in range(count))]
 
@@ -47,7 +47,7 @@ def of_simulator(expression: str, texts: Sequence[str]) -> str:
 
 
 def of_re2j(jar: Path, expressions: Sequence[str]) -> list[str]:
-    """The same of RE2J."""
+    """Return the same of RE2J."""
     with tempfile.TemporaryDirectory() as folder:
         files = [Path(folder) / "expressions", Path(folder) / "texts"]
         for file, listed in zip(files, (expressions, TEXTS), strict=True):

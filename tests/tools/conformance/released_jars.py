@@ -217,7 +217,7 @@ def run_coordinator(version: str, lines: Iterable[str], *settings: str) -> list[
 def outcomes_of(
     version: str, cases: Iterable[list[Record]], *settings: str, now_ms: int = NOW_MS, retention_ms: int = RETENTION_MS
 ) -> list[Outcome]:
-    """What the coordinator of a release makes of each case."""
+    """Return what the coordinator of a release makes of each case."""
     retention = f"offsets.retention.minutes={retention_ms // MINUTE_MS}"
     lines = (line for case in cases for line in script_of(case, now_ms))
     outcomes: list[Outcome] = []
@@ -242,7 +242,7 @@ def outcomes_of(
 
 
 def script_of(records: Iterable[Record], now_ms: int) -> Iterable[str]:
-    """The records in the lines that ReplayRecords.java reads."""
+    """Yield the records in the lines that ReplayRecords.java reads."""
 
     def hexadecimal(data: bytes | None) -> str:
         return "-" if data is None else f"={data.hex()}"
@@ -259,7 +259,7 @@ def script_of(records: Iterable[Record], now_ms: int) -> Iterable[str]:
 
 
 def is_compared(line: Release, records: Iterable[Record]) -> bool:
-    """Whether a load alone shows what releases of this line do with the records: see the top of this file."""
+    """Return whether a load alone shows what releases of this line do with the records: see the top of this file."""
     key_types = {int.from_bytes(record.key[:2], "big") for record in records if record.key}
     if key_types & SHARE_KEY_TYPES:
         return line != (4, 0)

@@ -235,4 +235,113 @@ SCRIPTS: dict[str, list[Step]] = {
     ],
 }
 
+_CLASSIC_TIMES: dict[str, int] = {"session_timeout_ms": 60_000, "rebalance_timeout_ms": 120_000}
+_ALL: dict[str, tuple[int, ...]] = {"t": (0, 1, 2, 3), "u": (0, 1, 2)}
+CONSUMER_SCRIPTS: dict[str, list[Step]] = {
+    "a-partition-returns-while-it-is-given-up": [
+        ("A", "new", {}),
+        ("B", "new", {}),
+        ("A", "new", {"partitions": {"t": (0, 1, 2, 3)}}),
+        ("B", "new", {"member_epoch": -1}),
+        ("A", "new", {"partitions": {"t": (0, 1, 2, 3)}}),
+        ("A", "new", {"partitions": {"t": (0, 1)}}),
+        ("A", "new", {}),
+    ],
+    "the-subscription-of-a-revoking-member-changes": [
+        ("A", "new", {"topics": ("t", "u")}),
+        ("B", "new", {"topics": ("t", "u")}),
+        ("A", "new", {}),
+        ("A", "new", {"topics": ("u",), "partitions": _ALL}),
+        ("A", "new", {"partitions": _ALL}),
+        ("A", "new", {}),
+        ("B", "new", {}),
+        ("A", "new", {}),
+        ("B", "new", {}),
+    ],
+    "an-expression-next-to-names": [
+        ("B", "new", {"topics": ("t",)}),
+        ("A", "new", {"topics": (), "topic_regex": "t.*"}),
+        ("-", "wait", {"ms": 300}),
+        ("A", "new", {}),
+        ("A", "list", {}),
+        ("B", "new", {"topics": (), "topic_regex": "u"}),
+        ("B", "new", {"member_epoch": -1}),
+        ("A", "new", {}),
+    ],
+    "an-unknown-id-joins-an-empty-consumer-group": [
+        ("A", "new", {}),
+        ("A", "new", {"member_epoch": -1}),
+        ("C", "join", {"member_id": "ghost", **_CLASSIC_TIMES}),
+        ("C", "list", {}),
+    ],
+    "the-last-new-member-joins-with-its-own-id": [
+        ("C", "new", {"group_instance_id": "i1"}),
+        ("C", "join", {"group_instance_id": "i1", **_CLASSIC_TIMES}),
+        ("C", "list", {}),
+        ("C", "sync", {"C": [0]}),
+    ],
+    "the-last-new-member-joins-with-other-topics": [
+        ("C", "new", {"group_instance_id": "i1"}),
+        ("D", "join", {"group_instance_id": "i1", "topics": "u", **_CLASSIC_TIMES}),
+        ("D", "list", {}),
+    ],
+    "a-member-gets-an-instance-id": [
+        ("B", "new", {}),
+        ("C", "new", {}),
+        ("C", "new", {"member_epoch": 0, "group_instance_id": "iC"}),
+        ("C", "new", {}),
+    ],
+    "members-in-one-slot": [
+        ("B", "new", {"member_id": "ghost"}),
+        ("C", "new", {"partitions": {}}),
+        ("A", "new", {}),
+    ],
+    "a-topic-without-partitions-is-converted": [
+        ("A", "join", {**_CLASSIC_TIMES}),
+        ("A", "join", {**_CLASSIC_TIMES}),
+        ("A", "sync", {"A": []}),
+        ("C", "new", {}),
+    ],
+    "a-member-without-topics-joins": [
+        ("A", "new", {}),
+        ("B", "new", {}),
+        ("C", "new", {"member_epoch": 0}),
+        ("C", "new", {"member_epoch": -1}),
+        ("D", "new", {"topics": ()}),
+        ("A", "new", {}),
+    ],
+}
+"""Consumer groups, played on a broker 4.4.0; the lines of 4.3.1 are the same."""
+STREAMS_4_4_SCRIPTS: dict[str, list[Step]] = {
+    "roles-of-4-4": [
+        ("-", "configure", {"streams_num_standby_replicas": 1}),
+        ("A", "streams", {"topology": "stateful"}),
+        ("-", "wait", {"ms": 1_500}),
+        ("A", "streams", {}),
+        ("A", "streams", {}),
+        ("B", "streams", {"topology": "stateful"}),
+        ("A", "streams", {}),
+        ("B", "streams", {}),
+        ("A", "streams", {}),
+        ("B", "streams", {}),
+        ("A", "streams", {}),
+        ("A", "streams", {"member_epoch": -1}),
+        ("B", "streams", {}),
+        ("B", "streams", {}),
+    ],
+    "offsets-of-tasks": [
+        ("-", "configure", {"streams_num_standby_replicas": 1}),
+        ("A", "streams", {"topology": "stateful"}),
+        ("-", "wait", {"ms": 1_500}),
+        ("A", "streams", {}),
+        ("B", "streams", {"topology": "stateful", "task_offsets": {("0", 0): 10, ("0", 1): 10}}),
+        ("C", "streams", {"topology": "stateful", "task_offsets": {("0", number): 1000 for number in range(4)}}),
+        ("A", "streams", {}),
+        ("B", "streams", {}),
+        ("C", "streams", {}),
+    ],
+}
+
 SCRIPTS.update(STREAMS_SCRIPTS)
+SCRIPTS.update(CONSUMER_SCRIPTS)
+SCRIPTS.update(STREAMS_4_4_SCRIPTS)

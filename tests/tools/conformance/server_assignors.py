@@ -64,7 +64,7 @@ class Group:
 
 
 def random_group(chance: random.Random) -> Group:
-    """A group of one to six topics with 1 to 200 partitions."""
+    """Return a group of one to six topics with 1 to 200 partitions."""
     names = [f"topic-{chance.randrange(1000)}" for _ in range(chance.choice([1, 1, 2, 3, 6]))]
     topics = {name: Topic(_partitions(chance), topic_id=_id(chance)) for name in dict.fromkeys(names)}
     group = Group(topics, {}, {})
@@ -104,7 +104,7 @@ def _join(group: Group, chance: random.Random) -> None:
 
 
 def answered(group: Group, assignor: str, questions: IO[str], answers: IO[str]) -> dict[str, Target]:
-    """The target of each member as Kafka's class computes it."""
+    """Return the target of each member as Kafka's class computes it."""
     questions.write(group.lines(assignor))
     questions.flush()
     targets: dict[str, Target] = {member_id: [] for member_id in group.subscriptions}
@@ -117,14 +117,14 @@ def answered(group: Group, assignor: str, questions: IO[str], answers: IO[str]) 
 
 
 def assignment_in(targets: Mapping[str, Target]) -> Assignment:
-    """The targets as the assignors here give an assignment."""
+    """Return the targets as the assignors here give an assignment."""
     return assignment_of(
         {member_id: [TopicPartition(topic, number) for topic, numbers in of for number in numbers] for member_id, of in targets.items()}
     )
 
 
 def assigned(group: Group, assignor: str) -> Assignment:
-    """The assignment of the assignors here."""
+    """Return the assignment of the assignors here."""
     if assignor != "simple":
         return SERVER_ASSIGNORS[assignor](group.members(), group.topics)
     ids = {name: topic.topic_id or "" for name, topic in group.topics.items()}

@@ -11,7 +11,7 @@ from groupcoord_spark.simulator.messages.requests import InternalTopic, StreamsG
 
 
 def streams_form(request: StreamsGroupHeartbeat) -> dict[str, Any]:
-    """The fields of a heartbeat as its schema names them."""
+    """Return the fields of a heartbeat as its schema names them."""
     endpoint, tags = request.user_endpoint, request.client_tags
     names = ("group_id", "member_id", "member_epoch", "endpoint_information_epoch", "rack_id", "process_id")
     return {
@@ -24,7 +24,7 @@ def streams_form(request: StreamsGroupHeartbeat) -> dict[str, Any]:
         "warmup_tasks": _listed(request.warmup_tasks),
         "user_endpoint": None if endpoint is None else {"host": endpoint[0], "port": endpoint[1]},
         "client_tags": None if tags is None else [{"key": key, "value": value} for key, value in tags.items()],
-        "task_offsets": None,
+        "task_offsets": None if request.task_offsets is None else _offsets(request.task_offsets),
         "task_end_offsets": None,
         "shutdown_application": int(request.shutdown_application),
     }
@@ -62,8 +62,12 @@ def _listed(tasks: Tasks | None) -> list[dict[str, Any]] | None:
     return None if tasks is None else [{"subtopology_id": name, "partitions": list(numbers)} for name, numbers in tasks.items()]
 
 
+def _offsets(offsets: Mapping[Any, int]) -> list[dict[str, Any]]:
+    return [{"subtopology_id": name, "partition": number, "offset": offset} for (name, number), offset in offsets.items()]
+
+
 def plain_streams_answer(answer: Mapping[str, Any]) -> Any:
-    """An answer with the simulator's names of its fields."""
+    """Return an answer with the simulator's names of its fields."""
     endpoints = answer["partitions_by_user_endpoint"]
     return SimpleNamespace(
         error=answer["error_code"],
@@ -88,7 +92,7 @@ def _endpoint(one: Mapping[str, Any]) -> EndpointPartitions:
 
 
 def plain_streams_description(answer: Mapping[str, Any]) -> Any:
-    """The answer to StreamsGroupDescribe with the simulator's names of its fields."""
+    """Return the answer to StreamsGroupDescribe with the simulator's names of its fields."""
     return SimpleNamespace(groups=[_group(one) for one in answer["groups"]])
 
 

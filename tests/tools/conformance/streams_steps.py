@@ -37,7 +37,7 @@ class StreamsSteps:
         raise NotImplementedError
 
     def _streams(self, client: Any, *, topology: str | None = "", owns: str | None = "", process: str = "", **fields: Any) -> str:
-        """A heartbeat of a streams group's member.
+        """Return a heartbeat of a streams group's member.
 
         topology: the name of one; "": ``plain`` with epoch 0, else none. owns: ``none``, tasks such as ``0_1 0_2``, or None: says nothing;
         "": with epoch 0 none, else what the last answer gave.
@@ -82,7 +82,7 @@ class StreamsSteps:
         return self.ask(request, client, note)
 
     def _describe(self, client: Any) -> str:
-        """What StreamsGroupDescribe shows."""
+        """Return what StreamsGroupDescribe shows."""
 
         def note(answer: Any) -> str:
             (group,) = answer.groups
@@ -105,14 +105,14 @@ class StreamsSteps:
     def _store(
         self, client: Any, *, topic: str = "t", partition: int = 0, older: int = 0, version: int = 9, member_id: str | None = None
     ) -> str:
-        """A commit of a member of a streams group, with an epoch that is so much older."""
+        """Return a commit of a member of a streams group, with an epoch that is so much older."""
         offset = OffsetToCommit(topic.format(group=self.group), partition, 5)
         who = client.member_id if member_id is None else member_id
         request = OffsetCommit(self.group, (offset,), client.generation - older, who, version=version)
         return self.ask(request, client, lambda answer: " ".join(str(int(error)) for error in answer.errors.values()))
 
     def _stage(self, client: Any, *, topic: str = "t", older: int = 0, member_id: str | None = None) -> str:
-        """A commit in a transaction. The transactional id is that of the group."""
+        """Return a commit in a transaction. The transactional id is that of the group."""
         producer_id, producer_epoch = self.producer()
         who = client.member_id if member_id is None else member_id
         generation = -1 if not who else client.generation - older
@@ -121,7 +121,7 @@ class StreamsSteps:
         return self.ask(request, client, lambda answer: " ".join(str(int(error)) for error in answer.errors.values()))
 
     def _fetch(self, client: Any, *, older: int = 0, member_id: str | None = "") -> str:
-        """A fetch of all offsets, by the member or (member_id None) by an administrator."""
+        """Return a fetch of all offsets, by the member or (member_id None) by an administrator."""
         who = client.member_id if member_id == "" else member_id
         epoch = -1 if who is None else client.generation - older
         request = OffsetFetch((GroupToFetch(self.group, None, who, epoch),), version=9)

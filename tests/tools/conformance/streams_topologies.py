@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from groupcoord_spark.simulator.messages.requests import CopartitionGroup, InternalTopic, Subtopology, Topology
 
@@ -84,7 +84,7 @@ TOPOLOGIES = {
 
 
 def topology_named(name: str, group: str) -> Topology:
-    """A topology, with the group's name in its topics."""
+    """Return a topology, with the group's name in its topics."""
     topology = TOPOLOGIES[name]
     return replace(topology, subtopologies=tuple(_of_group(one, group) for one in topology.subtopologies))
 

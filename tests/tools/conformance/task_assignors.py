@@ -43,7 +43,7 @@ class Group:
     targets: Targets = field(default_factory=dict)
 
     def lines(self) -> list[str]:
-        """The lines that ask for the next target."""
+        """Return the lines that ask for the next target."""
         lines = [f"subtopology {name} {tasks} {'stateful' if of else 'stateless'}" for name, (tasks, of) in self.subtopologies.items()]
         for member_id, process_id in self.members.items():
             lines.append(f"member {member_id} {process_id} {' '.join(self.targets.get(member_id, ('-', '-')))}")
@@ -51,7 +51,7 @@ class Group:
 
 
 def target_of(lines: list[str], *, passes_over_holders: bool = False) -> Targets:
-    """The target assignment that is computed here for the lines of one group. passes_over_holders: as in sticky_tasks."""
+    """Return the target assignment that is computed here for the lines of one group. passes_over_holders: as in sticky_tasks."""
     subtopologies: dict[str, SubtopologyTasks] = {}
     members: dict[str, TaskMember] = {}
     for line in lines[:-1]:
@@ -75,7 +75,7 @@ def _text(tasks: Any) -> str:
 
 
 def random_group(chance: random.Random) -> Group:
-    """A group of one to four subtopologies, and one to four processes with several members each."""
+    """Return a group of one to four subtopologies, and one to four processes with several members each."""
     subtopologies = {str(number): (chance.choice([1, 2, 3, 4, 8, 13]), chance.random() < 0.6) for number in range(chance.randint(1, 4))}
     group = Group(subtopologies, {}, chance.choice([0, 0, 1, 1, 2]))
     for _ in range(chance.randint(1, 4)):
@@ -118,7 +118,7 @@ class Kafka:
         self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
     def target_of(self, lines: list[str]) -> Targets:
-        """The target assignment that Kafka computes."""
+        """Return the target assignment that Kafka computes."""
         assert self._process.stdin is not None and self._process.stdout is not None
         self._process.stdin.write("\n".join([*lines, ""]))
         self._process.stdin.flush()
@@ -138,7 +138,7 @@ class Kafka:
 
 
 def answered(kafka: Kafka, groups: int, seed: int) -> Iterator[tuple[list[str], Targets]]:
-    """The lines of random groups, with Kafka's answers."""
+    """Yield the lines of random groups, with Kafka's answers."""
     chance = random.Random(seed)
     for _ in range(groups):
         group = random_group(chance)
@@ -150,7 +150,7 @@ def answered(kafka: Kafka, groups: int, seed: int) -> Iterator[tuple[list[str], 
 
 
 def recorded() -> list[tuple[list[str], Mapping[str, list[str]]]]:
-    """The recorded lines of groups, with Kafka's answers."""
+    """Return the recorded lines of groups, with Kafka's answers."""
     with gzip.open(GOLDEN, "rt", encoding="utf-8") as lines:
         return [(case["lines"], case["target"]) for case in map(json.loads, lines)]
 

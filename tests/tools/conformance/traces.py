@@ -227,7 +227,7 @@ def _fetched(answer: OffsetFetchAnswer) -> Json:
 
 
 def show(answer: Answer, version: int) -> Json:
-    """The answer in Kafka's JSON, with the fields of all versions."""
+    """Return the answer in Kafka's JSON, with the fields of all versions."""
     match answer:
         case JoinGroupAnswer():
             return {
@@ -287,7 +287,7 @@ SETS = {"topics": "name", "partitions": "partitionIndex", "results": "groupId"}
 
 
 def difference(expected: Any, actual: Any, at: str = "") -> str | None:
-    """A sentence about the first difference of two JSON values; None: no difference. Fields that only ``actual`` has are ignored."""
+    """Return a sentence about the first difference of two JSON values; None: no difference. Fields that only ``actual`` has are ignored."""
     if isinstance(expected, dict) and isinstance(actual, dict):
         for name, value in expected.items():
             if name in NOT_COMPARED:
@@ -328,7 +328,7 @@ class _Names:
         self._step: Json = {}
 
     def real(self, value: Any) -> Any:
-        """The JSON value with every placeholder replaced."""
+        """Return the JSON value with every placeholder replaced."""
         if isinstance(value, str):
             return self._ids.get(value, self.topic_ids.get(value, value))
         if isinstance(value, list):
@@ -342,7 +342,7 @@ class _Names:
         self._step = step
 
     def new_member_id(self, name: str) -> str:
-        """The member id that the broker made: the one in its answer, else the next id of the member that is in no other answer."""
+        """Return the member id that the broker made: the one in its answer, else the next id of the member that is in no other answer."""
         response = self._step["response"]
         if response is not None and self._is_new(self.real(response["memberId"]), name):
             member_id: str = self.real(response["memberId"])
@@ -417,7 +417,7 @@ class Replay:
             self._states[-1].append(_described(self._simulator.describe(group_id)))
 
     def difference(self) -> str | None:
-        """The first step, else the first record, that differs; None: the broker did the same."""
+        """Return the first step, else the first record, that differs; None: the broker did the same."""
         for index, step in enumerate(self.steps):
             first_difference = self._answer_difference(index, step) or self._state_difference(index, step)
             if first_difference is not None:
@@ -512,7 +512,7 @@ def _batches(records: list[WrittenRecord]) -> Iterator[list[WrittenRecord]]:
 
 
 def _shown(record: WrittenRecord) -> Json:
-    """A record as a trace has it, read back from the bytes the simulator would write."""
+    """Return a record as a trace has it, read back from the bytes the simulator would write."""
     key = value = None
     if record.key_type is not None:
         read = decode_key(record.key_bytes)
@@ -531,7 +531,7 @@ def _shown(record: WrittenRecord) -> Json:
 
 
 def compare(path: Path) -> str | None:
-    """The first difference between a trace and the simulator, in words; None: there is none."""
+    """Return the first difference between a trace and the simulator, in words; None: there is none."""
     try:
         return Replay(json.loads(path.read_text())).difference()
     except GroupcoordError as fault:

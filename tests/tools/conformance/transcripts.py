@@ -39,6 +39,8 @@ from groupcoord_spark.simulator.messages.requests import (
 from tests.tools.conformance.raw_requests import Pending, RawClient
 from tests.tools.conformance.streams_steps import StreamsSteps
 
+VERSION = "4.3.1"
+"""The release of recorded transcripts that name none."""
 GOLDEN = Path(__file__).parents[2] / "golden" / "transcripts"
 SETTINGS: Mapping[str, int] = {
     "group.initial.rebalance.delay.ms": 0,
@@ -100,7 +102,7 @@ class Backend(StreamsSteps):
         self.group = ""
 
     def play(self, group: str, steps: list[Step]) -> list[str]:
-        """The lines of a script."""
+        """Return the lines of a script."""
         self.group, self.clients, self.lines, self.member_ids = group, {}, [], []
         for who, what, fields in steps:
             client = self.clients.setdefault(who, Client(who))
@@ -169,6 +171,7 @@ class Backend(StreamsSteps):
         encoded = tuple(
             (self.clients[name].member_id, encode_assignment(Assignment(1, {"t": tuple(numbers)}, None)))
             for name, numbers in assignments.items()
+            if name in self.clients
         )
         request = SyncGroup(
             self.group,
@@ -199,14 +202,16 @@ class Backend(StreamsSteps):
         )
 
     def _new(self, client: Client, **fields: Any) -> str:
-        """A heartbeat of the new protocol, whose client takes over and gives up partitions at once."""
+        """Return a heartbeat of the new protocol, whose client takes over and gives up partitions at once."""
         epoch = fields.get("member_epoch", client.generation)
         client.member_id = client.member_id or client.name
         first = {"rebalance_timeout_ms": 5_000, "topics": ("t",), "partitions": {}}
         request = ConsumerGroupHeartbeat(
             self.group,
             **{
-                "member_id": client.member_id, "member_epoch": epoch, "client_id": client.name,
+                "member_id": client.member_id,
+                "member_epoch": epoch,
+                "client_id": client.name,
                 **(first if epoch == 0 else {} if epoch < 0 else {"partitions": client.owned}),
                 **fields,
             },
@@ -222,7 +227,7 @@ class Backend(StreamsSteps):
         return self.ask(request, client, note)
 
     def _share(self, client: Client, **fields: Any) -> str:
-        """A heartbeat of a share group's member."""
+        """Return a heartbeat of a share group's member."""
         epoch = fields.get("member_epoch", client.generation)
         client.member_id = client.member_id or client.name
         first = {"topics": ("t",)} if epoch == 0 else {}
@@ -240,7 +245,7 @@ class Backend(StreamsSteps):
         return self.ask(request, client, note)
 
     def _show(self, client: Client) -> str:
-        """What ShareGroupDescribe shows."""
+        """Return what ShareGroupDescribe shows."""
 
         def note(answer: Any) -> str:
             (group,) = answer.groups
@@ -252,7 +257,7 @@ class Backend(StreamsSteps):
         return self.ask(ShareGroupDescribe((self.group,), version=1), client, note)
 
     def _list(self, client: Client) -> str:
-        """What ListGroups and DescribeGroups say of the group."""
+        """Return what ListGroups and DescribeGroups say of the group."""
 
         def listed(answer: Any) -> str:
             return " ".join(f"{one.protocol_type}/{one.state}/{one.group_type}" for one in answer.groups if one.group_id == self.group)
@@ -289,7 +294,8 @@ class Backend(StreamsSteps):
     def _value_text(self, value: dict[str, Any] | None) -> str:
         if value is None:
             return "tombstone"
-        shown = {name: part for name, part in value.items() if not name.endswith(("Timestamp", "Hash", "Host"))}
+        # Of a resolved expression the time, and the offset in the metadata log ("version").
+        shown = {name: part for name, part in value.items() if not name.endswith(("Timestamp", "timestamp", "Hash", "Host", "version"))}
         return json.dumps(self._plain(shown), sort_keys=True, ensure_ascii=False)
 
     def _plain(self, value: Any) -> Any:
@@ -307,7 +313,13 @@ class Backend(StreamsSteps):
 class Simulated(Backend):
     """The simulator, with the member ids that the broker has made."""
 
-    def __init__(self, topics: Mapping[str, ClusterTopic], member_ids: list[str], settings: Mapping[str, int] = SETTINGS) -> None:
+    def __init__(
+        self,
+        topics: Mapping[str, ClusterTopic],
+        member_ids: list[str],
+        settings: Mapping[str, int] = SETTINGS,
+        release: str = VERSION,
+    ) -> None:
         super().__init__()
         self.topics = topics
         self._records: list[WrittenRecord] = []
@@ -315,7 +327,7 @@ class Simulated(Backend):
         self._waiting: list[tuple[str, Any, Callable[[Any], str]]] = []
         ids = iter(member_ids)
         self.simulator = Simulator(
-            release_for(None, "4.3.1"),
+            release_for(None, release),
             read_settings(settings, topics),
             start_ms=1_767_225_600_000,
             new_member_id=lambda name: next(ids),
@@ -451,15 +463,15 @@ def _group_of(key: Mapping[str, Any]) -> str | None:
 
 
 def load(name: str) -> dict[str, Any]:
-    """A recorded transcript: topics, member_ids and lines."""
+    """Return a recorded transcript: topics, member_ids and lines."""
     recorded: dict[str, Any] = json.loads((GOLDEN / f"{name}.json").read_text("utf-8"))
     return recorded
 
 
 def simulated_lines(steps: list[Step], recorded: Mapping[str, Any], group: str) -> list[str]:
-    """The simulator's lines for a script, with the topics and the member ids of a recorded transcript."""
+    """Return the simulator's lines for a script, with the topics and the member ids of a recorded transcript."""
     topics = {name: ClusterTopic(*topic) for name, topic in recorded["topics"].items()}
-    return Simulated(topics, list(recorded["member_ids"])).play(group, steps)
+    return Simulated(topics, list(recorded["member_ids"]), release=recorded.get("release", VERSION)).play(group, steps)
 
 
 def main(arguments: list[str]) -> int:
@@ -472,6 +484,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("jars", type=Path)
     parser.add_argument("--record", action="store_true")
     parser.add_argument("--only", default="")
+    parser.add_argument("--release", default=VERSION)
     chosen = parser.parse_args(arguments)
     different = 0
     for name, steps in SCRIPTS.items():
@@ -482,6 +495,7 @@ def main(arguments: list[str]) -> int:
         lines = broker.play(group, steps)
         topics = {topic: [broker.topics[topic].partitions, broker.topics[topic].topic_id] for topic in TOPICS}
         recorded = {"topics": topics, "member_ids": broker.member_ids, "group": group, "lines": lines}
+        recorded |= {} if chosen.release == VERSION else {"release": chosen.release}
         if chosen.record:
             GOLDEN.mkdir(parents=True, exist_ok=True)
             (GOLDEN / f"{name}.json").write_text(json.dumps(recorded, indent=1, ensure_ascii=False) + "\n", "utf-8")

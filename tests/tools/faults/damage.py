@@ -134,7 +134,7 @@ def called(*arguments: str) -> tuple[int, str]:
 
 
 def is_one_sentence(code: int, stderr: str) -> bool:
-    """Whether a command ended well, or with one line that says what went wrong. Remarks of readers on stderr are no errors."""
+    """Return whether a command ended well, or with one line that says what went wrong. Remarks of readers on stderr are no errors."""
     if code == 0:
         return True
     lines = stderr.strip().splitlines()
@@ -143,7 +143,7 @@ def is_one_sentence(code: int, stderr: str) -> bool:
 
 
 def compared(warehouse: Path, expected: Sequence[Tables], but: set[str]) -> list[str]:
-    """The tables whose rows are those of no undisturbed night."""
+    """Return the tables whose rows are those of no undisturbed night."""
     rows = tables_of(warehouse, "nights", but=(*but, "runs"))
     different = (name for name in rows if all(rows[name] != tables[name] for tables in expected))
     return [f"{name}: {len(rows[name])} rows, expected {len(expected[0][name])} others" for name in different]
@@ -152,7 +152,7 @@ def compared(warehouse: Path, expected: Sequence[Tables], but: set[str]) -> list
 def faults_of(
     warehouse: Path, whole: Path, table: str, expected: Sequence[Tables], commands: Mapping[str, Sequence[str]] = READING
 ) -> Iterator[str]:
-    """What is wrong with what the commands and the next night say and do, after a table was damaged; at last how the night ended."""
+    """Yield what is wrong with what the commands and the next night say and do, after a table was damaged; at last how the night ended."""
     for name, arguments in commands.items():
         code, stderr = called(*arguments, "--warehouse", str(warehouse))
         if not is_one_sentence(code, stderr):
@@ -190,7 +190,7 @@ def faults_of(
 
 
 def three_nights(place: Path) -> tuple[Path, list[Tables]]:
-    """A warehouse of three nights, and the rows that every table may have after the fourth one.
+    """Return a warehouse of three nights, and the rows that every table may have after the fourth one.
 
     The fourth night goes on from the third; or reads all logs again, as with --full, where the table that it would go on from is damaged;
     or goes on from the second, where the row of the third in ``runs`` is lost, as if that one had not finished.

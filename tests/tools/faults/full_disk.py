@@ -28,7 +28,7 @@ ROOM = 64 << 20
 
 @contextmanager
 def small_disk(place: Path, size: int) -> Iterator[Path]:
-    """A file system of so many bytes at a directory, which is made. Raises CalledProcessError where it cannot be mounted."""
+    """Yield a file system of so many bytes at a directory, which is made. Raises CalledProcessError where it cannot be mounted."""
     place.mkdir()
     subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size},nr_inodes=0", "tmpfs", str(place)], check=True, capture_output=True)
     try:
@@ -95,7 +95,7 @@ def undisturbed(place: Path, nights: int) -> tuple[list[Path], list[Tables | Non
 
 
 def full_temporary_directory(place: Path, sizes: list[int]) -> Iterator[tuple[int, str]]:
-    """What is wrong with a night whose directory for temporary files is full, by its bytes."""
+    """Yield what is wrong with a night whose directory for temporary files is full, by its bytes."""
     for size in sizes:
         with small_disk(place / f"temporary-{size}", size) as disk:
             command = nightly(place, place / f"w-{size}", TMPDIR=str(disk), SPARK_LOCAL_DIRS=str(disk))

@@ -32,7 +32,7 @@ TINY_RECORD = b"\x0c\x00\x00\x00\x01\x01\x00"
 
 
 def commit(base_offset: int, group_id: str) -> bytes:
-    """A batch with one commit of the group."""
+    """Return a batch with one commit of the group."""
     key = encode_key(KeyType.OFFSET_COMMIT, {"group_id": group_id, "topic": "t", "partition": 0})
     fields = {"committed_offset": 1, "leader_epoch": -1, "metadata": "", "commit_timestamp_ms": 1_795_248_000_000}
     return batch(base_offset, [Rec(key, encode_value(KeyType.OFFSET_COMMIT, 3, fields))])
@@ -61,6 +61,27 @@ def _modern_members(group_id: str, members: int) -> Iterator[bytes]:
             for n in range(first, min(first + 500, members))
         )
         yield batch(2 + first, [Rec(each, value, offset_delta=n) for n, each in enumerate(keys)])
+
+
+def _modern_epochs(group_id: str, members: int, epochs: int) -> Iterator[bytes]:
+    """A group of so many members, and so many epochs after it was complete: in each of them one member changes its subscription."""
+    yield from _modern_members(group_id, members)
+    member_type, epoch_type, target_type = (
+        KeyType.CONSUMER_GROUP_MEMBER_METADATA,
+        KeyType.CONSUMER_GROUP_METADATA,
+        KeyType.CONSUMER_GROUP_TARGET_ASSIGNMENT_METADATA,
+    )
+    of_client = {"instance_id": None, "rack_id": None, "client_id": "app", "client_host": "/10.0.0.1", "classic_member_metadata": None}
+    of_group = {"subscribed_topic_regex": None, "rebalance_timeout_ms": 1, "server_assignor": None}
+    group = {"group_id": group_id}
+    for epoch in range(epochs):
+        member = {**of_client, **of_group, "subscribed_topic_names": [f"t{epoch}"]}
+        recs = [
+            Rec(encode_key(member_type, {**group, "member_id": f"member-{epoch % members}"}), encode_value(member_type, 0, member)),
+            Rec(encode_key(epoch_type, group), encode_value(epoch_type, 0, {"epoch": epoch + 2}), offset_delta=1),
+            Rec(encode_key(target_type, group), encode_value(target_type, 0, {"assignment_epoch": epoch + 2}), offset_delta=2),
+        ]
+        yield batch(2 + members + 3 * epoch, recs, base_timestamp=1_795_248_000_000 + epoch)
 
 
 def _bombs(codec: int, size: int) -> list[bytes]:
@@ -108,6 +129,8 @@ CASES: Mapping[str, Write] = {
     ),
     "a classic group of 65,000 members": lambda path, less: _log(path, [batch(1, [_classic_group("large", 65_000 // less, bytes(100))])]),
     "a consumer group of 65,000 members": lambda path, less: _log(path, _modern_members("large", 65_000 // less)),
+    "a consumer group of 2,000 members and 10,000 epochs": lambda path, less: _log(path, _modern_epochs("large", 2_000, 10_000 // less)),
+    "a consumer group of 10,000 members and 10,000 epochs": lambda path, less: _log(path, _modern_epochs("large", 10_000, 10_000 // less)),
     "a batch that claims 2,147,483,647 records": lambda path, less: _log(path, [batch(1, count=2**31 - 1)]),
     "a batch that claims 2,147,483,647 bytes": lambda path, less: _log(path, [_with_length(commit(1, "long"), 2**31 - 1)]),
     "a record that claims 2,147,483,647 bytes": lambda path, less: _log(path, [batch(1, body=varint(2**31 - 1) + bytes(40))]),
@@ -173,7 +196,7 @@ def _bytes_of(process: int) -> int:
 
 
 def faults_of(warehouse: Path, code: int, stderr: str) -> Iterator[str]:
-    """What is wrong with a night over a hostile log."""
+    """Yield what is wrong with a night over a hostile log."""
     if not is_one_sentence(code, stderr):
         yield f"ended with {code}: {stderr.strip()[-300:]}"
     if code == 0:

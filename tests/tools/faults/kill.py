@@ -28,7 +28,7 @@ SENTENCE = re.compile(
 
 
 def kill(command: Command, kind: str) -> bool:
-    """Whether there was such a process."""
+    """Return whether there was such a process."""
     processes = command.processes(kind)
     for each in processes:
         with suppress(ProcessLookupError):
@@ -37,7 +37,7 @@ def kill(command: Command, kind: str) -> bool:
 
 
 def faults_of(command: Command, warehouse: Path, before: str | None, files_before: set[str]) -> list[str]:
-    """What is wrong after a run of which a process was killed."""
+    """Return what is wrong after a run of which a process was killed."""
     code = command.process.returncode
     done = newest_run(warehouse) != before
     faults = []

@@ -76,7 +76,7 @@ def busy_groups(servers: str, note: str) -> Iterator[dict[Place, int]]:
 
 
 def quiet_groups(servers: str) -> dict[Place, int]:
-    """The offsets of groups that commit once and never again: their records lie in the files that are cleaned most often."""
+    """Return the offsets of groups that commit once and never again: their records lie in the files that are cleaned most often."""
     offsets = {(f"quiet-{number}", 0): number for number in range(QUIET_GROUPS)}
     for (group_id, partition), offset in offsets.items():
         consumer = Consumer({"bootstrap.servers": servers, "group.id": group_id, "log_level": 0})

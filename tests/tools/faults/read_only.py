@@ -29,7 +29,7 @@ WRITING: Mapping[str, Sequence[str]] = {
 
 @contextmanager
 def read_only(directory: Path) -> Iterator[None]:
-    """A block in which nobody may write into the directory. Raises CalledProcessError where it cannot be mounted."""
+    """Yield a block in which nobody may write into the directory. Raises CalledProcessError where it cannot be mounted."""
     subprocess.run(["mount", "--bind", str(directory), str(directory)], check=True, capture_output=True)
     try:
         subprocess.run(["mount", "-o", "remount,ro,bind", str(directory)], check=True, capture_output=True)
@@ -51,7 +51,7 @@ def night(dump: Path, warehouse: Path, number: int) -> tuple[int, str]:
 
 
 def faults_of_input(place: Path) -> Iterator[str]:
-    """What is wrong with nights over a dump where nothing may be written."""
+    """Yield what is wrong with nights over a dump where nothing may be written."""
     for number in NIGHTS:
         dump = DUMPS / str(number) / "logs"
         for warehouse in ("usual", "read-only"):
@@ -67,7 +67,7 @@ def faults_of_input(place: Path) -> Iterator[str]:
 
 
 def faults_of_warehouse(warehouse: Path) -> Iterator[str]:
-    """What is wrong with the commands over a warehouse where nothing may be written."""
+    """Yield what is wrong with the commands over a warehouse where nothing may be written."""
     expected = {name: printed(warehouse, arguments) for name, arguments in READING.items()}
     rows = tables_of(warehouse, "nights")
     with read_only(warehouse):

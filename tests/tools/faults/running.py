@@ -26,9 +26,9 @@ PROCESSES = Path("/proc")
 STAGES = ("plan", "start Spark", "read, replay and write", "commit")
 
 WITHOUT_SPARK = (
-    "from groupcoord_spark.pipeline import run_night\n"
+    "from groupcoord_spark.pipeline import run_nightly\n"
     "from tests.local_session import LocalSession\n"
-    "run_night.session = lambda **_: LocalSession()\n"
+    "run_nightly.session = lambda **_: LocalSession()\n"
     "from groupcoord_spark.cli import main\n"
     "main()\n"
 )
@@ -76,7 +76,7 @@ class Command:
         return [line for line in lines if line.strip() and not line.startswith((*STAGES, "Cluster ", "  ", "with an older"))]
 
     def stages(self) -> list[str]:
-        """The stages that have ended."""
+        """Return the stages that have ended."""
         return [stage for line in self.stderr.splitlines() for stage in STAGES if line.startswith(stage)]
 
     def processes(self, kind: str | None = None) -> list[int]:
@@ -92,7 +92,7 @@ class Command:
         return found
 
     def wait_until(self, condition: Callable[[], object]) -> bool:
-        """Whether the condition became true before the command ended."""
+        """Return whether the condition became true before the command ended."""
         end = time.monotonic() + PATIENCE_SECONDS
         while not condition():
             if self.process.poll() is not None:
@@ -158,7 +158,7 @@ def nightly(
 
 
 def newest_run(warehouse: Path) -> str | None:
-    """The newest finished run that a reader sees, every one of whose tables can be read; None: no run has finished."""
+    """Return the newest finished run that a reader sees, every one of whose tables can be read; None: no run has finished."""
     opened = open_warehouse(str(warehouse))
     runs = opened.runs("sample").to_pylist()
     if not runs:

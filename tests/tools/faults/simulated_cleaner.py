@@ -21,7 +21,7 @@ from pathlib import Path
 
 from groupcoord_spark.errors import InputChangedError
 from groupcoord_spark.log import plan_logs, read_segment
-from groupcoord_spark.log.files.held_files import HeldFiles
+from groupcoord_spark.storage.held_files import HeldFiles
 from tests.log.log_writer import Rec, batch
 
 KEYS = [b"k%d" % number for number in range(40)]
@@ -50,7 +50,7 @@ class BusyLog:
 
     @contextmanager
     def at_work(self) -> Iterator[None]:
-        """A block in which both work; it begins when every key is written."""
+        """Yield a block in which both work; it begins when every key is written."""
         threads = [threading.Thread(target=work) for work in (self._write_all, self._clean_all)]
         for thread in threads:
             thread.start()

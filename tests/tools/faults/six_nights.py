@@ -36,18 +36,18 @@ SECONDS_TO_VANISH = 30.0
 
 
 def arguments(warehouse: Path, number: int) -> list[str]:
-    """The command of a night, from 1 on."""
+    """Return the command of a night, from 1 on."""
     options = ["--warehouse", str(warehouse), "--cluster", "nights", "--as-of", str(AS_OF_MS[number - 1])]
     return ["nightly", str(DUMPS[number - 1]), *options]
 
 
 def nights_of(warehouse: Path) -> int:
-    """The number of finished nights."""
+    """Return the number of finished nights."""
     return len(open_warehouse(str(warehouse)).finished_runs("nights")) if (warehouse / "runs").exists() else 0
 
 
 def killed(command: Command, kind: str, chosen: random.Random, seconds: float) -> str | None:
-    """The last stage that had ended when the processes of that kind were killed; None where the command had ended before.
+    """Return the last stage that had ended when the processes of that kind were killed; None where the command had ended before.
 
     A third of the kills come at any moment of a run, which takes so many seconds, a third while it reads, and a third while it commits.
     """
@@ -69,7 +69,7 @@ def killed(command: Command, kind: str, chosen: random.Random, seconds: float) -
 
 
 def faults_after_kill(command: Command, warehouse: Path, kind: str, before: Tables | None, after: Tables) -> Iterator[str]:
-    """What is wrong right after a kill. before: rows of the night before; None: there is none. after: rows of the killed night."""
+    """Yield what is wrong right after a kill. before: rows of the night before; None: there is none. after: rows of the killed night."""
     code = command.wait()
     if code not in ((-9, 0) if kind == "driver" else (0, 1)) or (code == 1 and not is_one_sentence(code, "\n".join(command.errors))):
         yield f"exit code {code}: {command.errors[:4]}"
@@ -88,7 +88,7 @@ def faults_after_kill(command: Command, warehouse: Path, kind: str, before: Tabl
 
 
 def faults_of_next_run(warehouse: Path, number: int, after: Tables) -> Iterator[str]:
-    """What is wrong after the night was run again without a kill, and after upkeep two days later."""
+    """Yield what is wrong after the night was run again without a kill, and after upkeep two days later."""
     code, stderr = called(*arguments(warehouse, number), "--quiet")
     if code:
         yield f"the next run ended with {code}: {stderr.strip()[-300:]}"
@@ -105,7 +105,7 @@ def faults_of_next_run(warehouse: Path, number: int, after: Tables) -> Iterator[
 
 
 def undisturbed(place: Path, nights: int) -> tuple[list[Tables], float]:
-    """The rows after each night, and the seconds that a run takes as a process of its own."""
+    """Return the rows after each night, and the seconds that a run takes as a process of its own."""
     rows = []
     for number in range(1, nights + 1):
         assert called(*arguments(place / "undisturbed", number), "--quiet") == (0, "")

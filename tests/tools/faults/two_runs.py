@@ -25,11 +25,12 @@ import pyarrow.compute as pc
 from deltalake import DeltaTable
 
 from groupcoord_spark.errors import WarehouseError
+from groupcoord_spark.storage.warehouse_location import locate
 from groupcoord_spark.warehouse import TABLES, begin_run, commit_run, open_warehouse
 from groupcoord_spark.warehouse import write as write_module
 from groupcoord_spark.warehouse.maintenance import maintain
-from groupcoord_spark.warehouse.read import rows_at
-from groupcoord_spark.warehouse.tables import LOOK_BACK, NIGHT, RUNS, WriteMode
+from groupcoord_spark.warehouse.open_table import open_table
+from groupcoord_spark.warehouse.tables import NIGHTLY, POINT_IN_TIME, RUNS, WriteMode
 from tests.warehouse.nights import commit, group, offset, run_fields, written
 
 LOOK_BACK_OF, UPKEEP_OF = "look-back of ", "upkeep of "
@@ -59,7 +60,7 @@ EXPECTED_OF_UPKEEP = (
 
 @contextmanager
 def pauses(seed: int) -> Iterator[None]:
-    """Every commit begins after a pause of random length."""
+    """Yield every commit begins after a pause of random length."""
     whole, chosen = write_module._commit_table, random.Random(seed)
 
     def commit_table(*given: Any) -> DeltaTable:
@@ -85,7 +86,7 @@ def one_run(warehouse: str, actor: str, number: int, delay: float) -> str:
         rows = rows_of_run(number)
         fields = run_fields(records_read=number, records_decoded=number)
         if actor.startswith(LOOK_BACK_OF):
-            fields["kind"] = LOOK_BACK
+            fields["kind"] = POINT_IN_TIME
             del rows["offset_commits"]
         start = begin_run(warehouse, actor.removeprefix(LOOK_BACK_OF))
         commit_run(start, fields, written(start, rows))
@@ -95,7 +96,7 @@ def one_run(warehouse: str, actor: str, number: int, delay: float) -> str:
 
 
 def one_run_in_a_process(warehouse: str, actor: str, number: int, delay: float) -> str:
-    """The same as ``one_run``, with pauses."""
+    """Return the same as ``one_run``, with pauses."""
     with pauses(number):
         return one_run(warehouse, actor, number, delay)
 
@@ -113,7 +114,7 @@ def race(warehouse: Path, actors: Sequence[str], kind: str, chosen: random.Rando
 
 
 def faults_of(warehouse: Path, actors: Sequence[str], endings: Sequence[str], finished_before: int) -> list[str]:
-    """What is wrong after the runs of a race."""
+    """Return what is wrong after the runs of a race."""
     opened = open_warehouse(str(warehouse))
     expected_words = {True: EXPECTED_OF_UPKEEP, False: EXPECTED_OF_RUNS}
     faults = [
@@ -128,14 +129,14 @@ def faults_of(warehouse: Path, actors: Sequence[str], endings: Sequence[str], fi
     newest = {name: DeltaTable(str(warehouse / name)).version() for name in TABLES if name != RUNS.name}
     expected: dict[str, dict[str, list[str]]] = {}
     places: set[tuple[str, int, str]] = set()
-    for cluster in opened.clusters_with_nights():
+    for cluster in opened.clusters_with_nightly_runs():
         # A run's number is in its row of runs too: as so many records.
         runs = opened.runs(cluster)
-        expected[cluster] = undisturbed_rows(runs.filter(pc.equal(runs["kind"], NIGHT))["records_read"].to_pylist())
+        expected[cluster] = undisturbed_rows(runs.filter(pc.equal(runs["kind"], NIGHTLY))["records_read"].to_pylist())
         places.update((*place, cluster) for place in (*opened.run(cluster).table_versions.items(), *newest.items()))
     for name, version, cluster in sorted(places):  # what is of one version is opened once
         columns = [column.name for column in TABLES[name].columns if column.name != "cluster"]
-        rows = sorted(map(str, rows_at(str(warehouse), TABLES[name], version, cluster, columns).to_pylist()))
+        rows = sorted(map(str, open_table(locate(str(warehouse)), TABLES[name], version).rows(cluster, columns).to_pylist()))
         if rows != expected[cluster].get(name, []):
             faults.append(f"{name} of {cluster} has {rows} at version {version}, expected {expected[cluster].get(name, [])}")
     return faults

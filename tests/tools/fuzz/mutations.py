@@ -72,7 +72,7 @@ def magic_of(entry: bytes) -> int:
 
 
 def sealed(entry: bytes) -> bytes:
-    """The entry with a length and a checksum that are right."""
+    """Return the entry with a length and a checksum that are right."""
     body = bytearray(entry)
     struct.pack_into(">i", body, 8, len(body) - 12)
     if magic_of(entry) == 2:
@@ -83,7 +83,7 @@ def sealed(entry: bytes) -> bytes:
 
 
 def payload_of(entry: bytes) -> bytes:
-    """The records of a batch, decompressed."""
+    """Return the records of a batch, decompressed."""
     codec = entry[22] & 7
     return Decompressor().decompress(codec, entry[HEADER:], magic=2) if codec else entry[HEADER:]
 
@@ -97,7 +97,7 @@ def with_payload(entry: bytes, payload: bytes, codec: int | None = None) -> byte
 
 
 def written_in(entry: bytes) -> list[Written]:
-    """The records of a batch that is whole."""
+    """Return the records of a batch that is whole."""
     data, at = payload_of(entry), 0
     found: list[Written] = []
 
@@ -134,7 +134,7 @@ def _joined(entries: Sequence[bytes], i: int, entry: bytes, spared: int = 0) -> 
 
 
 def _some_batch(rng: random.Random, entries: Sequence[bytes]) -> int | None:
-    """One entry of magic 2 that holds records."""
+    """Return one entry of magic 2 that holds records."""
     batches = [i for i, entry in enumerate(entries) if magic_of(entry) == 2 and len(entry) > HEADER]
     return rng.choice(batches) if batches else None
 
@@ -226,7 +226,7 @@ def _random_payload(rng: random.Random, entries: Sequence[bytes], sources: Seque
 
 
 def _recompressed(rng: random.Random, entries: Sequence[bytes], sources: Sequence[Sequence[bytes]]) -> Mutation | None:
-    """The same records under another codec: nothing is lost."""
+    """Return the same records under another codec: nothing is lost."""
     i = _some_batch(rng, entries)
     if i is None:
         return None
@@ -235,7 +235,7 @@ def _recompressed(rng: random.Random, entries: Sequence[bytes], sources: Sequenc
 
 
 def _bomb(rng: random.Random, entries: Sequence[bytes], sources: Sequence[Sequence[bytes]]) -> Mutation:
-    """A batch or an old message of few bytes that decompresses to more than the limit, or just below it."""
+    """Return a batch or an old message of few bytes that decompresses to more than the limit, or just below it."""
     i = rng.randrange(len(entries))
     size = rng.choice([LIMITS["DECOMPRESSED_FLOOR"] - 1000, LIMITS["DECOMPRESSED_FLOOR"] + 1, 1 << 23])
     codec = rng.choice([GZIP, SNAPPY, ZSTD])
@@ -258,7 +258,7 @@ def _splice(rng: random.Random, entries: Sequence[bytes], sources: Sequence[Sequ
 
 
 def _altered(rng: random.Random, content: bytes | None, others: Sequence[bytes | None]) -> bytes | None:
-    """A key or value that is not as its writer meant it."""
+    """Return a key or value that is not as its writer meant it."""
     kind = rng.randrange(11)
     if kind == 0:
         return rng.choice([None, b"", b"\0", b"\0\1"])
@@ -308,7 +308,7 @@ def _key_or_value(rng: random.Random, entries: Sequence[bytes], sources: Sequenc
 
 
 def _false_deltas(rng: random.Random, entries: Sequence[bytes], sources: Sequence[Sequence[bytes]]) -> Mutation | None:
-    """A record claims another offset or time inside of its batch; where it takes the offset of another one, the later is read."""
+    """Return a record claims another offset or time inside of its batch; where it takes the offset of another one, the later is read."""
     i = _some_batch(rng, entries)
     if i is None:
         return None
@@ -341,7 +341,7 @@ KINDS = [*HARMS, *SEALED, *["key or value"] * 12, *["record bytes, checksum righ
 
 
 def mutate(rng: random.Random, entries: list[bytes], sources: Sequence[Sequence[bytes]]) -> tuple[str, Mutation]:
-    """A kind of mutation that these entries allow, and the file after it. sources: entries of other files."""
+    """Return a kind of mutation that these entries allow, and the file after it. sources: entries of other files."""
     while True:
         kind = rng.choice(KINDS)
         if kind in HARMS:

@@ -29,7 +29,7 @@ MOMENTS: dict[str, Callable[[Command], object]] = {
 
 @pytest.fixture(autouse=True)
 def interrupts_are_heard() -> Iterator[None]:
-    """A shell without job control lets what it starts in the background ignore SIGINT, and processes hand that on."""
+    """Provide a shell without job control lets what it starts in the background ignore SIGINT, and processes hand that on."""
     inherited = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
     signal.signal(signal.SIGINT, inherited)
@@ -37,7 +37,7 @@ def interrupts_are_heard() -> Iterator[None]:
 
 @pytest.fixture(scope="module")
 def warehouse(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A warehouse with a night of the cluster."""
+    """Provide a warehouse with a night of the cluster."""
     place = tmp_path_factory.mktemp("interrupted") / "warehouse"
     night(place, "sample", {"groups": [group("earlier")]})
     return place
@@ -65,17 +65,22 @@ def test_an_interrupted_night_is_one_line_and_leaves_nothing_behind(
     assert faults_of(command, warehouse, before, files) == []
 
 
+def assert_interrupted(program: str, sent: signal.Signals) -> None:
+    """Send the signal to a program once it waits: it says one word and ends with 130."""
+    with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "waits\n"
+        process.send_signal(sent)
+        assert process.communicate(timeout=60)[1] == "Interrupted.\n"
+    assert process.returncode == 130
+
+
 def test_a_command_without_spark_is_interrupted_in_the_same_way(tmp_path: Path) -> None:
     """``dump`` waits here until somebody reads on, as behind a pager."""
     code = f"import os, sys; sys.argv[1:] = ['dump', {str(Path('tests/golden/nights').resolve())!r}]; os.environ[{MARKER!r}] = 'dump'\n"
     run = "from groupcoord_spark.cli import main, interruption\nimport time\n"
     waits = "import groupcoord_spark.cli.commands as c\nc.main.main = lambda args: (print('waits', flush=True), time.sleep(600))\nmain()"
-    with subprocess.Popen([sys.executable, "-c", code + run + waits], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
-        assert process.stdout is not None
-        assert process.stdout.readline() == "waits\n"
-        process.send_signal(signal.SIGINT)
-        assert process.communicate(timeout=60)[1] == "Interrupted.\n"
-    assert process.returncode == 130
+    assert_interrupted(code + run + waits, signal.SIGINT)
 
 
 def test_what_waits_in_a_library_that_does_not_hear_the_signal_is_ended_all_the_same() -> None:
@@ -91,12 +96,7 @@ def test_what_waits_in_a_library_that_does_not_hear_the_signal_is_ended_all_the_
         "        except interruption.Interrupted: pass\n"
         "interruption.run_in_own_process(command)\n"
     )
-    with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
-        assert process.stdout is not None
-        assert process.stdout.readline() == "waits\n"
-        process.send_signal(signal.SIGTERM)
-        assert process.communicate(timeout=60)[1] == "Interrupted.\n"
-    assert process.returncode == 130
+    assert_interrupted(program, signal.SIGTERM)
 
 
 def test_a_signal_that_was_ignored_at_the_start_stays_ignored() -> None:

@@ -179,7 +179,7 @@ def test_an_error_that_is_not_sparks_is_not_taken_for_one() -> None:
 
 def test_a_module_that_workers_lack_is_one_sentence_with_the_setting_that_mends_it() -> None:
     of_worker = "Traceback (most recent call last):\nModuleNotFoundError: No module named 'pyarrow'\n"
-    sentence = rf"`read`: ModuleNotFoundError: .*'pyarrow'\. .*set PYSPARK_PYTHON={sys.executable} "
+    sentence = rf"workers cannot import .*'pyarrow'\. Install groupcoord-spark .*set PYSPARK_PYTHON={sys.executable} "
     with pytest.raises(GroupcoordError, match=sentence), own_errors(lambda: "read"):
         raise PythonException(f"An exception was thrown from the Python worker.\n{of_worker}")
 

@@ -18,10 +18,10 @@ from groupcoord_spark.cli.progress import StageLines
 from groupcoord_spark.coordinator.semantics import JAVA
 from groupcoord_spark.errors import InputChangedError
 from groupcoord_spark.log import plan_logs
-from groupcoord_spark.log.files.held_files import HeldFiles
-from groupcoord_spark.log.files.storage import Location
-from groupcoord_spark.pipeline.night import run_nightly
+from groupcoord_spark.pipeline.night import run_stages
 from groupcoord_spark.pipeline.run import RunRequest
+from groupcoord_spark.storage.held_files import HeldFiles
+from groupcoord_spark.storage.location import Location
 from groupcoord_spark.warehouse import open_warehouse
 from tests.conftest import DAY_MS, GOLDEN
 from tests.log.log_writer import Rec, batch, write_segment
@@ -68,7 +68,7 @@ def run_planned(
     request = RunRequest((str(logs),), str(warehouse), "sample", as_of_ms=AS_OF_MS, retention_ms=7 * DAY_MS, semantics=JAVA)
     plan = plan_logs(request.inputs, held=held)
     change()
-    run_nightly(request, plan, spark, StageLines(quiet=True))
+    run_stages(request, plan, spark, StageLines(quiet=True))
 
 
 def rows_without_sizes(warehouse: Path) -> Tables:
@@ -136,16 +136,16 @@ class TestTheCommand:
         def nightly(change: Callable[[], object]) -> tuple[int, str]:
             def change_and_run(*args: Any) -> Any:
                 change()
-                return run_nightly(*args)
+                return run_stages(*args)
 
-            with patch("groupcoord_spark.pipeline.run_night.run_nightly", change_and_run):
+            with patch("groupcoord_spark.pipeline.run_nightly.run_stages", change_and_run):
                 return called("nightly", str(logs), "--warehouse", str(tmp_path / "w"), "--cluster", "sample")
 
         return nightly
 
     @pytest.fixture
     def cannot_hold(self) -> Iterator[None]:
-        """A system without /proc."""
+        """Provide a system without /proc."""
         with patch.object(HeldFiles, "hold", lambda held, path: None):
             yield
 

@@ -1,4 +1,6 @@
-"""Holds loading, cleanup, heartbeats and assignors against the classes of a release: ``python -m tests.conformance.all --release 4.4.0``.
+"""Compare loading, cleanup, heartbeats and assignors with the classes of a release.
+
+``python -m tests.tools.conformance.all --release 4.4.0``
 
 The jars of the release (27 MB) come from Maven Central the first time, into the user's cache directory. Needs a JDK 17 or newer. Prints a
 row for each part (cases, and how many differ) and the first case that differs; exits 1 if any does. What to do with the result:
@@ -55,7 +57,7 @@ class Part(NamedTuple):
 
 
 def loaded(name: str, version: str, cases: Sequence[list[Record]], clocks: Iterable[tuple[int, int]] = CLOCKS[:1]) -> Part:
-    """The records of each case, loaded and cleaned up at each clock by the release and here."""
+    """Return the records of each case, loaded and cleaned up at each clock by the release and here."""
     semantics, count, differences = semantics_for("java", version), 0, []
     for now_ms, retention_ms in clocks:
         released = outcomes_of(version, cases, now_ms=now_ms, retention_ms=retention_ms)
@@ -68,7 +70,7 @@ def loaded(name: str, version: str, cases: Sequence[list[Record]], clocks: Itera
 
 
 def _unlike(ours: Outcome, theirs: Outcome) -> str:
-    """The fields that are not equal."""
+    """Return the fields that are not equal."""
     names = [name for name in vars(ours) if getattr(ours, name) != getattr(theirs, name)]
     return "; ".join(f"{name}: ours {getattr(ours, name)}, theirs {getattr(theirs, name)}" for name in names)
 
@@ -153,7 +155,7 @@ def limits(version: str, _: int) -> Part:
 
 
 def _varint(number: int) -> bytes:
-    """An unsigned varint."""
+    """Return an unsigned varint."""
     text = b""
     while number >= 0x80:
         text, number = text + bytes([number & 0x7F | 0x80]), number >> 7

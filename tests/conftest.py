@@ -64,7 +64,7 @@ SLOWEST_FILES = (
     *("dataframes/test_nightly_tables.py", "pipeline/test_nightly.py", "test_spark_submit.py", "report/test_gather.py"),
     *("warehouse/test_maintenance.py", "pipeline/test_golden.py", "pipeline/test_nights.py", "pipeline/test_incremental_rows.py"),
     *("cli/test_mcp.py", "dataframes/test_frames_of_users.py", "pipeline/test_until.py", "warehouse/test_two_runs.py"),
-    *("cli/test_nightly.py", "faults/test_interruptions.py", "pipeline/test_distributed_replay.py", "pipeline/test_run_night.py"),
+    *("cli/test_nightly.py", "faults/test_interruptions.py", "pipeline/test_distributed_replay.py", "pipeline/test_run_nightly.py"),
     *("cli/test_untrusted_text.py", "cli/test_warm_up.py", "warehouse/test_runs.py", "pipeline/test_causes.py"),
     *("report/test_in_browser.py", "cli/test_metrics.py", "faults/test_two_runs.py", "answers/test_why.py", "test_packaging.py"),
     *("log/test_ranges.py", "warehouse/test_views.py", "pipeline/test_rows.py", "pipeline/test_topic_health.py"),
@@ -125,7 +125,7 @@ ASKS_FOR_SPARK = re.compile(r"^ *def \w+\([^)]*\bspark(_\w+)?\b", re.MULTILINE)
 
 @cache
 def _asks_for_spark(file: str) -> bool:
-    """Whether a function of the file asks for the Spark session."""
+    """Return whether a function of the file asks for the Spark session."""
     return ASKS_FOR_SPARK.search((Path(__file__).parents[1] / file).read_text(encoding="utf-8")) is not None
 
 
@@ -143,7 +143,7 @@ def decoder(name: str) -> Iterator[None]:
 
 
 def by_each_decoder(read: Callable[[], Result]) -> list[Result]:
-    """What is read with the compiled loops, then what is read of the same input with the scalar decoder."""
+    """Return what is read with the compiled loops, then what is read of the same input with the scalar decoder."""
     results = []
     for name in DECODERS:
         with decoder(name):
@@ -195,7 +195,7 @@ def spark() -> Iterator[SparkSession]:
     from groupcoord_spark.spark.session import session
 
     # One Java for hundreds of runs and for what Delta caches; a core for each process of pytest. All tests have few rows: what pays off
-    # with many costs more than the rows. A night is divided as for two cores nonetheless.
+    # with many costs more than the rows. A run is divided as for two cores nonetheless.
     settings = {
         "spark.default.parallelism": "2",
         "spark.master": "local[1]" if "PYTEST_XDIST_WORKER" in os.environ else "local[2]",
@@ -213,7 +213,7 @@ def spark() -> Iterator[SparkSession]:
 
 @pytest.fixture(scope="session")
 def local() -> LocalSession:
-    """A session that runs nights in this process, for tests of what nights do and not of how Spark does it."""
+    """Provide a session that runs runs in this process, for tests of what runs do and not of how Spark does it."""
     from tests.local_session import LocalSession
 
     return LocalSession()
@@ -221,15 +221,15 @@ def local() -> LocalSession:
 
 @pytest.fixture(scope="module")
 def commands_run_nights_here(local: LocalSession) -> Iterator[None]:
-    """Has ``groupcoord nightly``, called in this process, run its night without Spark."""
+    """Has ``groupcoord nightly``, called in this process, run its run without Spark."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("groupcoord_spark.pipeline.run_night.session", lambda **_: local)
+        patch.setattr("groupcoord_spark.pipeline.run_nightly.session", lambda **_: local)
         yield
 
 
 @pytest.fixture(scope="module")
 def tables_of_a_log() -> Iterator[None]:
-    """Warehouses have the tables in which nights over the offsets topic alone may have rows, and no more."""
+    """Warehouses have the tables in which runs over the offsets topic alone may have rows, and no more."""
     from tests.warehouse.nights import TABLES_OF_A_LOG, few_tables
 
     with few_tables(TABLES_OF_A_LOG):
@@ -247,7 +247,7 @@ def every_table() -> Iterator[None]:
 
 @pytest.fixture
 def spark_with_delta(spark: SparkSession) -> Iterator[SparkSession]:
-    """The session of all tests, for tests that read Delta tables through Spark; their temporary views are dropped after them."""
+    """Provide the session of all tests, for tests that read Delta tables through Spark; their temporary views are dropped after them."""
     if "DeltaSparkSessionExtension" not in spark.sparkContext.getConf().get("spark.sql.extensions", ""):
         pytest.skip("Spark's Delta reader is neither on this machine nor can it be fetched from Maven Central")
     yield spark
@@ -257,7 +257,7 @@ def spark_with_delta(spark: SparkSession) -> Iterator[SparkSession]:
 
 
 def made_once(factory: pytest.TempPathFactory, name: str, make: Callable[[Path], Summary]) -> SampleWarehouse:
-    """The warehouse that ``make`` makes. The first process of pytest that asks makes it, and all processes read it."""
+    """Return the warehouse that ``make`` makes. The first process of pytest that asks makes it, and all processes read it."""
     from tests.warehouse.nights import all_tables
 
     place = factory.getbasetemp().parent if "PYTEST_XDIST_WORKER" in os.environ else factory.getbasetemp()
@@ -276,24 +276,41 @@ def sample_warehouse(local: LocalSession, tmp_path_factory: pytest.TempPathFacto
     from groupcoord_spark.cli.progress import StageLines
     from groupcoord_spark.coordinator.semantics import semantics_for
     from groupcoord_spark.log import plan_logs
-    from groupcoord_spark.pipeline.night import run_nightly
+    from groupcoord_spark.pipeline.night import run_stages
     from groupcoord_spark.pipeline.run import RunRequest
 
     def make(path: Path) -> Summary:
         inputs = (str(SAMPLE_LOGS),)
         night = RunRequest(inputs, str(path), "sample", as_of_ms=SAMPLE_AS_OF_MS, retention_ms=7 * DAY_MS, semantics=semantics_for())
-        return run_nightly(night, plan_logs(inputs), local, StageLines(quiet=True))
+        return run_stages(night, plan_logs(inputs), local, StageLines(quiet=True))
 
     return made_once(tmp_path_factory, "sample", make)
 
 
+@pytest.fixture(scope="session")
+def demo_warehouse(local: LocalSession, tmp_path_factory: pytest.TempPathFactory) -> SampleWarehouse:
+    """Provide what ``groupcoord demo`` makes, next to its ``demo-logs``; the summary is what it prints. Not to be written to."""
+    from click.testing import CliRunner
+
+    from groupcoord_spark.cli.commands import main
+
+    def make(path: Path) -> str:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr("groupcoord_spark.pipeline.run_nightly.session", lambda **_: local)
+            done = CliRunner().invoke(main, ["demo", "--warehouse", str(path), "--logs", str(path.parent / "demo-logs")])
+        assert done.exit_code == 0, done.output
+        return done.output
+
+    return made_once(tmp_path_factory, "demo", make)
+
+
 FIVE_NIGHTS = {1: 1_795_231_254_570, 2: 1_795_231_276_109, 3: 1_795_231_315_838, 4: 1_795_231_342_658, 5: 1_795_231_377_976}
-"""The nights of tests/golden/nights, and when each was copied."""
+"""The runs of tests/golden/nights, and when each was copied."""
 
 
 @pytest.fixture(scope="session")
 def five_nights(local: LocalSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A warehouse with five nights of one broker, whose log was cleaned between them, as the cluster ``nights``; not to be written to."""
+    """A warehouse with five runs of one broker, whose log was cleaned between them, as the cluster ``nights``; not to be written to."""
     from tests.running import run
 
     def make(path: Path) -> Summary:
@@ -308,7 +325,7 @@ VANISHED_LOG_ENDS = {("orders", 0): 900, ("orders", 1): 600, ("payments", 0): 2_
 
 @pytest.fixture(scope="session")
 def vanished_warehouse(local: LocalSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A warehouse with one night of the broker whose every request is known; not to be written to."""
+    """Provide a warehouse with one run of the broker whose every request is known; not to be written to."""
     from tests.running import run
 
     def make(path: Path) -> Summary:

@@ -20,5 +20,5 @@ randoms = st.randoms(use_true_random=True)
 
 
 def examples(count: int) -> settings:
-    """The decorator of a property test that tries ``count`` examples, and more where GROUPCOORD_EXAMPLES asks for more."""
+    """Return the decorator of a property test that tries ``count`` examples, and more where GROUPCOORD_EXAMPLES asks for more."""
     return settings(PROFILE, max_examples=count * TIMES_AS_MANY)

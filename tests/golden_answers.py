@@ -62,7 +62,7 @@ class Corpus:
         return [self.folder / "oracle", self.folder / "oracle" / "reloaded"]
 
     def answer(self, file: str) -> Any:
-        """An answer of the broker; None where it could give none."""
+        """Return an answer of the broker; None where it could give none."""
         path = next((folder / file for folder in self._answered if (folder / file).exists()), None)
         return None if path is None else json.loads(path.read_text(encoding="utf-8"))
 
@@ -281,7 +281,7 @@ def expected_holdings(corpus: Corpus, holding: str) -> dict[Any, set[Any]]:
 
 
 def found_holdings(corpus: Corpus, rows: RowsOf, holding: str) -> dict[Any, set[Any]]:
-    """The same of the members that have any."""
+    """Return the same of the members that have any."""
     types = {group["group"]: group["type"] for group in corpus.answer("groups.json")}
     task_types = {"standby_tasks": ("standby",), "warmup_tasks": ("warmup",)}.get(holding, (None, "active"))
     held: dict[Any, set[Any]] = {}
@@ -338,6 +338,6 @@ def tombstone_keys(case: Mapping[str, Any]) -> Counter[str]:
 
 
 def listed(case: Mapping[str, Any], keys: Iterable[str]) -> Counter[str]:
-    """The keys without those of offsets where the answer lists groups alone."""
+    """Return the keys without those of offsets where the answer lists groups alone."""
     is_complete = case.get("tombstones_complete", True)
     return Counter(key for key in keys if is_complete or int(key[:4], 16) not in OFFSET_KEYS)

@@ -1,6 +1,6 @@
-"""A stand-in for a Spark session with which a night goes through all its stages in this process: no Java, no workers.
+"""A stand-in for a Spark session with which a run goes through all its stages in this process: no Java, no workers.
 
-The stand-in has what a night asks of a session and no more: jobs of ``mapInArrow``, shuffles, and the groups of the replay. Functions are
+The stand-in has what a run asks of a session and no more: jobs of ``mapInArrow``, shuffles, and counts of groups. Functions are
 pickled as for a worker, their columns must be as declared, and where Spark leaves the order of rows open they come in another order than
 they were made in. What Spark alone can show (frames of users, failures, plans, processes) is tested with Spark.
 """
@@ -8,7 +8,7 @@ they were made in. What Spark alone can show (frames of users, failures, plans, 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import groupby, pairwise
+from itertools import pairwise
 from types import SimpleNamespace
 from typing import Any
 
@@ -19,7 +19,7 @@ from pyspark import cloudpickle
 from pyspark.sql import Row
 
 ROWS_OF_A_BATCH = 100
-"""Rows that a function gets at a time: few, so that some of the tests' nights have several batches."""
+"""Rows that a function gets at a time: few, so that some of the tests' runs have several batches."""
 
 TYPES = {
     "BOOLEAN": pa.bool_(), "TINYINT": pa.int8(), "SMALLINT": pa.int16(), "INT": pa.int32(), "BIGINT": pa.int64(),
@@ -28,7 +28,7 @@ TYPES = {
 
 
 class LocalSession:
-    """The session. cores: as ``local[cores]``, by which a night is divided into tasks."""
+    """The session. cores: as ``local[cores]``, by which a run is divided into tasks."""
 
     def __init__(self, cores: int = 2) -> None:
         self.conf = {"spark.sql.shuffle.partitions": "2", "spark.sql.adaptive.enabled": "false"}
@@ -115,22 +115,6 @@ class LocalGroups:
         self._tasks = tasks
         self._columns = columns
 
-    def applyInPandas(self, function: Callable[[tuple[Any, ...], Iterator[Any]], Iterable[Any]], columns: str) -> LocalFrame:  # noqa: N802
-        schema, pickled = schema_of(columns), cloudpickle.dumps(function)
-
-        def of_task(rows: pa.Table) -> pa.Table:
-            replay, results = cloudpickle.loads(pickled), []
-            places = groupby(enumerate(_values(rows, self._columns)), key=lambda place: place[1])
-            for values, of_group in places:
-                numbers = [number for number, _ in of_group]
-                batches = _batches(rows.slice(numbers[0], len(numbers)))
-                frames = replay(values, (batch.to_pandas() for batch in batches))
-                columns = ([pa.array(frame[field.name].tolist(), field.type) for field in schema] for frame in frames)
-                results += [pa.RecordBatch.from_arrays(of_frame, schema=schema) for of_frame in columns]
-            return _table(schema, results)
-
-        return LocalFrame(schema, map(of_task, self._tasks))
-
     def count(self) -> LocalFrame:
         return self._aggregated([([], "count_all")])
 
@@ -143,7 +127,7 @@ class LocalGroups:
 
 
 def schema_of(columns: str) -> pa.Schema:
-    """The Arrow schema of columns as Spark is given them: ``writer INT, payload BINARY``."""
+    """Return the Arrow schema of columns as Spark is given them: ``writer INT, payload BINARY``."""
     return pa.schema([(name, TYPES[kind]) for name, kind in (column.split() for column in columns.split(", "))])
 
 

@@ -74,7 +74,7 @@ class ObjectStore:
 
     @contextmanager
     def checks_keys(self) -> Iterator[None]:
-        """The store refuses requests whose access key it does not know; it knows none."""
+        """Yield the store refuses requests whose access key it does not know; it knows none."""
         self._ask("0")
         try:
             yield
@@ -90,7 +90,7 @@ class ObjectStore:
 
 @contextmanager
 def object_store(log: Path) -> Iterator[ObjectStore]:
-    """A running store. log: the file for what it prints."""
+    """Yield a running store. log: the file for what it prints."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]

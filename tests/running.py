@@ -1,4 +1,4 @@
-"""Nights run in a session of the tests, and the tables they leave as plain rows."""
+"""Runs run in a session of the tests, and the tables they leave as plain rows."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ import pyarrow as pa
 from groupcoord_spark.cli.progress import StageLines
 from groupcoord_spark.coordinator.semantics import JAVA
 from groupcoord_spark.log import plan_logs
-from groupcoord_spark.pipeline.night import run_nightly
+from groupcoord_spark.pipeline.night import run_stages
 from groupcoord_spark.pipeline.run import RunRequest, Summary
-from groupcoord_spark.sources.segments import ConsumerOffsetsReader
+from groupcoord_spark.sources.segments import tasks_of
 from groupcoord_spark.warehouse import TABLES, Warehouse, open_warehouse
 from tests.conftest import DAY_MS
 from tests.warehouse.nights import make_tables
@@ -29,22 +29,21 @@ AS_OF_MS = 1_795_250_000_000
 
 
 def run(spark: SparkSession | LocalSession, warehouse: Path | str, *inputs: Path | str, **changed: Any) -> Summary:
-    """One night over the inputs; ``changed`` are fields of RunRequest other than their usual values."""
+    """Return one run over the inputs; ``changed`` are fields of RunRequest other than their usual values."""
     paths = tuple(str(each) for each in inputs)
     usual = {"cluster": "sample", "as_of_ms": AS_OF_MS, "retention_ms": 7 * DAY_MS, "semantics": JAVA}
     make_tables(warehouse)
     night = RunRequest(inputs=paths, warehouse=str(warehouse), **{**usual, **changed})
-    return run_nightly(night, plan_logs(paths), spark, StageLines(quiet=True))
+    return run_stages(night, plan_logs(paths), spark, StageLines(quiet=True))
 
 
 def batches_of_source(path: Path, **options: str) -> list[pa.RecordBatch]:
-    """What the source ``consumer_offsets`` reads, without the two processes that Spark starts for each frame of it."""
-    reader = ConsumerOffsetsReader({"path": str(path), **options})
-    return [batch for partition in reader.partitions() for batch in reader.read(partition)]
+    """Return what the source ``consumer_offsets`` reads, without the two processes that Spark starts for each frame of it."""
+    return [batch for task in tasks_of([str(path)], **options) for batch in task.batches()]
 
 
 def raw(spark: SparkSession, *logs: Path, clusters: Sequence[str] = ()) -> DataFrame:
-    """The raw records of logs as one frame.
+    """Return the raw records of logs as one frame.
 
     clusters: names of the logs; without them each log has the name that the source gives it.
     """
@@ -57,7 +56,7 @@ def raw(spark: SparkSession, *logs: Path, clusters: Sequence[str] = ()) -> DataF
 
 
 def rows_of(warehouse: Path | str, table: str, cluster: str | None = None, *, run_id: str | None = None) -> list[dict[str, Any]]:
-    """A table's rows as its readers see it. Times are epoch milliseconds, exact also where no TIMESTAMP can hold them.
+    """Return a table's rows as its readers see it. Times are epoch milliseconds, exact also where no TIMESTAMP can hold them.
 
     run_id: as of that run; the cluster is then ``sample`` where none is named.
     """
@@ -86,7 +85,7 @@ def plain_rows(table: str, columns: pa.Table) -> list[dict[str, Any]]:
 def tables_of(
     warehouse: Path | str, cluster: str | None = None, *, but: tuple[str, ...] = ("runs",), run_id: str | None = None
 ) -> dict[str, list[str]]:
-    """Every table's rows in an order that does not depend on how they were written, without the name of their run."""
+    """Return every table's rows in an order that does not depend on how they were written, without the name of their run."""
     opened = open_warehouse(str(warehouse))
     return {
         table: sorted(
@@ -98,5 +97,5 @@ def tables_of(
 
 
 def commits_of(warehouse: Path | str) -> dict[str, bytes]:
-    """The commits of all Delta tables of a warehouse: where they are the same, readers get the same rows."""
+    """Return the commits of all Delta tables of a warehouse: where they are the same, readers get the same rows."""
     return {str(file.relative_to(warehouse)): file.read_bytes() for file in Path(warehouse).glob("*/_delta_log/*.json")}

@@ -9,11 +9,11 @@ from typing import Any
 import duckdb
 
 from groupcoord_spark.warehouse import TABLES, open_warehouse
-from groupcoord_spark.warehouse.views import VIEWS
+from groupcoord_spark.warehouse.view_texts import VIEWS
 
 
 def connect(warehouse: Path, cluster: str | None) -> duckdb.DuckDBPyConnection:
-    """DuckDB with every table and view of a cluster's newest night, in UTC; cluster None: of all clusters."""
+    """DuckDB with every table and view of a cluster's newest run, in UTC; cluster None: of all clusters."""
     opened, connection = open_warehouse(str(warehouse)), duckdb.connect()
     connection.execute("SET TimeZone = 'UTC'")
     for table in TABLES:
@@ -24,7 +24,7 @@ def connect(warehouse: Path, cluster: str | None) -> duckdb.DuckDBPyConnection:
 
 
 def shown_rows(connection: duckdb.DuckDBPyConnection, query: str) -> str:
-    """The rows as aligned text under a line of column names; NULL is a minus sign."""
+    """Return the rows as aligned text under a line of column names; NULL is a minus sign."""
     answer = connection.sql(query).to_arrow_table()
     rows = [[_cell(value) for value in row.values()] for row in answer.to_pylist()]
     widths = [max(map(len, column)) for column in zip(answer.column_names, *rows, strict=True)]

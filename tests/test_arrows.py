@@ -92,6 +92,21 @@ def test_every_room_is_in_a_layer() -> None:
     assert rooms == {room.strip() for layer in contracts[0]["layers"] for room in layer.split("|")}
 
 
+def test_no_modules_import_each_other_in_a_circle() -> None:
+    """Imports inside functions count too. Imports for types alone do not: nothing is loaded by them."""
+    from grimp import build_graph
+
+    graph = build_graph(PACKAGE.name, exclude_type_checking_imports=True)
+    imported = {name: set(graph.find_modules_directly_imported_by(name)) for name in graph.modules}
+    while leaves := [name for name, targets in imported.items() if not targets & imported.keys()]:
+        for name in leaves:
+            del imported[name]
+    while ends := imported.keys() - set().union(*imported.values()):
+        for name in ends:
+            del imported[name]
+    assert {name: sorted(targets & imported.keys()) for name, targets in imported.items()} == {}
+
+
 def test_definitions_of_protocol_do_without_numpy() -> None:
     names = ("fields", "primitives", "definition", "errors", "partitioner", "consumer_protocol")
     definitions = [PACKAGE / "protocol" / f"{name}.py" for name in names]

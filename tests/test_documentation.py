@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ast
 import importlib.util
+import json
 import re
 import shlex
 from collections import Counter
@@ -26,9 +27,11 @@ from click.testing import CliRunner
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from groupcoord_spark.cli.commands import main
+from groupcoord_spark.cli.demo import NIGHTS, QUESTIONS
+from groupcoord_spark.coordinator.offset_events import CAUSES
 from groupcoord_spark.simulator import simulator
 from groupcoord_spark.warehouse.tables import TABLES
-from groupcoord_spark.warehouse.views import VIEWS
+from groupcoord_spark.warehouse.view_texts import VIEWS
 from tests.warehouse.nights import few_views
 
 ROOT = Path(__file__).parents[1]
@@ -36,23 +39,29 @@ PACKAGE = ROOT / "groupcoord_spark"
 DOCS = ROOT / "docs"
 README = ROOT / "README.md"
 PAGES = (README, *sorted(DOCS.rglob("*.md")))
+TUTORIAL = DOCS / "tutorial.md"
+OF_THE_DEMO = (README, TUTORIAL)
+"""Pages whose commands are asked of the demo's warehouse; those of other pages, of the sample's."""
 CLI = DOCS / "reference" / "cli.md"
 TABLE_PAGE = DOCS / "reference" / "tables.md"
 WARNING_CODE_PAGE = DOCS / "reference" / "warning-codes.md"
 
-README_LINES = 150
+README_LINES = 120
 
 OF_OTHER_INPUTS = {"look at the rows", "with an older connector", "read the topic", "ask for end offsets", "publish"}
 """Stages that a run over segments without --publish does not have."""
 
 OPTIONS_OF_OTHER_PROGRAMS = {
     *("--editable", "--list", "--describe", "--to", "--master", "--archives", "--properties-file", "--py-files"),
-    *("--reset-offsets", "--from-file", "--bootstrap-server", "--execute", "--offsets-decoder", "--formatter"),
+    *("--reset-offsets", "--from-file", "--export", "--bootstrap-server", "--execute", "--offsets-decoder", "--formatter"),
     *("--topic", "--partition", "--start-offset", "--conf"),
     *("--json", "--fail", "--header", "--data-binary"),  # curl
     *("--mutations", "--seed", "--packages", "--repositories", "--inplace", "--prefix", "--help"),
     *("--no-compile", "--yes", "--exclude", "--compress-level", "--constraint", "--ignore-failed-read"),
-    *("--release", "--show", "--scale"),  # tests.conformance.all
+    *("--release", "--show", "--scale"),  # tests.tools.conformance.all
+    *("--rm", "--tag", "--volume", "--build"),  # docker
+    *("--annotate", "--message"),  # git
+    "--kill",  # tests.tools.faults.failing_calls
     *("--no-deps", "--no-build-isolation", "--wheel-dir", "--exclude-editable", "--write"),
 }
 
@@ -86,7 +95,7 @@ def text_of(page: Path) -> str:
 
 
 def written_by_hand(page: Path) -> str:
-    """The page without its generated parts."""
+    """Return the page without its generated parts."""
     text: str = GENERATOR.GENERATED_PART.sub("", text_of(page))
     return text
 
@@ -95,7 +104,7 @@ ALL_TEXT = "\n".join(written_by_hand(page) for page in PAGES)
 
 
 def blocks(language: str, page: Path | None = None) -> list[str]:
-    """The code blocks of a language, of one page or of all; a block that several pages show is there once."""
+    """Return the code blocks of a language, of one page or of all; a block that several pages show is there once."""
     text = ALL_TEXT if page is None else written_by_hand(page)
     return list(dict.fromkeys(re.findall(rf"^```{language}\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)))
 
@@ -130,7 +139,7 @@ def options_of(name: str) -> set[str]:
 
 
 def section(page: Path, title: str) -> str:
-    """The text below a heading of the second level, up to the next one."""
+    """Return the text below a heading of the second level, up to the next one."""
     return re.split(r"^## ", text_of(page).partition(f"\n## {title}\n")[2], maxsplit=1, flags=re.MULTILINE)[0]
 
 
@@ -144,7 +153,7 @@ def without_trailing_spaces(text: str) -> str:
 
 @cache
 def anchors_of(page: Path) -> frozenset[str]:
-    """What a link to the page may name after ``#``: explicit anchors, and headings as GitHub turns them into anchors."""
+    """Return what a link to the page may name after ``#``: explicit anchors, and headings as GitHub turns them into anchors."""
     text = CODE_BLOCK.sub("", text_of(page))
     anchors = set(EXPLICIT_ANCHOR.findall(text))
     for heading in HEADING.findall(text):
@@ -158,7 +167,7 @@ def anchors_of(page: Path) -> frozenset[str]:
 
 
 def broken_links(page: Path) -> Iterator[str]:
-    """The relative links of the page that lead to no file, or to no anchor of that file."""
+    """Yield the relative links of the page that lead to no file, or to no anchor of that file."""
     text = INLINE_CODE.sub("", CODE_BLOCK.sub("", text_of(page)))
     for link in LINK.findall(text):
         if re.match(r"[a-z]+:", link):
@@ -180,7 +189,7 @@ def rule_anchors() -> set[str]:
 
 @cache
 def night_in_duckdb() -> Any:
-    """The connection that the block with DuckDB makes, with every view. It is made while ./warehouse is the sample's."""
+    """Return the connection that the block with DuckDB makes, with every view. It is made while ./warehouse is the sample's."""
     namespace: dict[str, Any] = {"__name__": "docs"}
     exec(compile(next(block for block in blocks("python") if "import duckdb" in block), "docs", "exec"), namespace)
     return namespace["night"]
@@ -188,9 +197,24 @@ def night_in_duckdb() -> Any:
 
 @pytest.fixture
 def in_sample(sample_warehouse: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
-    """The working directory holds the sample's ./warehouse."""
+    """Provide the working directory holds the sample's ./warehouse."""
     monkeypatch.chdir(sample_warehouse.path.parent)
     return sample_warehouse
+
+
+@pytest.fixture
+def in_demo(demo_warehouse: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Provide the working directory holds the demo's ./warehouse."""
+    monkeypatch.chdir(demo_warehouse.path.parent)
+    return demo_warehouse
+
+
+def printed_by(line: str) -> str:
+    """Return what a command prints, without the id of a run and the directory of the warehouse."""
+    printed = CliRunner().invoke(main, shlex.split(line)[1:])
+    assert printed.exit_code == 0, printed.output
+    of_run = r" --run \d{8}T\d{6}Z-[0-9a-f]{8}| --warehouse \S+/warehouse| --cluster shop"
+    return without_trailing_spaces(re.sub(of_run, "", printed.output))
 
 
 class TestPages:
@@ -220,6 +244,12 @@ class TestPages:
         in_menu = re.findall(r"([\w./-]+\.md)$", menu, re.MULTILINE)
         assert sorted(in_menu) == sorted(str(page.relative_to(DOCS)) for page in PAGES if page != README)
 
+    def test_the_site_has_no_source_files_and_draws_nothing_by_another_hosts_script(self) -> None:
+        config = text_of(ROOT / "mkdocs.yml")
+        assert re.search(r"^exclude_docs: \|\n  \*\.py$", config, re.MULTILINE)
+        assert "mermaid" not in config
+        assert blocks("mermaid") == []
+
 
 PLACE = re.compile(r"`([\w./-]+(?:\.py|/))`((?:(?:: |, (?! ))`(?!\w+\.py)[A-Za-z_][\w.]*`(?!:))*)")
 """A file or a folder, and the names that are to be looked for in it."""
@@ -227,7 +257,7 @@ KAFKA_NAMES = DOCS / "reference" / "kafka-names.md"
 
 
 def names_in(source: Path) -> set[str]:
-    """What a file defines: functions, classes and constants, and ``Class.method``."""
+    """Return what a file defines: functions, classes and constants, and ``Class.method``."""
     tree = ast.parse(source.read_text(encoding="utf-8"))
     names = set()
     for node in tree.body:
@@ -274,15 +304,15 @@ class TestGeneratedParts:
     def test_every_option_of_every_command_is_in_the_reference(self) -> None:
         common = section(CLI, "Common options")
         for name in command_names():
-            in_reference = set(re.findall(r"^\| `(--[a-z-]+)", common + section(CLI, name), re.MULTILINE))
-            assert options_of(name) <= in_reference, name
+            rows = re.findall(r"^\| `(--[^`]+)`", common + section(CLI, name), re.MULTILINE)
+            assert options_of(name) <= set(re.findall(r"--[a-z-]+", " ".join(rows))), name
 
-    def test_columns_by_which_the_diagram_joins_tables_exist(self) -> None:
-        for left, _, right, _, columns in GENERATOR.RELATIONS:
+    def test_columns_by_which_tables_are_joined_exist(self) -> None:
+        for left, right, _, columns in GENERATOR.RELATIONS:
             assert set(columns) <= set(TABLES[left].by_name) & set(TABLES[right].by_name), (left, right)
 
-    def test_diagram_has_every_table(self) -> None:
-        assert {each for left, _, right, _, _ in GENERATOR.RELATIONS for each in (left, right)} >= set(TABLES) - {"decode_coverage"}
+    def test_every_table_is_joined_to_another(self) -> None:
+        assert {each for left, right, _, _ in GENERATOR.RELATIONS for each in (left, right)} >= set(TABLES) - {"decode_coverage"}
 
     def test_every_code_and_reason_has_an_anchor(self) -> None:
         codes = {*TABLES["warnings"].by_name["code"].words, *TABLES["quarantined_records"].by_name["reason"].words}
@@ -298,7 +328,7 @@ class TestCommands:
             command(name).make_context(name, words)
 
     def test_table_of_commands_lists_every_command(self) -> None:
-        in_table = re.findall(r"^\| `groupcoord ([\w-]+)", section(README, "Commands"), re.MULTILINE)
+        in_table = re.findall(r"^\| `groupcoord ([\w-]+)", section(CLI, "All commands"), re.MULTILINE)
         assert sorted(in_table) == sorted(command_names())
 
     @pytest.mark.parametrize("name", command_names())
@@ -316,29 +346,53 @@ class TestCommands:
         assert {"nightly", "test", "reference", "docs"} <= named <= targets
 
     def test_make_nightly_is_the_plain_line(self) -> None:
-        plain = next(line for block in blocks("bash") for line in block.splitlines() if line.startswith(".venv/bin/groupcoord nightly"))
-        makefile = text_of(ROOT / "Makefile")
-        of_make = next(line for line in makefile.splitlines() if "groupcoord nightly $(SAMPLE)" in line).strip()
-        sample = re.search(r"^SAMPLE := (.*)$", makefile, re.MULTILINE)
-        assert sample is not None
-        of_make = of_make.replace("@$(BIN)", ".venv/bin").replace("$(SAMPLE)", sample[1]).replace("$(WAREHOUSE)", "./warehouse")
-        assert of_make == plain
+        plain = next(line for block in blocks("bash") for line in block.splitlines() if line.startswith(".venv/bin/groupcoord demo"))
+        of_make = next(line for line in text_of(ROOT / "Makefile").splitlines() if "groupcoord demo" in line).strip()
+        assert of_make.replace("@$(BIN)", ".venv/bin").replace("$(WAREHOUSE)", "./warehouse") == plain
+
+
+THE_NIGHT_SHOWN = next(block for block in blocks("console", TUTORIAL) if block.startswith("$ groupcoord nightly"))
 
 
 class TestOutput:
     @pytest.mark.parametrize(
         "block",
-        [block for block in blocks("console") if re.match(r"\$ groupcoord (list|describe|expire|export-offsets|timeline|why) ", block)],
+        [
+            block
+            for page in PAGES
+            if page not in OF_THE_DEMO
+            for block in blocks("console", page)
+            if re.match(r"\$ groupcoord (list|describe|expire|export-offsets|timeline|why) ", block)
+        ],
     )
     def test_commands_print_what_is_shown(self, in_sample: Any, block: str, monkeypatch: pytest.MonkeyPatch) -> None:
-        # It is the time of the sample's night, as for a reader of the pages: no command says that the night is old.
+        # It is the time of the sample's run, as for a reader of the pages: no command says that the run is old.
         monkeypatch.setattr("groupcoord_spark.cli.options.now_ms", lambda: in_sample.summary.as_of_ms)
         shown = re.split(r"^\$ ", block, flags=re.MULTILINE)
         for part in filter(None, shown):
             line, _, expected = part.partition("\n")
-            printed = CliRunner().invoke(main, shlex.split(line)[1:])
-            assert printed.exit_code == 0
-            assert without_trailing_spaces(printed.output) == without_trailing_spaces(expected)
+            assert printed_by(line) == without_trailing_spaces(expected)
+
+    @pytest.mark.parametrize(
+        "block", [block for page in OF_THE_DEMO for block in blocks("console", page) if "$ groupcoord nightly" not in block]
+    )
+    def test_commands_print_of_the_demo_what_is_shown(self, in_demo: Any, block: str, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr("groupcoord_spark.cli.options.now_ms", lambda: NIGHTS[-1])
+        for part in filter(None, re.split(r"^\$ ", block, flags=re.MULTILINE)):
+            line, _, expected = part.partition("\n")
+            assert printed_by(line) == without_trailing_spaces(expected)
+
+    def test_answers_of_the_readme_are_those_of_the_demo(self, in_demo: Any) -> None:
+        rows = re.findall(r"^\| [^|]+\? \| ([^|]+) \| `(groupcoord [^`]+)` \|$", text_of(README), re.MULTILINE)
+        assert len(rows) == len(QUESTIONS)
+        for answer, line in rows:
+            printed = printed_by(line)
+            assert [name for name in re.findall(r"`([\w-]+)`", answer) if name not in printed] == [], line
+        behind, skipped = rows[1][0], rows[3][0]
+        (records,) = re.findall(r"by (\d+) records", behind)
+        assert re.search(rf"^shipping +{records} ", printed_by(rows[1][1]), re.MULTILINE)
+        counts = json.loads(f"[{','.join(printed_by(rows[3][1] + ' --output json').splitlines())}]")
+        assert f"{sum(row['records_skipped'] for row in counts)} of" in skipped
 
     @pytest.mark.parametrize("block", [block for block in blocks("console") if block.startswith("$ groupcoord doctor tests/")])
     def test_doctor_says_of_the_golden_logs_what_is_shown(self, block: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -353,7 +407,7 @@ class TestOutput:
             assert without_trailing_spaces(printed) == without_trailing_spaces(shown)
 
     def test_no_console_block_is_left_out(self) -> None:
-        compared = r"\$ (groupcoord (list|describe|doctor|expire|export-offsets|timeline|why|verify|nightly|dump) |make nightly\n)"
+        compared = r"\$ (groupcoord (list|describe|doctor|expire|export-offsets|timeline|why|verify|nightly|dump|morning)( |\n))"
         assert [block for block in blocks("console") if not re.match(compared, block)] == []
 
     def test_verify_says_of_the_sample_what_is_shown(self, in_sample: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -372,17 +426,15 @@ class TestOutput:
         assert {part.name for part in fields(Answers)} - {"source"} <= set(re.findall(r"`([a-z_]+)`", rows))
 
     def test_summary_of_nightly_is_the_one_shown(self, in_sample: Any) -> None:
-        from groupcoord_spark.cli.night_summary import summary_text
+        from groupcoord_spark.cli.run_summary import summary_text
 
-        shown = next(block for block in blocks("console") if "make nightly" in block)
-        summary = summary_text(in_sample.summary)
-        after_the_run_id = 3
-        assert [line for line in shown.splitlines() if line.startswith("  ")] == summary.strip("\n").splitlines()[1:]
-        assert len(summary.splitlines()) > after_the_run_id
+        shown = [line for line in THE_NIGHT_SHOWN.splitlines() if line.startswith("  ")]
+        summary = re.sub(r" --run \S+ --warehouse \S+ --cluster sample`", " --run …`", summary_text(in_sample.summary))
+        assert shown == summary.strip("\n").splitlines()[1:]
 
     def test_stages_shown_are_those_of_a_run(self) -> None:
-        shown = next(block for block in blocks("console") if "make nightly" in block)
-        sources = [PACKAGE / "pipeline" / f"{name}.py" for name in ("run_night", "night")]
+        shown = THE_NIGHT_SHOWN
+        sources = [PACKAGE / "pipeline" / f"{name}.py" for name in ("run_nightly", "night")]
         calls = re.findall(r'\.begin\((".+")\)', "".join(source.read_text() for source in sources))
         named = [stage for call in calls for stage in re.findall(r'"(.+?)"', re.sub(r" if .+? else ", ", ", call))]
         assert [line[:24].rstrip() for line in shown.splitlines()[1:5]] == [
@@ -394,10 +446,10 @@ class TestOutput:
 
 
 class TestBlocks:
-    # tests/pipeline/test_run_night.py runs what starts a night.
+    # tests/pipeline/test_run_nightly.py runs what starts a run.
     @pytest.mark.parametrize(
         "block",
-        [block for block in blocks("python") if not re.search(r"(?<!groupcoord_)spark|groupcoord_spark\.dataframes|run_night\(", block)],
+        [block for block in blocks("python") if not re.search(r"(?<!groupcoord_)spark|groupcoord_spark\.dataframes|run_nightly\(", block)],
     )
     def test_python_without_spark_runs(self, in_sample: Any, block: str) -> None:
         exec(compile(block, "docs", "exec"), {"__name__": "docs"})
@@ -493,9 +545,11 @@ class TestWords:
         explained = words_in_first_column(section(DOCS / "reference" / "rebalances.md", "Rebalances"))
         assert explained == list(TABLES["rebalances"].by_name["cause"].words)
 
-    def test_causes_of_tombstones_explained_are_those_of_the_view(self) -> None:
-        explained = words_in_first_column(section(DOCS / "reference" / "rebalances.md", "Causes of tombstones"))
-        assert set(explained) == set(re.findall(r"(?:THEN|ELSE) '(\w+)'", VIEWS["tombstone_causes"]))
+    @pytest.mark.parametrize("kind", CAUSES)
+    def test_causes_of_offset_events_explained_are_those_of_the_judge(self, kind: str) -> None:
+        explained = words_in_first_column(section(DOCS / "reference" / "offset-events.md", kind))
+        assert explained == list(CAUSES[kind])
+        assert {*CAUSES[kind]} <= {*TABLES["offset_events"].by_name["cause"].words}
 
     def test_traps_explained_are_columns(self) -> None:
         explained = words_in_first_column(section(DOCS / "how-to" / "what-if-retention.md", "Traps"))
@@ -520,7 +574,7 @@ class TestWords:
         assert [name for name in folders if not (ROOT / "tests/golden" / name / "logs").is_dir()] == []
 
     def test_jars_to_fetch_by_hand_are_of_the_release_that_is_fetched_otherwise(self) -> None:
-        from groupcoord_spark.spark.session import DELTA_PACKAGE
+        from groupcoord_spark.spark.session import delta_package
 
-        _, artifact, version = DELTA_PACKAGE.split(":")
+        _, artifact, version = delta_package().split(":")
         assert f"{artifact}-{version}.jar" in ALL_TEXT

@@ -1,4 +1,4 @@
-"""Input and warehouse on an object store, which is moto's S3 server: several nights, readers, two runs at once, and what can be wrong."""
+"""Input and warehouse on an object store, which is moto's S3 server: several runs, readers, two runs at once, and what can be wrong."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ObjectStore]:
 
 @pytest.fixture(scope="module")
 def spark_with_keys(spark: SparkSession, store: ObjectStore) -> Iterator[SparkSession]:
-    """The session of all tests, whose Python workers now have the variables of the store."""
+    """Provide the session of all tests, whose Python workers now have the variables of the store."""
     environment = spark.sparkContext.environment
     before = dict(environment)
     environment.update(store.variables)
@@ -53,7 +53,7 @@ def spark_with_keys(spark: SparkSession, store: ObjectStore) -> Iterator[SparkSe
 def warehouses(
     spark_with_keys: SparkSession, local: LocalSession, store: ObjectStore, tmp_path_factory: pytest.TempPathFactory
 ) -> tuple[str, Path]:
-    """Two nights on the store, and the same nights on the disk. The second one goes on from the first, and workers of Spark read it."""
+    """Two runs on the store, and the same runs on the disk. The second one goes on from the first, and workers of Spark read it."""
     uri, place = f"s3a://{WAREHOUSES}/nights", tmp_path_factory.mktemp("nights") / "w"
     for number, (logs, session) in enumerate(zip(NIGHTS, (local, spark_with_keys), strict=True)):
         on_store = run(session, uri, store.upload(logs, f"night-{number}"))

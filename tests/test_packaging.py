@@ -13,6 +13,7 @@ from importlib.metadata import Distribution, PackagePath, distribution
 from pathlib import Path
 
 import pytest
+import yaml
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
@@ -21,6 +22,8 @@ from tests.conftest import SAMPLE_LOGS, SampleWarehouse
 
 ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+WITH_SPARK = (*PROJECT["dependencies"], *PROJECT["optional-dependencies"]["spark"])
+"""What a run needs: the small installation and the extra `spark`."""
 SENTENCES = [
     ROOT / "README.md",
     *sorted((ROOT / "docs").rglob("*.md")),
@@ -31,7 +34,7 @@ SENTENCES = [
 
 
 def install_commands() -> list[str]:
-    """Every command in documents, error sentences and the Makefile that installs the project itself."""
+    """Return every command in documents, error sentences and the Makefile that installs the project itself."""
     texts = " ".join(path.read_text(encoding="utf-8") for path in SENTENCES).replace(" --quiet --disable-pip-version-check", "")
     texts = texts.replace(" --constraint constraints.txt", "")
     return re.findall(r"[\w./$()]*pip install[^\n`]*? '?\.(?:\[\w+\]'|(?=[`\s]))", texts)
@@ -48,7 +51,7 @@ def test_extras_were_named_of_a_package_that_is_not_on_pypi() -> None:
 def test_no_extra_replaces_the_editable_installation_by_a_copy() -> None:
     copying = {command for command in install_commands() if "--editable" not in command}
     # the one that the tutorial warns of, and an environment of its own, which is to be packed
-    assert copying == {"pip install '.[verify]'", "packed/bin/pip install ."}
+    assert copying == {"pip install '.[verify]'", "packed/bin/pip install '.[spark]'"}
 
 
 @pytest.mark.parametrize("name", ["license", "license-files", "authors", "classifiers", "readme", "keywords"])
@@ -80,7 +83,7 @@ def test_the_wheel_has_what_the_report_reads_beside_its_code() -> None:
 
 def test_versions_that_were_tested_are_within_the_ranges() -> None:
     tested = dict(re.findall(r"^([\w.-]+)==(\S+)$", (ROOT / "constraints.txt").read_text(), re.MULTILINE))
-    for requirement in map(Requirement, PROJECT["dependencies"]):
+    for requirement in map(Requirement, WITH_SPARK):
         assert requirement.specifier.contains(tested[canonicalize_name(requirement.name)]), requirement
 
 
@@ -92,7 +95,7 @@ def test_the_changelog_begins_with_this_version_and_its_day() -> None:
 
 
 def without_editable_installation(environment: Path) -> Path:
-    """A Python of an environment of its own that finds the packages of this one, but not the project itself."""
+    """Return a Python of an environment of its own that finds the packages of this one, but not the project itself."""
     venv.create(environment, symlinks=True)
     packages = next(environment.glob("lib/python*/site-packages"))
     # Files of the kind .pth in that directory, such as the one of an editable installation, are not followed.
@@ -101,7 +104,7 @@ def without_editable_installation(environment: Path) -> Path:
 
 
 @pytest.mark.process
-def test_a_wheel_is_installed_and_runs(tmp_path: Path, sample_warehouse: SampleWarehouse) -> None:
+def test_a_wheel_is_installed_and_runs(tmp_path: Path, sample_warehouse: SampleWarehouse, demo_warehouse: SampleWarehouse) -> None:
     def run(*command: str | Path) -> str:
         variables = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
         done = subprocess.run(command, cwd=tmp_path, env=variables, capture_output=True, text=True, timeout=300)
@@ -121,14 +124,16 @@ def test_a_wheel_is_installed_and_runs(tmp_path: Path, sample_warehouse: SampleW
     run(command, "report", "--warehouse", str(sample_warehouse.path), "--out", tmp_path / "report.html")
     assert (tmp_path / "report.html").stat().st_size > 100_000
     assert '"offset"' in run(command, "dump", SAMPLE_LOGS, "--quiet")
+    assert "search-indexer" in run(command, "demo", "--warehouse", demo_warehouse.path, "--logs", tmp_path / "logs")
+    assert (tmp_path / "logs" / "night-3" / "meta.properties").exists()
 
 
-WITHOUT_SPARK = {"pyspark", "py4j", "delta-spark"}
+WITHOUT_SPARK = {"pyspark", "py4j"}
 """What docs/how-to/a-cluster.md removes from the environment that travels to a cluster."""
 
 
 def installed_for(name: str, found: dict[str, Distribution]) -> dict[str, Distribution]:
-    """The distribution of that name and those that it needs, but those of Spark."""
+    """Return the distribution of that name and those that it needs, but those of Spark."""
     normal = canonicalize_name(name)
     if normal not in found and normal not in WITHOUT_SPARK:
         found[normal] = distribution(name)
@@ -145,10 +150,83 @@ def is_packed(file: PackagePath) -> bool:
 def test_the_environment_without_spark_is_lean() -> None:
     """Its files take 694 MB and compress to 229 MB; to compress them here would take ten seconds. Spark and its jars are 490 MB more."""
     found: dict[str, Distribution] = {}
-    for requirement in PROJECT["dependencies"]:
+    for requirement in WITH_SPARK:
         installed_for(Requirement(requirement).name, found)
     places = (found_file.locate() for each in found.values() for found_file in each.files or [] if is_packed(found_file))
     megabytes = sum(place.stat().st_size for place in map(Path, places) if place.exists()) / 1e6
     assert "pyarrow" in found
     assert not WITHOUT_SPARK & set(found)
     assert megabytes < 750
+
+
+BLOCKED = """
+import sys
+class Without:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in {"delta", "pandas", "py4j", "pyspark"}:
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+sys.meta_path.insert(0, Without())
+"""
+"""The small installation in the environment of the tests: the packages of Spark cannot be imported."""
+
+
+def small_installation(*words: str) -> subprocess.CompletedProcess[str]:
+    code = f"{BLOCKED}sys.argv[1:] = {list(words)!r}\nfrom groupcoord_spark.cli import main\nmain()"
+    return subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=120)
+
+
+@pytest.mark.parametrize(
+    "command",
+    [("nightly", str(SAMPLE_LOGS), "--warehouse", "never-made"), ("demo", "--warehouse", "never-made"), ("warm-up",)],
+    ids=lambda words: words[0],
+)
+def test_commands_that_need_spark_name_the_extra(command: tuple[str, ...]) -> None:
+    done = small_installation(*command)
+    assert done.returncode == 1
+    assert "This needs Spark" in done.stderr and ".[spark]" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_dump_is_decoded_without_spark() -> None:
+    done = small_installation("dump", str(SAMPLE_LOGS), "--quiet")
+    assert (done.returncode, done.stdout.count("\n")) == (0, 173)
+
+
+@pytest.mark.parametrize("command", [("list",), ("describe", "--all-groups"), ("why", "app-expiring"), ("sql", "from groups"), ("expire",)])
+def test_a_warehouse_is_read_without_spark(command: tuple[str, ...], sample_warehouse: SampleWarehouse) -> None:
+    done = small_installation(*command, "--warehouse", str(sample_warehouse.path))
+    assert done.returncode == 0, done.stderr
+    assert "app-expiring" in done.stdout
+
+
+def test_functions_that_need_spark_name_the_extra() -> None:
+    code = f"{BLOCKED}import groupcoord_spark as gc\ntry:\n    gc.replay\nexcept gc.errors.SparkMissingError as error:\n    print(error)"
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=60)
+    assert done.stdout.startswith("This needs Spark"), done.stderr
+
+
+def test_no_package_of_spark_is_in_the_small_installation() -> None:
+    assert not {"pyspark", "delta-spark", "pandas"} & {Requirement(each).name for each in PROJECT["dependencies"]}
+
+
+PLATFORMS = sorted((ROOT / "conf" / "platforms").glob("*.txt"))
+
+
+def test_continuous_integration_runs_every_platform() -> None:
+    jobs = yaml.safe_load((ROOT / ".github" / "workflows" / "ci.yml").read_text(encoding="utf-8"))["jobs"]
+    assert jobs["platforms"]["strategy"]["matrix"]["platform"] == [platform.stem for platform in PLATFORMS]
+
+
+@pytest.mark.parametrize("platform", PLATFORMS, ids=lambda path: path.stem)
+def test_no_package_of_a_platform_is_replaced(platform: Path) -> None:
+    shipped = dict(re.findall(r"^([\w-]+)==(\S+)$", platform.read_text(encoding="utf-8"), re.MULTILINE))
+    assert {"pyspark", "numpy", "pandas", "pyarrow"} == set(shipped)
+    lines = platform.read_text(encoding="utf-8").splitlines()
+    assert re.match(r"# .*: Python 3\.1[1-3], Java \d+", lines[0]) and lines[1].startswith("# https://")
+    stem, _, release = platform.stem.rpartition("-")
+    page = (ROOT / "docs" / "how-to" / "platforms.md").read_text(encoding="utf-8").lower()
+    versions = r" \| ".join(shipped[name] for name in ("pyarrow", "pandas", "numpy"))
+    assert re.search(rf"{stem}[^|]*{re.escape(release)}[^|]* \| {shipped['pyspark']} \| [^|]* \| {versions} ", page)
+    for requirement in map(Requirement, WITH_SPARK):
+        if requirement.name in shipped:
+            assert requirement.specifier.contains(shipped[requirement.name]), requirement

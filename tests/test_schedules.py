@@ -1,8 +1,9 @@
-"""The files in conf/schedule: each is read by the parser of its own kind, and each command in them takes its options."""
+"""The files in conf/schedule, the Dockerfile and compose.yaml: read by a parser of their kind; the commands in them take their options."""
 
 from __future__ import annotations
 
 import ast
+import json
 import re
 import shlex
 import shutil
@@ -29,7 +30,7 @@ def takes(words: list[str]) -> None:
 
 
 def found(value: Any, name: str) -> list[Any]:
-    """Every value under that name, at any depth."""
+    """Return every value under that name, at any depth."""
     if isinstance(value, dict):
         here = [value[name]] if name in value else []
         return here + [one for inner in value.values() for one in found(inner, name)]
@@ -92,3 +93,27 @@ def test_systemd_takes_the_units(tmp_path: Path) -> None:
 def test_the_page_names_every_file() -> None:
     page = (ROOT / "docs" / "how-to" / "schedule.md").read_text(encoding="utf-8")
     assert {path.name for path in FOLDER.iterdir()} == set(re.findall(r"`conf/schedule/([^`]+)`", page))
+
+
+def test_compose_shows_the_demo_on_the_board_of_grafana() -> None:
+    compose = yaml.safe_load((ROOT / "compose.yaml").read_text())
+    services = compose["services"]
+    for name in ("demo", "metrics"):
+        takes(services[name]["command"])
+    board = json.loads((ROOT / "conf/grafana/groupcoord.json").read_text())
+    assert f"/d/{board['uid']}" in (ROOT / "compose.yaml").read_text()
+    for service in services.values():
+        assert {config["source"] for config in service.get("configs", ())} <= set(compose["configs"])
+        mounted = [volume.split(":")[0] for volume in service.get("volumes", ())]
+        assert [place for place in mounted if place not in compose["volumes"] and not (ROOT / place).exists()] == []
+        assert "build" in service or re.search(r":v?\d+\.\d+\.\d+$", service["image"])
+    prometheus = yaml.safe_load(compose["configs"]["prometheus"]["content"])
+    (target,) = found(prometheus, "targets")[0]
+    assert target.split(":")[0] in services
+
+
+def test_the_image_has_the_files_that_the_build_copies() -> None:
+    copied = re.findall(r"^COPY (.+) \S+$", (ROOT / "Dockerfile").read_text(), re.MULTILINE)
+    sent = re.findall(r"^!(.+)$", (ROOT / ".dockerignore").read_text(), re.MULTILINE)
+    assert sorted(" ".join(copied).split()) == sorted(sent)
+    assert [name for name in sent if not (ROOT / name).exists()] == []

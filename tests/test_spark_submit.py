@@ -33,7 +33,7 @@ OF_JAVA = FOR_A_SHORT_LIFE + options_to_use()
 
 
 def zipped_package(place: Path, appended: Mapping[str, str] | None = None) -> Path:
-    """The package as ``--py-files`` takes it. appended: file in the package -> text after its own."""
+    """Return the package as ``--py-files`` takes it. appended: file in the package -> text after its own."""
     with zipfile.ZipFile(place, "w") as archive:
         for path in (ROOT / "groupcoord_spark").rglob("*"):
             if path.is_file() and path.suffix != ".pyc":

@@ -114,7 +114,7 @@ def executor_of(worker: int) -> int | None:
 
 
 def submitted(cluster: Cluster, warehouse: Path, waiting: Path) -> subprocess.Popen[str]:
-    """A night on the cluster. The tasks of each stage note their worker in a directory of ``waiting`` before they end, and wait there."""
+    """A run on the cluster. The tasks of each stage note their worker in a directory of ``waiting`` before they end, and wait there."""
     pauses = {
         f"groupcoord_spark/{file}": PAUSE.format(place=str(waiting / stage), name=name)
         for stage, (file, name) in FUNCTIONS_OF_STAGES.items()

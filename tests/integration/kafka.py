@@ -37,6 +37,9 @@ MODULES = """<ivy-module version="2.0">
 </ivy-module>
 """
 
+PASSWORDS = {"reader": "reader-secret", "lister": "lister-secret"}
+"""User -> password, on the listener SASL_PLAINTEXT."""
+
 SETTINGS = {
     "node.id": 1,
     "process.roles": "broker,controller",
@@ -53,6 +56,12 @@ SETTINGS = {
     "group.consumer.min.heartbeat.interval.ms": 300,
     "group.consumer.heartbeat.interval.ms": 300,
     "offsets.retention.check.interval.ms": 60_000,
+    "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,SASL_PLAINTEXT:SASL_PLAINTEXT,CONTROLLER:PLAINTEXT",
+    "sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-512",
+    "listener.name.sasl_plaintext.plain.sasl.jaas.config": "org.apache.kafka.common.security.plain.PlainLoginModule required"
+    + "".join(f' user_{name}="{password}"' for name, password in PASSWORDS.items())
+    + ";",
+    "listener.name.sasl_plaintext.scram-sha-512.sasl.jaas.config": "org.apache.kafka.common.security.scram.ScramLoginModule required;",
 }
 
 FETCH_SECONDS = 300
@@ -62,7 +71,7 @@ JAVA_OPTIONS = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xmx384m", "-Dor
 
 
 def java() -> str:
-    """The java that Spark would start."""
+    """Return the java that Spark would start."""
     home = os.environ.get("JAVA_HOME")
     found = str(Path(home) / "bin" / "java") if home else shutil.which("java")
     if found is None:
@@ -70,14 +79,14 @@ def java() -> str:
     return found
 
 
-def broker_jars() -> Path:
-    """The directory of Kafka's jars, fetched if need be; the test is skipped where that fails."""
+def broker_jars(version: str = VERSION) -> Path:
+    """Return the directory of Kafka's jars, fetched if need be; the test is skipped where that fails."""
     given = os.environ.get("KAFKA_LIBS")
     if given:
         return Path(given)
     # kafka-tools alone needs Connect and a web server, and none of what is used here does.
-    tools = f'<dependency org="org.apache.kafka" name="kafka-tools" rev="{VERSION}" transitive="false"/>'
-    return fetched_jars(f"kafka-{VERSION}", "kafka_2.13", VERSION, tools)
+    tools = f'<dependency org="org.apache.kafka" name="kafka-tools" rev="{version}" transitive="false"/>'
+    return fetched_jars(f"kafka-{version}", "kafka_2.13", version, tools)
 
 
 def fetched_jars(directory: str, module: str, version: str, more_dependencies: str = "") -> Path:
@@ -109,11 +118,12 @@ def fetched_jars(directory: str, module: str, version: str, more_dependencies: s
 
 @dataclass(frozen=True)
 class Broker:
-    """A running broker. servers: host and port. log_dir: its log.dirs."""
+    """A running broker. servers: host and port. log_dir: its log.dirs. sasl_servers: host and port of the listener SASL_PLAINTEXT."""
 
     servers: str
     log_dir: Path
     jars: Path
+    sasl_servers: str
 
     @property
     def against(self) -> str:
@@ -121,7 +131,7 @@ class Broker:
         return f"kafka://{self.servers}"
 
     def copy_offsets_log(self, to: Path) -> Path:
-        """The part of the log directory that a nightly needs, copied as docs/how-to/copy-a-dump.md says, while the broker works."""
+        """Return the part of the log directory that a nightly needs, copied as docs/how-to/copy-a-dump.md says, while the broker works."""
         to.mkdir(parents=True)
         for name in ("meta.properties", "log-start-offset-checkpoint"):
             if (self.log_dir / name).exists():
@@ -131,7 +141,7 @@ class Broker:
         return to
 
     def run_tool(self, main_class: str, *args: str) -> str:
-        """What one of Kafka's command line tools prints about this broker; AssertionError with its words where it fails."""
+        """Return what one of Kafka's command line tools prints about this broker; AssertionError with its words where it fails."""
         return run_class(self.jars, main_class, "--bootstrap-server", self.servers, *args)
 
     def consumer_groups(self, *args: str) -> str:
@@ -140,7 +150,7 @@ class Broker:
 
 
 def run_class(jars: Path, main_class: str, *args: str) -> str:
-    """The output of one of Kafka's classes."""
+    """Return the output of one of Kafka's classes."""
     command = [java(), *JAVA_OPTIONS, "-cp", f"{jars}/*", main_class, *args]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -148,16 +158,16 @@ def run_class(jars: Path, main_class: str, *args: str) -> str:
 
 
 @contextmanager
-def running_broker(place: Path, more_settings: Mapping[str, object] | None = None) -> Iterator[Broker]:
-    """One process that is broker and controller, on free ports of this machine; it ends with the block."""
-    jars = broker_jars()
-    ports = free_ports(2)
-    listeners = f"PLAINTEXT://127.0.0.1:{ports[0]},CONTROLLER://127.0.0.1:{ports[1]}"
+def running_broker(place: Path, more_settings: Mapping[str, object] | None = None, version: str = VERSION) -> Iterator[Broker]:
+    """Yield one process that is broker and controller, on free ports of this machine; it ends with the block."""
+    jars = broker_jars(version)
+    ports = free_ports(3)
+    listeners = [f"PLAINTEXT://127.0.0.1:{ports[0]}", f"SASL_PLAINTEXT://127.0.0.1:{ports[2]}", f"CONTROLLER://127.0.0.1:{ports[1]}"]
     log_dir = place / "log"
     settings = {
         **SETTINGS,
-        "listeners": listeners,
-        "advertised.listeners": listeners.split(",")[0],
+        "listeners": ",".join(listeners),
+        "advertised.listeners": ",".join(listeners[:2]),
         "controller.quorum.voters": f"1@127.0.0.1:{ports[1]}",
         "log.dirs": log_dir,
         **(more_settings or {}),
@@ -172,7 +182,7 @@ def running_broker(place: Path, more_settings: Mapping[str, object] | None = Non
     try:
         servers = f"127.0.0.1:{ports[0]}"
         await_answer(servers, process, place / "broker.log")
-        yield Broker(servers, log_dir, jars)
+        yield Broker(servers, log_dir, jars, f"127.0.0.1:{ports[2]}")
     finally:
         process.terminate()
         try:

@@ -31,7 +31,7 @@ IN_TRANSACTIONS = {"transactional", "only-open"}
 MARKERS = 2
 
 OF_A_BATCH = {"producer_id", "producer_epoch", "is_transactional"}
-"""Columns that are NULL or false throughout in a live night."""
+"""Columns that are NULL or false throughout in a live run."""
 
 NOT_SHOWN = {
     "committed_offsets": OF_A_BATCH,
@@ -39,7 +39,7 @@ NOT_SHOWN = {
     "group_records": OF_A_BATCH,
     "offsets_partitions": {
         *("records", "decoded", "control_records", "bytes", "last_stable_offset", "latest_records"),
-        *("end_file", "end_position", "segment_bytes"),  # of segment files
+        *("end_file", "end_position", "segment_bytes", "leader_epoch"),  # of segment files
     },
 }
 
@@ -58,7 +58,7 @@ class Nights:
     summary: str
 
     def rows(self, table: str) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-        """Of the live night, and of the log's."""
+        """Of the live run, and of the log's."""
         return rows_of(self.live, table), rows_of(self.log, table)
 
 
@@ -72,14 +72,14 @@ class Ended(NamedTuple):
 class CommandsOfOneProcess:
     """``groupcoord`` called again and again in a process of its own: the connector must be there when Java starts, and Java starts once.
 
-    The first night starts it, and it does not end with that night: the others find its session.
+    The first run starts it, and it does not end with that run: the others find its session.
     """
 
     PROGRAM = """
 import contextlib, io, json, sys
 from groupcoord_spark.cli import main
-from groupcoord_spark.pipeline import run_night
-run_night.session_ends_with_block = contextlib.nullcontext
+from groupcoord_spark.pipeline import run_nightly
+run_nightly.session_ends_with_block = contextlib.nullcontext
 for line in sys.stdin:
     stderr = io.StringIO()
     with contextlib.redirect_stderr(stderr):
@@ -91,7 +91,7 @@ for line in sys.stdin:
 """
 
     def __init__(self, spark_conf: Path) -> None:
-        """spark_conf: a directory for Spark's defaults: no code is compiled for the few rows of these nights."""
+        """spark_conf: a directory for Spark's defaults: no code is compiled for the few rows of these runs."""
         defaults = "".join(f"{name} {value}\n" for name, value in FOR_FEW_ROWS.items())
         (spark_conf / "spark-defaults.conf").write_text(defaults, encoding="utf-8")
         environment, command = {**os.environ, "SPARK_CONF_DIR": str(spark_conf)}, [sys.executable, "-c", self.PROGRAM]
@@ -204,7 +204,7 @@ def test_run_says_what_it_cannot_know(nights: Nights) -> None:
 def test_a_second_night_fetches_what_is_new_and_has_the_state_of_a_whole_one(
     broker: Broker, groups: Groups, nights: Nights, commands: CommandsOfOneProcess
 ) -> None:
-    """The last test of this file: the warehouse has more nights after it."""
+    """The last test of this file: the warehouse has more runs after it."""
     groups.commit_as_tools_do("committed-later", [TopicPartition("orders", 0, 3)])
     second = live_night(commands, broker, nights.live)
     assert second.returncode == 0, second.stderr
@@ -215,5 +215,5 @@ def test_a_second_night_fetches_what_is_new_and_has_the_state_of_a_whole_one(
     assert 0 < records <= fetched[0] < first_records // 2
     assert "committed-later" in {row["group_id"] for row in rows_of(nights.live, "committed_offsets")}
     whole = live_night(commands, broker, nights.live, "--full")
-    assert "compared  with the state that the nights before carried on: it is the same" in whole.stderr, whole.stderr
+    assert "compared  with the state that the earlier runs carried on: it is the same" in whole.stderr, whole.stderr
     groups.delete("committed-later")  # other tests count the groups of this broker

@@ -67,7 +67,7 @@ def committed(broker: Broker, groups: Groups) -> Iterator[Committed]:
 def warehouse(
     broker: Broker, groups: Groups, committed: Committed, local: LocalSession, tmp_path_factory: pytest.TempPathFactory
 ) -> Path:
-    """A night of the broker's log with the groups of SAVED as they are there."""
+    """Provide a run of the broker's log with the groups of SAVED as they are there."""
     place = tmp_path_factory.mktemp("saved")
     run(local, place / "warehouse", broker.copy_offsets_log(place / "logs"), cluster="real", as_of_ms=time.time_ns() // 1_000_000)
     return place / "warehouse"

@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 
 from groupcoord_spark.coordinator.semantics import JAVA
-from groupcoord_spark.pipeline.log_directory.beside_the_offsets import read_beside_the_offsets
+from groupcoord_spark.pipeline.beside_the_offsets import read_beside_the_offsets
 from groupcoord_spark.pipeline.run import RunRequest
 from groupcoord_spark.protocol.definition import write_message
 from groupcoord_spark.protocol.messages.cluster_metadata import RECORD_TYPES

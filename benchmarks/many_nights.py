@@ -16,18 +16,18 @@ import time
 from pathlib import Path
 from typing import Any
 
-from groupcoord_spark.pipeline.run_night import NIGHTS_BETWEEN_UPKEEP
+from groupcoord_spark.pipeline.run_nightly import RUNS_BETWEEN_UPKEEP
 from groupcoord_spark.warehouse import TABLES, begin_run, commit_run, write_part
 from groupcoord_spark.warehouse.maintenance import FEW_BYTES, maintain
 
 CLUSTER = "bench"
-FIRST_NIGHT_MS = 1_767_225_600_000
+FIRST_RUN_MS = 1_767_225_600_000
 DAY_MS = 86_400_000
 
 
-def make_night(warehouse: str, number: int, groups: int) -> float:
+def make_run(warehouse: str, number: int, groups: int) -> float:
     """Seconds that ``begin_run`` and ``commit_run`` of one night took. Each night every group commits, and one group is new."""
-    as_of_ms = FIRST_NIGHT_MS + number * DAY_MS
+    as_of_ms = FIRST_RUN_MS + number * DAY_MS
     names = [f"group-{n:05d}" for n in range(groups)] + [f"born-{number}"]
     began = time.perf_counter()
     start = begin_run(warehouse, CLUSTER)
@@ -122,9 +122,9 @@ def main() -> None:
     warehouse = str(options.warehouse)
     seconds: list[float] = []
     upkeep: list[float] = []
-    for number in range(options.nights):
-        seconds.append(make_night(warehouse, number, options.groups))
-        if (number + 1) % NIGHTS_BETWEEN_UPKEEP == 0:
+    for number in range(options.runs):
+        seconds.append(make_run(warehouse, number, options.groups))
+        if (number + 1) % RUNS_BETWEEN_UPKEEP == 0:
             began = time.perf_counter()
             # All nights are made within one real month: after each thirtieth night upkeep takes that month to be over.
             is_over = (number + 1) % 30 == 0
@@ -132,13 +132,13 @@ def main() -> None:
             upkeep.append(time.perf_counter() - began)
         if (number + 1) % 100 == 0:
             print(f"{number + 1} nights: {on_disk(options.warehouse)}", flush=True)
-    for begin in range(0, options.nights, 50):
+    for begin in range(0, options.runs, 50):
         print(f"nights {begin + 1} to {begin + 50}: {statistics.median(seconds[begin : begin + 50]):.2f} s each to begin and commit")
     print(f"upkeep: first {upkeep[0]:.2f} s, last {upkeep[-1]:.2f} s" if upkeep else "no upkeep")
     began = time.perf_counter()
     maintain(warehouse, CLUSTER, now_ms=time.time_ns() // 1_000_000 + 40 * DAY_MS)
     print(f"groupcoord maintain in the next month: {time.perf_counter() - began:.2f} s; {on_disk(options.warehouse)}")
-    at = str(FIRST_NIGHT_MS + (options.nights - 10) * DAY_MS)
+    at = str(FIRST_RUN_MS + (options.runs - 10) * DAY_MS)
     commands = (["list"], ["describe", "--all-groups", "--at", at], ["diff"], ["runs"], ["warnings"])
     for command in commands:
         print(f"groupcoord {' '.join(command)}: {timed_command(*command, '--warehouse', warehouse):.2f} s")

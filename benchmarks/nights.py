@@ -51,7 +51,7 @@ def last_border(descriptor: int, size: int, most: int) -> int:
     return position
 
 
-def night(dump: Path, warehouse: Path, *options: str) -> dict[str, float]:
+def run(dump: Path, warehouse: Path, *options: str) -> dict[str, float]:
     """The figures of one run."""
     nightly = [sys.executable, "-m", "groupcoord_spark", "nightly"]
     command = [*nightly, str(dump), "--warehouse", str(warehouse), "--cluster", "bench", "--quiet", *options]
@@ -72,21 +72,21 @@ def one_percent(dump: Path, work: Path) -> None:
     warehouse, part = work / "warehouse", work / "dump"
     for directory in (warehouse, part):
         shutil.rmtree(directory, ignore_errors=True)
-    show("99 %, the first night", night(cut(dump, part, 0.99), warehouse))
-    show("nothing new, once", night(part, warehouse))
-    empty = night(part, warehouse)
+    show("99 %, the first night", run(cut(dump, part, 0.99), warehouse))
+    show("nothing new, once", run(part, warehouse))
+    empty = run(part, warehouse)
     show("nothing new", empty)
-    show("1 % new", night(cut(dump, part, 1.0), warehouse), empty)
+    show("1 % new", run(cut(dump, part, 1.0), warehouse), empty)
 
 
-def many(dump: Path, work: Path, nights: int) -> None:
+def many(dump: Path, work: Path, runs: int) -> None:
     """Prints each of so many nights against the second one."""
     warehouse, part = work / "warehouse", work / "dump"
     for directory in (warehouse, part):
         shutil.rmtree(directory, ignore_errors=True)
     second = None
-    for number in range(1, nights + 1):
-        result = night(cut(dump, part, number / nights), warehouse)
+    for number in range(1, runs + 1):
+        result = run(cut(dump, part, number / runs), warehouse)
         show(f"night {number}", result, second)
         second = result if number == 2 else second
         files = list((warehouse / "latest_records").rglob("*.parquet"))
@@ -107,7 +107,7 @@ def main() -> None:
     one_percent(given.dump, given.work)
     if not given.one_percent_only:
         print()
-        many(given.dump, given.work, given.nights)
+        many(given.dump, given.work, given.runs)
 
 
 if __name__ == "__main__":

@@ -1,5 +1,4 @@
 # ---
-# # ruff: noqa: B018, E402, N812
 # jupyter:
 #   jupytext:
 #     text_representation:
@@ -17,7 +16,7 @@
 # Nine questions to a log of `__consumer_offsets`, by functions on DataFrames. Only Spark is needed, no warehouse.
 
 # %% tags=["parameters"]
-LOGS = "../tests/golden/classic-modern/logs"  # a broker's log directory, or a URI of one
+LOGS = "../demo-logs/night-3"  # a broker's log directory, or a URI of one; `groupcoord demo` writes this one
 DAYS_LATER = 2  # the cleanup happens so many days after the newest record
 
 # %%
@@ -40,7 +39,7 @@ records = decode(raw).cache()
 kinds = records.groupBy("key_type", "key_name").agg(
     F.count("*").alias("records"), F.count_if("is_tombstone").alias("tombstones"), F.count("error.code").alias("not_decoded")
 )
-of_kinds = kinds.orderBy("key_type").toPandas()
+of_kinds = kinds.orderBy("key_type").toPandas().convert_dtypes()
 of_kinds
 
 # %% [markdown]
@@ -52,7 +51,7 @@ of_kinds
 # %%
 state = replay(records)
 columns = ["group_id", "group_type", "state", "is_simple", "protocol", "generation", "member_count", "offset_count"]
-groups = state.groups.select(*columns).orderBy("group_id").toPandas()
+groups = state.groups.select(*columns).orderBy("group_id").toPandas().convert_dtypes()
 groups
 
 # %% [markdown]
@@ -90,7 +89,7 @@ members = state.members.select("cluster", "group_id", "member_id", "client_id", 
 readers = held.join(members, on=["cluster", "group_id", "member_id"], how="left")
 readers.groupBy("group_id", "client_id", "topic").agg(F.sort_array(F.collect_list("partition")).alias("partitions")).orderBy(
     "group_id", "client_id", "topic"
-).toPandas()
+).toPandas().convert_dtypes()
 
 # %% [markdown]
 # A member without a row here is in the group and was given nothing.
@@ -110,7 +109,7 @@ subscribed = of_groups.select("group_id", "record_offset", "generation", "protoc
     "member.subscription.topics",
     F.size("member.assignment").alias("assigned_topics"),
 )
-subscribed.orderBy("group_id", "record_offset", "client_id").toPandas()
+subscribed.orderBy("group_id", "record_offset", "client_id").toPandas().convert_dtypes()
 
 # %% [markdown]
 # Each record of a classic group has all of its members, with the topics that they asked for and the partitions that they were given.
@@ -156,7 +155,7 @@ kept.agg(F.count("*").alias("offsets"), F.countDistinct("group_id").alias("group
 
 # %%
 changes = rebalances(records).select("group_id", "record_timestamp", "kind", "to_generation", "cause", "member_count", "partitions_moved")
-changes.orderBy("group_id", "record_timestamp").toPandas()
+changes.orderBy("group_id", "record_timestamp").toPandas().convert_dtypes()
 
 # %% [markdown]
 # Rebalances that were not completed are not in the log.

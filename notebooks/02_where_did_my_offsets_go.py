@@ -1,5 +1,4 @@
 # ---
-# # ruff: noqa: E402, N812
 # jupyter:
 #   jupytext:
 #     text_representation:
@@ -17,10 +16,11 @@
 # One group, record by record: what it committed, what was deleted, and what a cleanup removes next. Only Spark is needed, no warehouse.
 
 # %% tags=["parameters"]
-LOGS = "../tests/golden/vanished/logs"  # a broker's log directory, or a URI of one
+LOGS = "../demo-logs/night-3"  # a broker's log directory, or a URI of one; `groupcoord demo` writes this one
 GROUP = None  # None: the group with the most deleted offsets
 
 # %%
+import matplotlib.dates as mdates
 import matplotlib.pyplot as plt
 from pyspark.sql import functions as F
 
@@ -61,7 +61,7 @@ story = of_group.select(
     F.size("group_metadata.members").alias("members"),
     "is_tombstone",
 ).orderBy("record_offset")
-story.toPandas()
+story.toPandas().convert_dtypes()
 
 # %% [markdown]
 # A tombstone has no committed offset; a record of the group itself with 0 members is the moment from which its offsets age.
@@ -69,7 +69,7 @@ story.toPandas()
 # %%
 of_partitions = story.where("topic IS NOT NULL").toPandas().groupby(["topic", "partition"])
 shown = of_partitions.size().nlargest(12).index.sort_values()
-figure, grid = plt.subplots(len(shown), sharex=True, squeeze=False, figsize=(8, 0.6 + 0.6 * len(shown)))
+figure, grid = plt.subplots(len(shown), sharex=True, squeeze=False, figsize=(8, 1 + 0.8 * len(shown)))
 for axes, (topic, partition) in zip(grid[:, 0], shown, strict=True):
     rows = of_partitions.get_group((topic, partition))
     axes.step(rows["time"], rows["committed_offset"], where="post", marker="o")
@@ -79,6 +79,7 @@ for axes, (topic, partition) in zip(grid[:, 0], shown, strict=True):
     axes.locator_params(axis="y", nbins=2)
     axes.set_ylabel(f"{topic}-{partition}", rotation=0, ha="right", va="center", labelpad=12)
 figure.suptitle(f"Committed offsets of {group}")
+grid[-1, 0].xaxis.set_major_formatter(mdates.ConciseDateFormatter(mdates.AutoDateLocator()))
 grid[-1, 0].set_xlabel("time (UTC)")
 figure.tight_layout()
 plt.show()

@@ -1,5 +1,4 @@
 # ---
-# # ruff: noqa: E402, B018, N812
 # jupyter:
 #   jupytext:
 #     text_representation:

@@ -1,5 +1,4 @@
 # ---
-# # ruff: noqa: B018, E402
 # jupyter:
 #   jupytext:
 #     text_representation:
@@ -19,7 +18,7 @@
 
 # %% tags=["parameters"]
 LOGS = "../tests/golden/vanished/logs"  # a broker's log directory, or a URI of one
-WAREHOUSE = None  # a warehouse with nights of your own; None: a new one is made of LOGS
+WAREHOUSE = None  # a warehouse with runs of your own; None: a new one is made of LOGS
 CLUSTER = None  # None: the warehouse's only cluster
 GROUP = None  # the group that the first answers are about; None: the one that lost most offsets
 
@@ -33,19 +32,19 @@ import groupcoord_spark as gc
 from groupcoord_spark.answers.group_history import Question
 from groupcoord_spark.answers.why import why
 from groupcoord_spark.coordinator.semantics import semantics_for
-from groupcoord_spark.warehouse.sql import NightInDuckDB
+from groupcoord_spark.warehouse.sql import SnapshotInDuckDB
 
 if WAREHOUSE is None:
     WAREHOUSE = str(Path(tempfile.mkdtemp()) / "warehouse")
-    gc.run_night(LOGS, WAREHOUSE, cluster="made-of-a-log", retention="1m")
+    gc.run_nightly(LOGS, WAREHOUSE, cluster="made-of-a-log", retention="1m")
 warehouse = gc.open_warehouse(WAREHOUSE)
-cluster = CLUSTER or warehouse.clusters_with_nights()[0]
+cluster = CLUSTER or warehouse.clusters_with_nightly_runs()[0]
 run = warehouse.run(cluster)
-night = NightInDuckDB(warehouse, run=run)
+night = SnapshotInDuckDB(warehouse, run=run)
 
 
 def answer(statement):
-    return night.execute(statement).to_pandas()
+    return night.rows(statement).to_pandas().convert_dtypes()
 
 
 # %% [markdown]
@@ -61,8 +60,8 @@ for step in story.steps:
 print(story.conclusion)
 
 # %% [markdown]
-# `2@46` is the record with offset 46 of partition 2 of `__consumer_offsets`. No record names a cause: where two fit, both are
-# named.
+# `2@46` is the record with offset 46 of partition 2 of `__consumer_offsets`. No record names a cause: the
+# certainty says how sure it is.
 
 # %% [markdown]
 # ## Which cause has each tombstone?
@@ -91,13 +90,22 @@ answer("SELECT day, group_id, topic, what, offsets, first_at, never_because FROM
 # %%
 rewound = answer("""
 SELECT group_id, topic, "partition", from_committed_offset, to_committed_offset, kind, rewound_at,
-  offsets_partition, record_offset, completeness
+  offsets_partition, record_offset, certainty
 FROM rewinds ORDER BY back_by DESC
 """)
 rewound
 
 # %% [markdown]
-# Below a completeness of 1 commits between the two are missing, and the offset may have gone back in several steps.
+# `kind` is the cause, or `two_writers`; `certainty` says how sure it is.
+
+# %%
+answer("""
+SELECT group_id, topic, "partition", from_committed_offset, to_committed_offset, cause, certainty
+FROM skips
+""")
+
+# %% [markdown]
+# Records that were never read; on this sample none.
 
 # %%
 figure, axes = plt.subplots(figsize=(8, 3))
@@ -222,7 +230,7 @@ FROM group_templates ORDER BY bytes DESC
 """)
 
 # %% [markdown]
-# Groups whose records were all removed before the first night are not counted.
+# Groups whose records were all removed before the first run are not counted.
 
 # %% [markdown]
 # ## Which groups fill the offsets topic?
@@ -365,6 +373,12 @@ SELECT group_id, topic, "partition", lag, remark, hours_behind, lost, hours_to_l
 FROM lag ORDER BY lag DESC NULLS LAST LIMIT 10
 """)
 
+# %%
+answer("""
+SELECT group_id, lag, max_lag, partitions, partitions_with_lag, partitions_without_end
+FROM lag_by_group ORDER BY lag DESC NULLS LAST, group_id LIMIT 10
+""")
+
 # %% [markdown]
 # Ends of logs come from `nightly --end-offsets` or `--with-end-offsets`: without a sample `remark` is `no_sample`.
 
@@ -403,7 +417,7 @@ FROM cutover
 """)
 
 # %% [markdown]
-# One cluster alone has no rows: the warehouse needs nights of both.
+# One cluster alone has no rows: the warehouse needs runs of both.
 
 # %% [markdown]
 # ## How much of the log does the history have?

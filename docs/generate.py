@@ -31,37 +31,39 @@ GENERATED_PAGES = tuple(REFERENCE / name for name in ("cli.md", "scenario-langua
 GENERATED_PART = re.compile(r"(<!-- generated: (.+?) -->\n).*?(^<!-- end of \2 -->)", re.MULTILINE | re.DOTALL)
 
 RELATIONS = (
-    ("groups", "||--o{", "members", "has", ("group_id",)),
-    ("members", "||--o{", "assignments", "holds", ("group_id", "member_id")),
-    ("groups", "||--o{", "committed_offsets", "committed", ("group_id",)),
-    ("groups", "|o--o{", "pending_offsets", "may commit", ("group_id",)),
-    ("groups", "||--||", "group_expirations", "expires by", ("group_id",)),
-    ("committed_offsets", "||--||", "offset_expirations", "expires by", ("group_id", "topic", "partition")),
-    ("committed_offsets", "}o--o{", "log_ends", "lag behind", ("topic", "partition")),
-    ("groups", "|o--o{", "share_offsets", "stands at", ("group_id",)),
-    ("share_offsets", "||--o{", "share_batches", "has read", ("group_id", "topic_id", "partition")),
-    ("topics", "|o--o{", "share_offsets", "is read from", ("topic_id",)),
-    ("topics", "||--o{", "topic_configs", "is set by", ("topic",)),
-    ("groups", "|o--o{", "group_configs", "is set by", ("group_id",)),
-    ("transactional_ids", "|o--o{", "pending_offsets", "names", ("producer_id",)),
-    ("acls", "}o--o{", "groups", "say who may read, see may_read,", ("cluster",)),
-    ("groups", "|o--o{", "rebalances", "went through", ("group_id",)),
-    ("groups", "|o--o{", "offset_commits", "wrote", ("group_id",)),
-    ("groups", "|o--o{", "group_records", "wrote", ("group_id",)),
-    ("groups", "|o--o{", "tombstones", "would get", ("group_id",)),
-    ("transactions", "|o--o{", "offset_commits", "ended", ("offsets_partition", "incarnation", "producer_id")),
-    ("offsets_partitions", "||--o{", "groups", "keeps", ("offsets_partition",)),
-    ("offsets_partitions", "||--o{", "orphan_offsets", "keeps", ("offsets_partition",)),
-    ("offsets_partitions", "||--o{", "surviving_records", "had", ("offsets_partition", "incarnation")),
-    ("offsets_partitions", "||--o{", "latest_records", "goes on from", ("offsets_partition",)),
-    ("offsets_partitions", "||--o{", "topic_ids", "named", ("offsets_partition",)),
-    ("offsets_partitions", "|o--o{", "topic_health", "is found ill", ("offsets_partition",)),
-    ("offsets_partitions", "|o--o{", "transactions", "keeps", ("offsets_partition", "incarnation")),
-    ("runs", "||--o{", "quarantined_records", "found", ("run_id",)),
-    ("runs", "||--o{", "warnings", "found", ("run_id",)),
-    ("runs", "||--o{", "surviving_records", "found", ("run_id",)),
+    ("groups", "members", "has", ("group_id",)),
+    ("members", "assignments", "holds", ("group_id", "member_id")),
+    ("groups", "committed_offsets", "committed", ("group_id",)),
+    ("groups", "pending_offsets", "may commit", ("group_id",)),
+    ("groups", "group_expirations", "expires by", ("group_id",)),
+    ("committed_offsets", "offset_expirations", "expires by", ("group_id", "topic", "partition")),
+    ("committed_offsets", "log_ends", "lag behind", ("topic", "partition")),
+    ("groups", "share_offsets", "stands at", ("group_id",)),
+    ("share_offsets", "share_batches", "has read", ("group_id", "topic_id", "partition")),
+    ("committed_offsets", "mirror_checkpoints", "may start from", ("group_id", "topic", "partition")),
+    ("topics", "share_offsets", "is read from", ("topic_id",)),
+    ("topics", "topic_configs", "is set by", ("topic",)),
+    ("groups", "group_configs", "is set by", ("group_id",)),
+    ("transactional_ids", "pending_offsets", "names", ("producer_id",)),
+    ("acls", "groups", "say who may read, see may_read,", ("cluster",)),
+    ("groups", "rebalances", "went through", ("group_id",)),
+    ("groups", "offset_commits", "wrote", ("group_id",)),
+    ("groups", "group_records", "wrote", ("group_id",)),
+    ("groups", "tombstones", "would get", ("group_id",)),
+    ("transactions", "offset_commits", "ended", ("offsets_partition", "incarnation", "producer_id")),
+    ("offsets_partitions", "groups", "keeps", ("offsets_partition",)),
+    ("offsets_partitions", "orphan_offsets", "keeps", ("offsets_partition",)),
+    ("offsets_partitions", "surviving_records", "had", ("offsets_partition", "incarnation")),
+    ("offsets_partitions", "latest_records", "goes on from", ("offsets_partition",)),
+    ("offsets_partitions", "topic_ids", "named", ("offsets_partition",)),
+    ("offsets_partitions", "topic_health", "is found ill", ("offsets_partition",)),
+    ("offsets_partitions", "transactions", "keeps", ("offsets_partition", "incarnation")),
+    ("runs", "quarantined_records", "found", ("run_id",)),
+    ("runs", "warnings", "found", ("run_id",)),
+    ("runs", "surviving_records", "found", ("run_id",)),
+    ("runs", "offset_events", "saw", ("run_id",)),
 )
-"""Left table, how many rows belong to how many (mermaid's sign), right table, verb, and the columns besides cluster that join the two."""
+"""Left table, right table, verb, and the columns besides cluster that join the two."""
 
 PAGES_OF_WORDS: Mapping[tuple[str, str], str] = {
     ("warnings", "code"): "warning-codes.md#codes-of-warnings",
@@ -73,27 +75,36 @@ PAGES_OF_WORDS: Mapping[tuple[str, str], str] = {
 """Table and column -> the page that explains every word of the column."""
 
 _OTHER_INPUTS = "[Other inputs](../how-to/other-inputs.md#rows-and-lines-that-are-not-used)"
-_REFUSED = "[When a night is refused](../how-to/when-a-night-is-refused.md#what-goes-on-with-a-remark)"
+_REFUSED = "[When a run is refused](../how-to/when-a-night-is-refused.md#what-goes-on-with-a-remark)"
 PLACES_OF_INPUT_CODES: Mapping[str, str] = {
     **dict.fromkeys(ROW_CODES, _OTHER_INPUTS),
+    "files_not_read": "[Folders](../how-to/other-inputs.md#folders)",
+    "end_offsets_not_understood": "[Files of end offsets](../how-to/other-inputs.md#files-of-end-offsets)",
     "transactions_unknown": "[What a dump can know](../explanation/what-a-dump-can-know.md#what-each-kind-of-input-knows)",
     "other_coordinator": "[How to choose a release](semantics-by-release.md#how-to-choose-a-release)",
     "compacted_before_until": "[An earlier moment](../explanation/what-a-dump-can-know.md#the-state-at-an-earlier-moment)",
-    **dict.fromkeys(("gap_since_last_night", "partition_count_changed"), _REFUSED),
-    "settings_contradicted": "[The partition of a group](records.md#10-the-partition-of-a-group)",
+    **dict.fromkeys(("earlier_incarnation", "gap_since_last_night", "log_begins_late"), _REFUSED),
+    **dict.fromkeys(("log_truncated", "partition_count_changed"), _REFUSED),
+    **dict.fromkeys(
+        ("settings_contradicted", "group_wrong_partition"), "[The partition of a group](records.md#10-the-partition-of-a-group)"
+    ),
 }
 """Code about an input -> the link to the page that explains the code."""
 
 
-def entity_diagram() -> str:
-    """The tables with their key columns, and which table is joined to which by what, as a mermaid diagram."""
-    lines = ["```mermaid", "erDiagram"]
-    for left, sign, right, verb, columns in RELATIONS:
-        lines.append(f'    {left} {sign} {right} : "{verb} ({", ".join(columns)})"')
+def joins() -> str:
+    """A row for each table: its key, and the tables that are joined to it by which columns."""
+    lines = ["| Table | Key | Joined to |", "|---|---|---|"]
     for table in TABLES.values():
-        names = [name for name in table.primary_key if name != "cluster"]
-        lines += [f"    {table.name} {{", *(f"        {_type_of(table.by_name[name].sql_type)} {name} PK" for name in names), "    }"]
-    return "\n".join([*lines, "```"])
+        key = ", ".join(f"`{name}`" for name in table.primary_key if name != "cluster")
+        joined = [(right, verb, columns) for left, right, verb, columns in RELATIONS if left == table.name]
+        text = "; ".join(f"{verb} [`{right}`](#{right}) ({_names(columns)})" for right, verb, columns in joined)
+        lines.append(f"| [`{table.name}`](#{table.name}) | {key} | {text} |")
+    return "\n".join(lines)
+
+
+def _names(columns: Iterable[str]) -> str:
+    return ", ".join(f"`{name}`" for name in columns)
 
 
 def tables() -> str:
@@ -251,7 +262,7 @@ def parts() -> Mapping[str, Callable[[], str]]:
     return {
         "common options": common_options_reference,
         **{f"command {name}": partial(command_reference, name) for name in COMMANDS},
-        "entity diagram": entity_diagram,
+        "joins": joins,
         "tables": tables,
         "warning codes": warning_codes,
         "quarantine reasons": quarantine_reasons,
@@ -283,10 +294,6 @@ def _place(code: str) -> str:
     if code in CODES:
         return "[Damaged files](record-batches.md#74-codes)"
     return "[Bad input](records.md#9-bad-input)"
-
-
-def _type_of(sql_type: str) -> str:
-    return sql_type.partition("<")[0].lower()
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Runs the notebooks on the sample and keeps them as they look then, beside their texts.
+"""Runs the notebooks on the logs in their first lines and keeps them as they look then, beside their texts.
 
 ``make notebooks`` runs all of them, ``python -m docs.notebooks NAME...`` some.
 A notebook is written as ``notebooks/NAME.py``; ``notebooks/NAME.ipynb`` has the same cells with what they gave. Cells, numbers and pictures
@@ -16,11 +16,13 @@ import jupytext
 import nbclient
 import nbformat
 
+from groupcoord_spark.cli.demo import unpack
+
 ROOT = Path(__file__).parents[1]
 NOTEBOOKS = ROOT / "notebooks"
 MOST_BYTES = 300_000
 PICTURE = ("02_where_did_my_offsets_go", ROOT / "docs" / "how-to" / "pictures" / "notebook.png")
-"""The notebook whose first picture README shows, and the file of the picture."""
+"""The notebook whose first picture the documentation shows, and the file of the picture."""
 
 
 def cells_of_text(text: Path) -> Any:
@@ -52,6 +54,7 @@ def pictures_of(notebook: Any) -> list[bytes]:
 
 
 if __name__ == "__main__":
+    unpack(ROOT / "demo-logs")
     for text in [NOTEBOOKS / f"{name}.py" for name in sys.argv[1:]] or sorted(NOTEBOOKS.glob("*.py")):
         notebook = executed(text)
         written = nbformat.writes(notebook, version=4) + "\n"

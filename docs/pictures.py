@@ -1,4 +1,4 @@
-"""Makes the pictures of the documentation from the sample: `make nightly`, then `python -m docs.pictures ./warehouse`.
+"""Makes the pictures of the documentation from the demo: `make nightly`, then `python -m docs.pictures ./warehouse`.
 
 It needs a Chromium. The report says nothing of the present, so the same warehouse gives the same pictures, but for the machine's fonts.
 """
@@ -10,6 +10,7 @@ import tempfile
 from pathlib import Path
 from typing import NamedTuple
 
+from groupcoord_spark.cli.demo import CLUSTER
 from groupcoord_spark.report import gather, page
 from groupcoord_spark.warehouse.read import open_warehouse
 from tests.report.browser import BrowserPage, browser_command, browser_page
@@ -30,8 +31,8 @@ class Picture(NamedTuple):
 
 
 ALL = (
-    Picture("report-worst.png", 1000, "light", 640, "#worst"),
-    Picture("report-owners.png", 1000, "light", 330, "#owners", "groupcoordReport.showOwners('app-coop', true)"),
+    Picture("report-worst.png", 1000, "light", 560, "#worst"),
+    Picture("report-owners.png", 1000, "light", 330, "#owners", "groupcoordReport.showOwners('search-indexer', true)"),
     Picture("report-table.png", 1000, "light", 330, "#table-groups", "groupcoordReport.openTable('groups', [['state', '=', 'Stable']])"),
     Picture("report-phone.png", 390, "dark", 760, "#groups"),
 )
@@ -56,7 +57,7 @@ def main(warehouse_uri: str) -> None:
     PICTURES.mkdir(exist_ok=True)
     with tempfile.TemporaryDirectory() as folder, browser_page(command) as tab:
         report = Path(folder) / "report.html"
-        report.write_text(page(gather(warehouse, warehouse.run("sample"))), encoding="utf-8")
+        report.write_text(page(gather(warehouse, warehouse.run(CLUSTER))), encoding="utf-8")
         for picture in ALL:
             take(tab, report, picture, PICTURES)
             print(f"{picture.name}: {(PICTURES / picture.name).stat().st_size:,} bytes")

@@ -3,8 +3,7 @@
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 VENV := .venv
 BIN := $(VENV)/bin
-SAMPLE := tests/golden/classic-modern/logs
-WITHOUT_JAVA := $(addprefix tests/,protocol log coordinator assignors simulator test_arrows.py test_documentation.py test_packaging.py test_ratios.py)
+WITHOUT_JAVA := $(addprefix tests/,protocol storage log coordinator assignors simulator test_arrows.py test_documentation.py test_packaging.py test_ratios.py)
 WAREHOUSE ?= ./warehouse
 
 # uv takes 47 s of CPU where pip takes 119, and 83 of them if pip compiles nothing either. Where uv is not to be had, or cannot reach the
@@ -15,15 +14,14 @@ install = @$(BIN)/python -m pip install --quiet --disable-pip-version-check 'uv>
     --config-settings-package 'pyspark:--build-option=--compression=stored' 2>/dev/null \
   || $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile --constraint constraints.txt --editable '$(1)'
 
-.PHONY: nightly test check lint pytest pytest-without-java coverage bench ratios reference notebooks docs clean
+PLATFORMS ?=
+
+.PHONY: nightly test check lint pytest pytest-without-java platforms coverage bench ratios reference notebooks docs clean
 
 nightly: $(VENV)/.warm
 	@bash .ci/ensure-java
-	@$(BIN)/groupcoord nightly $(SAMPLE) --warehouse $(WAREHOUSE) --cluster sample --as-of 2026-11-21T08:00:00Z
-	@printf '%s\n' '' 'Try next:' \
-	  '  $(BIN)/groupcoord list --state --warehouse $(WAREHOUSE)' \
-	  '  $(BIN)/groupcoord describe --all-groups --warehouse $(WAREHOUSE)' \
-	  '  $(BIN)/groupcoord nightly /path/to/kafka-logs --warehouse $(WAREHOUSE) --cluster mine'
+	@$(BIN)/groupcoord demo --warehouse $(WAREHOUSE)
+	@echo "The command is in $(BIN): source $(BIN)/activate"
 
 # Everything. The loops are compiled first, with checks and without, a core for each: Java's archive is made with those that are shipped.
 # While Java writes it, the types are checked and the assertions of the tests are rewritten.
@@ -49,6 +47,11 @@ pytest: $(VENV)/.tests
 # Without Java nothing waits, and each process more would collect all tests once more.
 pytest-without-java: $(VENV)/.tests
 	$(BIN)/python -m pytest -n 2 $(PYTEST) -m 'not (spark or process or cluster or broker or browser)' $(WITHOUT_JAVA)
+
+# Environments of the Spark releases and platforms in conf/platforms (three minutes each): make platforms PLATFORMS="glue-5.0 fabric-1.3".
+platforms: $(VENV)/.tests
+	@bash .ci/ensure-java
+	$(BIN)/python -m tests.platforms.matrix $(PLATFORMS)
 
 bench: $(VENV)/.tests
 	@bash .ci/ensure-java
@@ -82,7 +85,7 @@ $(VENV)/.made:
 
 $(VENV)/.runs: $(VENV)/.made pyproject.toml constraints.txt
 	@echo "Installing groupcoord_spark and its packages into $(VENV) (once; a few minutes)"
-	$(call install,.)
+	$(call install,.[spark])
 	@touch $@
 
 # What it saves can be missed: where Java cannot keep its classes, all the rest goes on as it did.
@@ -108,4 +111,4 @@ $(VENV)/.docs: $(VENV)/.made pyproject.toml constraints.txt
 	@touch $@ $(VENV)/.runs
 
 clean:
-	rm -rf $(VENV) warehouse build/site .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) warehouse demo-warehouse demo-logs build/site .mypy_cache .ruff_cache .pytest_cache .hypothesis

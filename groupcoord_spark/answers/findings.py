@@ -91,6 +91,14 @@ _EXPIRING: Final = (
     " WHERE {} topic_is_unsubscribed AND expires_at <= as_of + to_milliseconds($horizon_ms) GROUP BY topic, group_id"
 )
 _OF_EXPIRATIONS: Final = "offset_expirations where {}topic_is_unsubscribed"
+_OPEN_TRANSACTIONS: Final = (
+    "SELECT concat_ws(' ', offsets_partition, producer_id) AS subject, group_id, NULL AS reason, 1 AS number"
+    " FROM pending_offsets p WHERE NOT EXISTS (FROM topic_health h"
+    " WHERE h.severity = 'sick' AND h.offsets_partition = p.offsets_partition AND h.subject = CAST(p.producer_id AS VARCHAR))"
+    " GROUP BY offsets_partition, producer_id, group_id"
+    " HAVING MIN(record_timestamp) <= (SELECT MAX(as_of) FROM group_expirations) - INTERVAL 1 HOUR"
+)
+"""Without those that are findings of the doctor (``sick``). The view would read the history."""
 _PLACE: Final = "topic, partition"
 _REWIND: Final = "offsets_partition, record_offset, rewound_at"
 _SKIP: Final = "topic, partition, record_offset, skipped_at"
@@ -167,8 +175,11 @@ KINDS: Final[Mapping[str, Kind]] = {
         "transaction",
         "open for an hour or more",
         "The cleaner stops before it, so the offsets topic grows; kafka-transactions can abort it.",
+        "sql",
+        _OPEN_TRANSACTIONS,
         table="open_transactions",
         where=(("open_hours", ">=", 1),),
+        shown="open_transactions where open_for >= interval '1 hour'",
     ),
     "sick": Kind(
         "danger",

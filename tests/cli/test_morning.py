@@ -187,6 +187,26 @@ def test_a_lag_that_loses_records_soon_and_an_offset_beyond_the_end_are_news(tmp
     assert told == [[], [("danger", "loses_soon", 1), ("warning", "beyond_end", 1)]]
 
 
+def test_a_transaction_is_news_once_it_is_open_for_an_hour_where_no_finding_of_the_doctor_has_it(tmp_path: Path) -> None:
+    def pending(producer_id: int, hours: int) -> dict[str, Any]:
+        times = {"record_timestamp_ms": AS_OF_MS - hours * 3_600_000, "record_offset": producer_id}
+        return offset("a", "t", producer_id, 5, producer_id=producer_id, **times)
+
+    hanging = {**finding("hanging_transaction", "sick"), "subject": "3"}
+    expiry_of_a = {"group_id": "a", "as_of_ms": AS_OF_MS, "removed": False, "tombstone_count": 0}
+    tables = {
+        "groups": [group("a")],
+        "pending_offsets": [pending(1, 0), pending(2, 2), pending(3, 3)],
+        "topic_health": [hanging],
+        "group_expirations": [expiry_of_a],
+    }
+    night(tmp_path, "prod", tables)
+    told = rows(str(tmp_path))
+    assert [(row["what"], row["number"], row["groups"]) for row in told] == [("open_transaction", 1, ["a"]), ("sick", 1, [])]
+    shown = groupcoord(*shlex.split(told[0]["command"])[1:], "--output", "json").stdout.splitlines()
+    assert [json.loads(line)["producer_id"] for line in shown] == [2, 3]
+
+
 def test_every_kind_of_news_is_explained_in_the_reference() -> None:
     page = (Path(__file__).parents[2] / "docs" / "reference" / "cli.md").read_text()
     assert all(f"| `{name}` | {kind.level} |" in page for name, kind in NEWS.items())

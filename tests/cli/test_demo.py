@@ -54,7 +54,7 @@ def test_no_group_but_those_with_a_fault_is_behind_or_goes(demo_warehouse: Any) 
 
 def test_the_news_of_the_last_night_are_the_faults_of_its_day(demo_warehouse: Any) -> None:
     news = groupcoord("morning", "--output", "json", "--warehouse", demo_warehouse.path).stdout
-    assert re.findall(r'"groups": \["([\w-]+)"\]', news) == ["search-indexer", "invoice-run", "shipping"]
+    assert re.findall(r'"groups": \["([\w-]+)"\]', news) == ["search-indexer", "ledger", "invoice-run", "shipping"]
 
 
 def test_nights_are_of_one_clean_log(demo_warehouse: Any) -> None:

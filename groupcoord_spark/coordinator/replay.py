@@ -17,23 +17,16 @@ from groupcoord_spark.coordinator.refusals import RULE_OF_REASON, refusal_of_typ
 from groupcoord_spark.coordinator.semantics import JAVA, Semantics
 from groupcoord_spark.coordinator.state import LoadWarning, PartitionState
 from groupcoord_spark.coordinator.transactions import OffsetStore, StoredOffset
-from groupcoord_spark.protocol.record_types import (
-    CONSUMER_GROUP_KEY_TYPES,
-    NO_PRODUCER_EPOCH,
-    NO_PRODUCER_ID,
-    SHARE_GROUP_KEY_TYPES,
-    STREAMS_GROUP_KEY_TYPES,
-    KeyType,
-)
+from groupcoord_spark.protocol.record_types import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, KeyType, key_types_of
 
 _TYPES_WITH_TOPIC_NAMES = (KeyType.CONSUMER_GROUP_PARTITION_METADATA, KeyType.SHARE_GROUP_STATE_PARTITION_METADATA)
 _UNKNOWN_TOPIC_NAME = "<UNKNOWN>"
 """Kafka writes this text in place of the name of a topic that was deleted."""
 
 _MODERN_GROUP_TYPES: dict[int, type[ReplayedModernGroup]] = {
-    **dict.fromkeys(CONSUMER_GROUP_KEY_TYPES, ReplayedConsumerGroup),
-    **dict.fromkeys(SHARE_GROUP_KEY_TYPES, ReplayedShareGroup),
-    **dict.fromkeys(STREAMS_GROUP_KEY_TYPES, ReplayedStreamsGroup),
+    key_type: group
+    for group in (ReplayedConsumerGroup, ReplayedShareGroup, ReplayedStreamsGroup)
+    for key_type in key_types_of(group.group_type)
 }
 
 

@@ -37,25 +37,20 @@ class KeyType(IntEnum):
     STREAMS_GROUP_TOPOLOGY = 23
 
 
-def _types_named(beginning: str) -> frozenset[KeyType]:
-    return frozenset(key_type for key_type in KeyType if key_type.name.startswith(beginning))
+MODERN_GROUP_TYPES: Final = ("consumer", "share", "streams")
+"""Types of groups whose assignment the broker computes: KIP-848, KIP-932 and KIP-1071."""
+
+
+def key_types_of(group_type: str) -> frozenset[KeyType]:
+    """Return the key types of the records of a type of modern group."""
+    return frozenset(key_type for key_type in KeyType if key_type.name.startswith(f"{group_type.upper()}_GROUP_"))
 
 
 OFFSET_KEY_TYPES: Final = frozenset({KeyType.LEGACY_OFFSET_COMMIT, KeyType.OFFSET_COMMIT})
 CLASSIC_KEY_TYPES: Final = OFFSET_KEY_TYPES | {KeyType.GROUP_METADATA}
 """All types before Kafka 4.0."""
-CONSUMER_GROUP_KEY_TYPES: Final = _types_named("CONSUMER_GROUP")
-"""Groups of KIP-848."""
-SHARE_GROUP_KEY_TYPES: Final = _types_named("SHARE_GROUP")
-"""Groups of KIP-932."""
-STREAMS_GROUP_KEY_TYPES: Final = _types_named("STREAMS_GROUP")
-"""Groups of KIP-1071."""
-MODERN_KEY_TYPES: Final = CONSUMER_GROUP_KEY_TYPES | SHARE_GROUP_KEY_TYPES | STREAMS_GROUP_KEY_TYPES
-"""Groups whose assignment the broker computes."""
-GROUP_KEY_TYPES: Final = frozenset(
-    {KeyType.GROUP_METADATA, KeyType.CONSUMER_GROUP_METADATA, KeyType.SHARE_GROUP_METADATA, KeyType.STREAMS_GROUP_METADATA}
-)
-"""The record that a group of each type begins with; its tombstone removes the group."""
+CONSUMER_GROUP_KEY_TYPES: Final = key_types_of("consumer")
+MODERN_KEY_TYPES: Final = frozenset().union(*map(key_types_of, MODERN_GROUP_TYPES))
 
 
 class ModernKeyTypes(NamedTuple):
@@ -72,14 +67,15 @@ class ModernKeyTypes(NamedTuple):
 
 
 def _modern_key_types(group_type: str) -> ModernKeyTypes:
-    beginning = f"{group_type.upper()}_GROUP_"
     subjects = ("METADATA", "MEMBER_METADATA", "TARGET_ASSIGNMENT_METADATA", "TARGET_ASSIGNMENT_MEMBER", "CURRENT_MEMBER_ASSIGNMENT")
-    group, member, target_epoch, target, current = common = [KeyType[beginning + subject] for subject in subjects]
-    others = tuple(sorted(_types_named(beginning).difference(common)))
+    group, member, target_epoch, target, current = common = [KeyType[f"{group_type.upper()}_GROUP_{subject}"] for subject in subjects]
+    others = tuple(sorted(key_types_of(group_type).difference(common)))
     return ModernKeyTypes(group_type, group, member, target_epoch, target, current, others)
 
 
-KEY_TYPES_OF: Final = {group_type: _modern_key_types(group_type) for group_type in ("consumer", "share", "streams")}
+KEY_TYPES_OF: Final = {group_type: _modern_key_types(group_type) for group_type in MODERN_GROUP_TYPES}
+GROUP_KEY_TYPES: Final = frozenset({KeyType.GROUP_METADATA, *(key_types.group for key_types in KEY_TYPES_OF.values())})
+"""The record that a group of each type begins with; its tombstone removes the group."""
 
 
 class MarkerType(IntEnum):

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Final
 
 from groupcoord_spark.log import CODES, DamageKind
+from groupcoord_spark.protocol.record_types import MODERN_GROUP_TYPES
 from groupcoord_spark.warehouse.declaration import TIMESTAMPS_OUT_OF_RANGE, Column, Table, WriteMode
 from groupcoord_spark.warehouse.reasons import GROUP_RULES, GROUP_STAYS_BECAUSE, OFFSET_RULES, OFFSET_STAYS_BECAUSE
 from groupcoord_spark.warehouse.warning_codes import WARNING_CODES
@@ -62,7 +63,7 @@ SIZES = (
     Column("value_size", "INT", "Bytes of the value; NULL: a tombstone.", absent=-1),
 )
 
-GROUP_TYPES = ("classic", "consumer", "share", "streams")
+GROUP_TYPES = ("classic", *MODERN_GROUP_TYPES)
 GROUP_STATES = ("Empty", "Stable", "Assigning", "Reconciling", "NotReady", "PreparingRebalance", "CompletingRebalance", "Dead")
 MEMBER_STATES = ("STABLE", "UNREVOKED_PARTITIONS", "UNRELEASED_PARTITIONS", "UNREVOKED_TASKS", "UNRELEASED_TASKS", "UNKNOWN")
 

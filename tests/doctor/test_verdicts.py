@@ -23,7 +23,9 @@ from groupcoord_spark.doctor import (
     read_copies,
     read_transaction_states,
 )
+from groupcoord_spark.doctor.findings import FindingKind
 from groupcoord_spark.doctor.gather.producer_table import ProducerTable
+from groupcoord_spark.doctor.rules import cleaner, groups, sizes, transactions
 from groupcoord_spark.doctor.side_files import checked_files
 from groupcoord_spark.log import Segment, read_segment
 from groupcoord_spark.log.broker_dir.broker_files import LogDirectoryFiles, PartitionFiles, ProducerState
@@ -207,6 +209,11 @@ def test_worst_findings_come_first() -> None:
 def test_page_about_large_topics_explains_every_finding() -> None:
     page = (GOLDEN.parents[1] / "docs" / "how-to" / "a-large-offsets-topic.md").read_text()
     assert re.findall(r"^\| `(\w+)` \|", page, re.MULTILINE) == list(FINDINGS)
+
+
+def test_every_kind_of_finding_has_a_place_among_all() -> None:
+    kinds = {kind for file in (cleaner, groups, sizes, transactions) for kind in vars(file).values() if isinstance(kind, FindingKind)}
+    assert kinds == set(FINDINGS.values())
 
 
 SIDE_FILES = sorted(

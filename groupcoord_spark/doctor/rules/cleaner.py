@@ -169,14 +169,4 @@ def of_first_segment(patient: Patient) -> Iterator[Finding]:
         yield patient.finding(BEGINS_LATE, summary, remedy, evidence={**patient.figures, "first_segment": first})
 
 
-FINDINGS: Final = {
-    35: BEGINS_LATE,
-    40: STOPPED,
-    50: NEVER_CLEANED,
-    60: OFFSET_SPAN,
-    80: REFUSED_AFTER_CLEANING,
-    100: TOO_MANY_KEYS,
-    170: OTHER_STATE_AFTER_CLEANING,
-    180: REFUSED_WHILE_CLEANING,
-}
 RULES: Final = (of_first_segment, of_idle_cleaner, of_limits)

@@ -130,5 +130,4 @@ def _figures_of_group(group: GroupInLog) -> dict[str, Any]:
     }
 
 
-FINDINGS: Final = {70: HOT_GROUP, 140: LARGE_METADATA, 150: WIDE, 160: THROWAWAY}
 RULES: Final = (of_habits,)

@@ -113,5 +113,4 @@ def of_tombstones(patient: Patient) -> Iterator[Finding]:
         yield patient.finding(TOMBSTONES, summary, remedy, evidence=evidence)
 
 
-FINDINGS: Final = {90: OVERSIZED, 120: MANY_PRODUCERS, 130: TOMBSTONES, 190: LIVE_SET}
 RULES: Final = (of_records, of_producers, of_tombstones)

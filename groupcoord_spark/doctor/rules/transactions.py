@@ -210,5 +210,4 @@ def _ask(patient: Patient) -> str:
     )
 
 
-FINDINGS: Final = {10: HANGING, 20: OVERDUE, 30: BLOCKED, 110: OPEN, 200: YOUNG}
 RULES: Final = (of_transactions,)

@@ -3,7 +3,7 @@
 from datetime import datetime, timedelta
 
 from airflow import DAG
-from airflow.operators.bash import BashOperator
+from airflow.providers.standard.operators.bash import BashOperator
 
 WAREHOUSE = "s3://warehouses/offsets"
 

@@ -195,7 +195,7 @@ def _states_of(
         where = [("topic", "in", topics), (columns[3], "in", offsets), *([("kind", "=", REMOVED)] if table == OFFSET_EVENTS else [])]
         opened = start.warehouse.tables[table]
         paths = [opened.path_of(file.path) for file in files.get(table, ())]
-        rows = opened.rows_in(paths, start.cluster, columns, where).rename_columns(_COPIED_COLUMNS)
+        rows = opened.rows_in(paths, start.cluster, columns, where).rename_columns([*_COPIED_COLUMNS])
         time = pc.divide(rows["commit_timestamp"].cast(pa.int64()), 1000)
         for row in rows.set_column(rows.column_names.index("commit_timestamp"), "commit_timestamp", time).to_pylist():
             value = row["topic"], row["partition"], row["committed_offset"]

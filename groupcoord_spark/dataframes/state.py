@@ -35,7 +35,8 @@ from groupcoord_spark.pipeline.extents import Until
 from groupcoord_spark.pipeline.plan.input_rows import TRANSACTIONS_UNKNOWN
 from groupcoord_spark.pipeline.rebalances import REBALANCES
 from groupcoord_spark.pipeline.replay.reachable_groups import warnings_about_unreachable
-from groupcoord_spark.sources.frames import readable, tells_transactions
+from groupcoord_spark.sources.frames import readable
+from groupcoord_spark.sources.rows import TRANSACTIONS
 from groupcoord_spark.spark.column_functions import struct_of
 
 if TYPE_CHECKING:
@@ -46,7 +47,7 @@ _NAMES: Final = struct_of(topic_id="string", name="string")
 _KEPT: Final = struct_of(group_id="string", kept_for="string")
 _TYPE_0: Final = struct_of(group_id="string", topic="string", partition="integer")
 _PLACED: Final = struct_of(group_id="string", offsets_partition="integer", commit_ms="long", record_ms="long")
-_KINDS: Final = struct_of(key_type="integer", value_version="integer", decoded="long")
+_KINDS: Final = struct_of(key_type="integer", value_version="integer", decoded="long", tells_transactions="boolean")
 
 
 @dataclass(frozen=True)
@@ -98,20 +99,18 @@ def replay(
         GroupcoordError: the Python workers of the session lack the package.
     """
     rules = named_semantics(semantics)
-    replayed = kept(replayed_frame(_of_cluster(records, cluster), rules, until=_end_of(until)))
-    return _ReplayedState.of(replayed, rules, tells_transactions=tells_transactions(records))
+    return _ReplayedState.of(kept(replayed_frame(_of_cluster(records, cluster), rules, until=_end_of(until))), rules)
 
 
 class _ReplayedState(State):
     """The state whose frames are made of the replayed one, each when it is first asked for: to plan all of them takes 2 s of CPU."""
 
     _semantics: Semantics
-    _tells_transactions: bool
 
     @classmethod
-    def of(cls, replayed: DataFrame, semantics: Semantics, *, tells_transactions: bool) -> Self:
+    def of(cls, replayed: DataFrame, semantics: Semantics) -> Self:
         state = cls.__new__(cls)
-        vars(state).update(replayed=replayed, _semantics=semantics, _tells_transactions=tells_transactions)
+        vars(state).update(replayed=replayed, _semantics=semantics)
         return state
 
     def __getattr__(self, name: str) -> DataFrame:
@@ -149,7 +148,7 @@ class _ReplayedState(State):
 
     @cached_property
     def warnings(self) -> DataFrame:
-        of_clusters = _of_clusters(self._replayed, self._semantics, tells_transactions=self._tells_transactions)
+        of_clusters = _of_clusters(self._replayed, self._semantics)
         of_replay = frame_of(self._replayed, "warnings").unionByName(of_clusters, allowMissingColumns=True)
         return of_replay.unionByName(self._unreachable, allowMissingColumns=True)
 
@@ -211,7 +210,7 @@ def _of_cluster(records: DataFrame, cluster: str | None) -> DataFrame:
     return records if cluster is None else readable(records).withColumn("cluster", F.lit(cluster))
 
 
-def _of_clusters(replayed: DataFrame, semantics: Semantics, *, tells_transactions: bool) -> DataFrame:
+def _of_clusters(replayed: DataFrame, semantics: Semantics) -> DataFrame:
     """Return the non-NULL columns of a warning for each cluster whose records raise one.
 
     Warn if a coordinator other than the one of the semantics wrote the records, or if transactional records cannot be identified.
@@ -222,11 +221,12 @@ def _of_clusters(replayed: DataFrame, semantics: Semantics, *, tells_transaction
 
     def of_cluster(key: tuple[Any, ...], kinds: pa.Table) -> pa.Table:
         records: Counter[tuple[int, int]] = Counter()
-        for key_type, value_version, decoded in zip(*(kinds[name].to_pylist() for name in _KINDS.names), strict=True):
-            records[key_type, value_version] += decoded
+        key_types, value_versions, decoded, tells_transactions = (kinds[name].to_pylist() for name in _KINDS.names)
+        for key_type, value_version, count in zip(key_types, value_versions, decoded, strict=True):
+            records[key_type, value_version] += count
         details = {
             "other_coordinator": other_coordinator(semantics, records),
-            "transactions_unknown": None if tells_transactions else TRANSACTIONS_UNKNOWN,
+            "transactions_unknown": None if all(tells_transactions) else TRANSACTIONS_UNKNOWN,
         }
         rows = [{"cluster": key[0], "code": code, "detail": detail} for code, detail in details.items() if detail]
         return pa.Table.from_pylist(rows, columns)
@@ -234,9 +234,9 @@ def _of_clusters(replayed: DataFrame, semantics: Semantics, *, tells_transaction
     return of_each_group(plain_frame_of(replayed, PARTITION_REPORT, _KINDS, _kinds_of), ["cluster"], of_cluster, schema, tasks=1)
 
 
-def _kinds_of(report: PartitionReport) -> Iterable[tuple[int, int, int]]:
-    """Key type, value version, and the number of records that decode."""
-    return ((*kind, count.decoded) for kind, count in report.counts.by_kind.items())
+def _kinds_of(report: PartitionReport) -> Iterable[tuple[int, int, int, bool]]:
+    """Key type, value version, the number of records that decode, and whether the rows tell which records are of transactions."""
+    return ((*kind, count.decoded, TRANSACTIONS not in report.lacks) for kind, count in report.counts.by_kind.items())
 
 
 def named_semantics(semantics: Semantics | str) -> Semantics:

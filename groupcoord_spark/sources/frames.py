@@ -19,8 +19,8 @@ from pyspark.sql.pandas.types import from_arrow_type, to_arrow_type
 from groupcoord_spark.errors import InputError, UsageError
 from groupcoord_spark.log.broker_dir.broker_files import OFFSETS_TOPIC
 from groupcoord_spark.protocol.record_types import MarkerType
-from groupcoord_spark.sources.columns import NAMES, OFFSET, OTHER_UNITS, PARTITION, TIMESTAMP, TOPIC, fields_of, lacks_of, needed_type
-from groupcoord_spark.sources.rows import ABSENT, EVERY_ROW, FILLED_IN, RAW_SCHEMA, TRANSACTIONS, Wanted, WithNewer, wanted_records
+from groupcoord_spark.sources.columns import NAMES, OFFSET, OTHER_UNITS, PARTITION, TIMESTAMP, TOPIC, fields_of, needed_type
+from groupcoord_spark.sources.rows import ABSENT, EVERY_ROW, FILLED_IN, RAW_SCHEMA, Wanted, WithNewer, wanted_records
 from groupcoord_spark.storage.location import first_line, shown
 from groupcoord_spark.wording import first_of
 
@@ -181,11 +181,6 @@ def told_fields(frame: DataFrame) -> set[str]:
     """Return the fields of raw rows that the frame has, without those that ``decode`` filled in because its own frame lacked them."""
     filled_in = {field.name for field in frame.schema if field.metadata.get(FILLED_IN)}
     return {field for field, name in fields_of(frame.columns).items() if name not in filled_in}
-
-
-def tells_transactions(frame: DataFrame) -> bool:
-    """Return whether the frame shows which records are of transactions, and how the transactions ended."""
-    return TRANSACTIONS not in lacks_of(told_fields(frame))
 
 
 def _milliseconds(times: Column, *, is_whole: bool = True) -> Column:

@@ -164,6 +164,9 @@ def test_a_replay_without_the_columns_of_transactions_says_what_it_cannot_know(b
         {"producer_id": F.lit(-1).cast("bigint"), "is_transactional": F.lit(False), "control_type": F.lit(None).cast("string")}
     )
     assert replay(with_transactions).warnings.where("code = 'transactions_unknown'").count() == 0
+    nulls = {"producer_id": F.lit(None).cast("bigint"), "is_transactional": F.lit(None).cast("boolean")}
+    without_values = with_transactions.withColumns(nulls)
+    assert replay(without_values).warnings.where("code = 'transactions_unknown'").count() == 1
 
 
 @pytest.mark.parametrize("again", [decode, lambda frame: decode(decode(frame)), lambda frame: decode(frame).where("offset >= 0")])

@@ -91,7 +91,7 @@ class PieceReport:
 
     warnings: rows of the table warnings about records that a loader refuses in any state; refusals: how many of them are refusals
     (LoadWarning.is_refusal). With a point in time also: records_after_complete, the records from ``complete_until`` on;
-    records_from_history, the records that were read from the history tables.
+    records_from_history, the records that were read from the history tables. lacks: words of LACKING, for some of the rows.
     """
 
     counts: PartitionCounts = field(default_factory=PartitionCounts)
@@ -103,6 +103,7 @@ class PieceReport:
     records_from_history: int = 0
     offset_questions: OffsetQuestions | None = None
     """About offset events, where the reader judges those of its offsets partition."""
+    lacks: frozenset[str] = frozenset()
 
 
 def kept_records(records: Records, rows: npt.NDArray[np.int64], decodes: Mask) -> pa.RecordBatch:

@@ -118,6 +118,8 @@ class PartitionReport:
     offset_questions: OffsetQuestions | None = None
     """What only the whole run can judge of the offset events."""
     files: dict[str, list[AddedFile]] = field(default_factory=dict)
+    lacks: frozenset[str] = frozenset()
+    """Words of LACKING for what the raw rows that the replay read do not contain."""
 
     def take_piece(self, piece: PieceReport) -> None:
         """Add what one reader reports, but for its topic names."""
@@ -128,6 +130,7 @@ class PartitionReport:
         self.warnings += piece.warnings
         self.refusals += piece.refusals
         self.offset_questions = piece.offset_questions or self.offset_questions
+        self.lacks |= piece.lacks
 
     def take_files(self, files: Mapping[str, Sequence[AddedFile]]) -> None:
         """Add files, by table."""

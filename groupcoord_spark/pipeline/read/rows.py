@@ -52,6 +52,8 @@ PACKED_BYTES: Final = 1 << 20
 """Bytes of rows in one packed piece. Of each such 32 MiB the merge may have to hold one piece, however the rows are ordered."""
 FIRST_FILES: Final = 20
 """Maximum number of files whose first rows are inspected."""
+_LACKS: Final = b"lacks"
+"""In the metadata of packed rows: the words of LACKING for what these rows do not contain."""
 _OTHER_CONTROL_TYPE: Final = 127
 """Stands for a control type that is neither COMMIT nor ABORT nor a number that fits a byte."""
 
@@ -212,21 +214,23 @@ def packed_rows(cluster: str | None) -> OfBatches:
 
     def pack_rows(batches: Iterable[RowBatch]) -> Iterator[pa.RecordBatch]:
         held: list[pa.RecordBatch] = []
+        lacks: frozenset[str] = frozenset()
         size = 0
         for batch in batches:
             held.append(batch.rows)
+            lacks |= batch.lacks
             size += held[-1].nbytes
             if size >= HELD_BYTES:
-                yield from _packed(held, cluster)
+                yield from _packed(held, cluster, lacks)
                 held, size = [], 0
         if size:
-            yield from _packed(held, cluster)
+            yield from _packed(held, cluster, lacks)
 
     return pack_rows
 
 
-def _packed(held: list[pa.RecordBatch], cluster: str | None) -> Iterator[pa.RecordBatch]:
-    rows = as_one(held)
+def _packed(held: list[pa.RecordBatch], cluster: str | None, lacks: frozenset[str]) -> Iterator[pa.RecordBatch]:
+    rows = as_one(held).replace_schema_metadata({_LACKS: " ".join(lacks)})
     offsets, numbers = _offsets(rows), rows.column("offsets_partition").to_numpy(zero_copy_only=False)
     clusters = rows.column("cluster").fill_null(DEFAULT_CLUSTER).dictionary_encode()
     codes = np.zeros(len(numbers), np.int64) if cluster is not None else clusters.indices.to_numpy(zero_copy_only=False)
@@ -289,12 +293,15 @@ def with_rows_read(shuffled: Iterable[ShuffledRow], offsets_partition: int, sour
     source: for rows that name none.
     """
     others: deque[ShuffledRow] = deque()
+    lacks: set[str] = set()
     rest = iter(shuffled)
 
     def pieces() -> Iterator[ShuffledRow]:
         for row in rest:
             if row.kind == ROWS:
-                yield row
+                batch = row.batch
+                lacks.update((batch.schema.metadata or {}).get(_LACKS, b"").decode().split())
+                yield row._replace(payload=batch)
             else:
                 others.append(row)
 
@@ -308,10 +315,12 @@ def with_rows_read(shuffled: Iterable[ShuffledRow], offsets_partition: int, sour
         files, reports = TaskRows(), dict[int, PieceReport]()
         reader = PartitionReader(job, files, offsets_partition, reports)
         read = reader.read([(RowPiece(offsets_partition, source), chunks)])
-        for row in chain(read, rows_of_reports(reports, files)):
+        for row in read:
             while others and others[0].first_offset < row.first_offset:
                 yield others.popleft()
             yield row
+        reports[offsets_partition].lacks = frozenset(lacks)
+        yield from rows_of_reports(reports, files)
     others.extend(row for row in rest if row.kind != ROWS)  # Spark wants its iterator to be read to the end
     yield from others
 

@@ -6,11 +6,11 @@ The record offset of a record is its place in the list, from 0. A marker has a r
 import gzip
 import json
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from groupcoord_spark.coordinator import JAVA, PartitionReplay, PartitionState, Semantics, StoredOffset
+from groupcoord_spark.coordinator import JAVA, Cleanup, PartitionReplay, PartitionState, Semantics, StoredOffset
 from groupcoord_spark.coordinator.refusals import fault_beyond_limits
 from groupcoord_spark.protocol import ZERO_UUID, DecodeError, decode_key, decode_value, encode_key, encode_value
 from groupcoord_spark.protocol.record_types import NO_LEADER_EPOCH, NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_TIMESTAMP, KeyType, MarkerType
@@ -18,6 +18,9 @@ from groupcoord_spark.protocol.record_types import NO_LEADER_EPOCH, NO_PRODUCER_
 GOLDEN = Path(__file__).parents[1] / "golden"
 GROUP = "g"
 TOPIC_ID = "AAAAAAAAAAEAAAAAAAAAAg"
+NOW_MS = 1_000_000
+RETENTION_MS = MINUTE_MS = 60_000
+"""Moment and retention of the cleanup of an ``Outcome``."""
 
 
 @dataclass(frozen=True)
@@ -413,3 +416,51 @@ def _record(line: Mapping[str, Any]) -> Record:
 
 def _bytes(text: str | None) -> bytes | None:
     return None if text is None else bytes.fromhex(text)
+
+
+AT_THE_END = -1
+"""Record offset of a refusal at the end of the load."""
+
+
+@dataclass
+class Outcome:
+    """What a coordinator makes of the records of one case."""
+
+    refused: set[int] = field(default_factory=set)
+    groups: dict[str, tuple[str, str, int, str]] = field(default_factory=dict)
+    """Group id -> type, state, epoch (or generation), and member ids with spaces."""
+    offsets: dict[tuple[int, str, str, int], int] = field(default_factory=dict)
+    """(producer id, group id, topic, partition) -> committed offset; producer id -1: it counts, else it is pending."""
+    tombstones: list[str] = field(default_factory=list)
+    """Keys in hexadecimal, sorted."""
+
+    def as_json(self) -> dict[str, Any]:
+        return {
+            "refused": sorted(self.refused),
+            "groups": [[group_id, *shown] for group_id, shown in sorted(self.groups.items())],
+            "offsets": [[*place, committed_offset] for place, committed_offset in sorted(self.offsets.items())],
+            "tombstones": self.tombstones,
+        }
+
+
+def outcome_here(records: Iterable[Record], semantics: Semantics, now_ms: int = NOW_MS, retention_ms: int = RETENTION_MS) -> Outcome:
+    state = replayed(records, semantics)
+    cleanups = Cleanup(now_ms, retention_ms, semantics).of_partition(state)
+    members: dict[str, list[str]] = {}
+    for row in state.members():
+        members.setdefault(row.group_id, []).append(row.member_id)
+    refusals = [warning for warning in state.warnings() if warning.is_refusal and warning.code != "R-1.6"]
+    return Outcome(
+        refused={AT_THE_END if each.code == "R-3.29" else each.record_offset for each in refusals if each.record_offset is not None},
+        groups={
+            row.group_id: (row.group_type, row.state.lower(), row.generation, " ".join(members.get(row.group_id, ())))
+            for row in state.groups()
+        },
+        offsets={
+            (producer_id, row.group_id, row.topic, row.partition): row.commit.committed_offset
+            for rows, is_pending in ((state.committed_offsets(), False), (state.orphan_offsets(), False), (state.pending_offsets(), True))
+            for row in rows
+            for producer_id in [row.commit.producer_id if is_pending else -1]
+        },
+        tombstones=sorted(tombstone.key.hex() for cleanup in cleanups for tombstone in cleanup.tombstones),
+    )

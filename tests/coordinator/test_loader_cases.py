@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from groupcoord_spark.coordinator import JAVA, SCALA, PartitionState, Semantics
+from groupcoord_spark.coordinator import JAVA, SCALA, PartitionState, Semantics, semantics_for
 from groupcoord_spark.protocol.record_types import MarkerType
-from tests.coordinator.records import GOLDEN, Record, replayed
+from tests.coordinator.records import GOLDEN, Record, outcome_here, replayed
 
 # R-1.6, R-1.26 and R-2.2 in its milder form are skips and remarks; all others mean that the load would have failed (R-1.28: was logged).
 REMARKS = {"R-1.6", "R-1.26", "R-2.2", "R-4.6"}
@@ -61,3 +61,11 @@ def test_kafka_4_3_1(case: dict[str, Any]) -> None:
 @pytest.mark.parametrize("case", [case for case in _cases() if "scala_3_9_1" in case], ids=lambda case: case["case"])
 def test_kafka_3_9_1(case: dict[str, Any]) -> None:
     _check(case, case["scala_3_9_1"], SCALA)
+
+
+def test_a_sample_of_all_sequences_of_three_records() -> None:
+    """``small_scopes --record`` made the sample, and compares all sequences."""
+    sample = json.loads(gzip.decompress((GOLDEN / "small-scopes.json.gz").read_bytes()))
+    semantics = semantics_for("java", sample["release"])
+    replays = ((case, outcome_here(map(_record, case["records"]), semantics).as_json()) for case in sample["cases"])
+    assert [(case["case"], outcome, case["outcome"]) for case, outcome in replays if outcome != case["outcome"]] == []

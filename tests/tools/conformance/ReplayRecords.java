@@ -32,6 +32,7 @@ import org.apache.kafka.coordinator.group.Group;
 import org.apache.kafka.coordinator.group.GroupCoordinatorConfig;
 import org.apache.kafka.coordinator.group.GroupCoordinatorRecordSerde;
 import org.apache.kafka.coordinator.group.GroupCoordinatorShard;
+import org.apache.kafka.coordinator.group.classic.ClassicGroup;
 import org.apache.kafka.coordinator.group.metrics.GroupCoordinatorMetrics;
 import org.apache.kafka.coordinator.group.modern.share.ShareGroupConfig;
 
@@ -46,8 +47,8 @@ import org.apache.kafka.coordinator.group.modern.share.ShareGroupConfig;
  *   load                                           the load ends; requests follow
  *   request METHOD VERSION JSON                    of GroupCoordinatorShard, whose records are applied
  *
- * Standard output: case; refused OFFSET EXCEPTION (-1: at the end of the load); group ID TYPE STATE (ID: = and hexadecimal digits);
- * offset PRODUCER_ID GROUP TOPIC PARTITION OFFSET (-1: committed, else pending);
+ * Standard output: case; refused OFFSET EXCEPTION (-1: at the end of the load); group ID TYPE STATE EPOCH MEMBERS (ID: = and hexadecimal
+ * digits; EPOCH: of a modern group, or the generation; MEMBERS: their ids as an ID, with spaces); offset PRODUCER_ID GROUP TOPIC PARTITION OFFSET (-1: committed, else pending);
  * tombstone KEY; failed EXCEPTION (of the cleanup); answer ERROR JSON and record KEY VALUE (of a request). Signatures that differ between releases are called by reflection.
  */
 public class ReplayRecords {
@@ -199,11 +200,17 @@ public class ReplayRecords {
         }
     }
 
+    @SuppressWarnings("unchecked")
     private void end() throws Exception {
         load();
         for (Object groupId : new TreeSet<>((Collection<?>) call(metadata, "groupIds"))) {
             Group group = (Group) call(metadata, "group", groupId);
-            System.out.println("group =" + hex((String) groupId) + " " + group.type() + " " + group.stateAsString());
+            boolean isClassic = group instanceof ClassicGroup;
+            Object epoch = group.getClass().getMethod(isClassic ? "generationId" : "groupEpoch").invoke(group);
+            Collection<?> members = isClassic ? ((ClassicGroup) group).allMemberIds()
+                : ((Map<?, ?>) group.getClass().getMethod("members").invoke(group)).keySet();
+            System.out.println("group =" + hex((String) groupId) + " " + group.type() + " " + group.stateAsString() + " " + epoch
+                + " =" + hex(String.join(" ", new TreeSet<>((Collection<String>) members))));
         }
         Object offsets = field(shard, "offsetMetadataManager");
         printOffsets("offset -1", field(offsets, "offsets"));

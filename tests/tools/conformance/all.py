@@ -21,24 +21,12 @@ from groupcoord_spark.coordinator.releases import Release, release_named, versio
 from groupcoord_spark.protocol import DecodeError, decode_key, decode_value, encode_key, encode_value
 from groupcoord_spark.protocol.record_types import KeyType, MarkerType
 from groupcoord_spark.simulator import release_for
-from tests.coordinator.records import GROUP, Record
+from tests.coordinator.records import GROUP, MINUTE_MS, NOW_MS, RETENTION_MS, Outcome, Record, outcome_here
 from tests.integration.kafka import fetched_jars
 from tests.pipeline.logs import random_log
 from tests.tools.conformance import heartbeats, server_assignors, task_assignors
-from tests.tools.conformance.released_jars import (
-    CASES,
-    INSTANCE_TWICE,
-    MINUTE_MS,
-    RETENTION_MS,
-    SHARE_KEY_TYPES,
-    STREAMS_KEY_TYPES,
-    Outcome,
-    is_compared,
-    outcome_here,
-    outcomes_of,
-)
+from tests.tools.conformance.released_jars import CASES, INSTANCE_TWICE, SHARE_KEY_TYPES, STREAMS_KEY_TYPES, is_compared, outcomes_of
 
-NOW_MS = 1_000_000
 CLOCKS = ((NOW_MS, RETENTION_MS), (NOW_MS, 10 * MINUTE_MS), (100 * NOW_MS, RETENTION_MS))
 """Moments and retentions of the cleanups."""
 LOG_RECORDS = 80

@@ -13,18 +13,21 @@ from __future__ import annotations
 import json
 import subprocess
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
 
-from groupcoord_spark.coordinator import Cleanup, PartitionReplay, Semantics, semantics_for
+from groupcoord_spark.coordinator import semantics_for
 from groupcoord_spark.coordinator.releases import LAST_PATCHES, Release, version_text
 from groupcoord_spark.coordinator.semantics import TOPOLOGY_DESCRIPTION_PLUGIN
 from groupcoord_spark.protocol.record_types import KeyType, MarkerType
 from tests.coordinator import test_consumer_groups, test_loader_cases, test_share_and_streams_groups
 from tests.coordinator.records import (
     GOLDEN,
+    MINUTE_MS,
+    NOW_MS,
+    RETENTION_MS,
+    Outcome,
     Record,
     classic_group,
     committed,
@@ -33,6 +36,7 @@ from tests.coordinator.records import (
     group_epoch,
     member,
     offset_commit,
+    outcome_here,
     recorded,
     resolved_regex,
     stable_classic_group,
@@ -49,8 +53,6 @@ from tests.coordinator.records import (
 from tests.coordinator.test_releases import described
 from tests.integration.kafka import fetched_jars, java
 
-NOW_MS = 1_000_000
-RETENTION_MS = MINUTE_MS = 60_000
 RANDOM_LOG = GOLDEN / "fuzz-1"
 PLUGIN_INTERFACE = "org.apache.kafka.coordinator.group.api.streams.StreamsGroupTopologyDescriptionPlugin"
 
@@ -59,8 +61,6 @@ RELEASES = [(*line, patch) for line, last in LAST_PATCHES.items() if line >= (4,
 OFFSET_KEY_TYPES = {0, 1}
 SHARE_KEY_TYPES = set(range(10, 16))
 STREAMS_KEY_TYPES = {17, *range(19, 24)}
-AT_THE_END = -1
-"""Record offset of what is thrown at the end of the load."""
 
 
 MEMBER_LEAVES = [
@@ -170,39 +170,6 @@ INSTANCE_TWICE = "classic members with the same instance id"
 """Kafka refuses this record whole, and here the group is kept (R-2.1): only the refusal is compared."""
 
 
-@dataclass
-class Outcome:
-    """What a coordinator makes of the records of one case."""
-
-    refused: set[int] = field(default_factory=set)
-    groups: dict[str, tuple[str, str]] = field(default_factory=dict)
-    """Group id -> type and state."""
-    offsets: dict[tuple[int, str, str, int], int] = field(default_factory=dict)
-    """(producer id, group id, topic, partition) -> committed offset; producer id -1: it counts, else it is pending."""
-    tombstones: list[str] = field(default_factory=list)
-    """Keys in hexadecimal, sorted."""
-
-
-def outcome_here(records: Iterable[Record], semantics: Semantics, now_ms: int = NOW_MS, retention_ms: int = RETENTION_MS) -> Outcome:
-    replay = PartitionReplay(semantics)
-    for position, record in enumerate(records):
-        record.apply_to(replay, position if record.offset is None else record.offset)
-    state = replay.finish()
-    cleanups = Cleanup(now_ms, retention_ms, semantics).of_partition(state)
-    refusals = [warning for warning in state.warnings() if warning.is_refusal and warning.code != "R-1.6"]
-    return Outcome(
-        refused={AT_THE_END if each.code == "R-3.29" else each.record_offset for each in refusals if each.record_offset is not None},
-        groups={row.group_id: (row.group_type, row.state.lower()) for row in state.groups()},
-        offsets={
-            (producer_id, row.group_id, row.topic, row.partition): row.commit.committed_offset
-            for rows, is_pending in ((state.committed_offsets(), False), (state.orphan_offsets(), False), (state.pending_offsets(), True))
-            for row in rows
-            for producer_id in [row.commit.producer_id if is_pending else -1]
-        },
-        tombstones=sorted(tombstone.key.hex() for cleanup in cleanups for tombstone in cleanup.tombstones),
-    )
-
-
 def run_coordinator(version: str, lines: Iterable[str], *settings: str) -> list[str]:
     """The lines that ReplayRecords.java prints for these lines, with the classes of a release. settings: of the broker, name=value."""
     jars = fetched_jars(f"kafka-group-coordinator-{version}", "kafka-group-coordinator", version)
@@ -228,8 +195,9 @@ def outcomes_of(
         elif word == "refused":
             outcomes[-1].refused.add(int(rest.split()[0]))
         elif word == "group":
-            group_id, group_type, state = rest.split()
-            outcomes[-1].groups[bytes.fromhex(group_id[1:]).decode()] = (group_type.lower(), state.replace("_", "").lower())
+            group_id, group_type, state, epoch, members = rest.split()
+            shown = (group_type.lower(), state.replace("_", "").lower(), int(epoch), bytes.fromhex(members[1:]).decode())
+            outcomes[-1].groups[bytes.fromhex(group_id[1:]).decode()] = shown
         elif word == "offset":
             producer_id, *names, partition, committed_offset = rest.split()
             place = (bytes.fromhex(name[1:]).decode() for name in names)

@@ -32,6 +32,7 @@ GROUP = "app"
 PLAIN = Topology(0, (Subtopology("0", ("t",)),))
 STATEFUL = Topology(0, (Subtopology("0", ("t",), state_changelog_topics=(InternalTopic("changelog"),)), Subtopology("1", ("u",))))
 DAY_MS = 86_400_000
+NO_TASKS: dict[str, Any] = {"active_tasks": {}, "standby_tasks": {}, "warmup_tasks": {}}
 
 
 class Scene:
@@ -144,7 +145,7 @@ def test_a_failed_append_changes_nothing() -> None:
 def test_a_group_of_4_2_has_no_assignment_interval() -> None:
     scene = Scene("4.2.0")
     assert scene.beat("a", 0).member_epoch == 2
-    scene.simulator.send(StreamsGroupHeartbeat(GROUP, "b", 0, rebalance_timeout_ms=1, topology=PLAIN, process_id="b"))
+    scene.simulator.send(StreamsGroupHeartbeat(GROUP, "b", 0, rebalance_timeout_ms=1, topology=PLAIN, process_id="b", **NO_TASKS))
     assert scene.beat("c", 0).status == ()
     scene = Scene("4.2.0", group_streams_initial_rebalance_delay_ms=3_000)
     answer = scene.beat("a", 0)
@@ -210,7 +211,7 @@ def test_an_append_that_fails_late_takes_the_heartbeat_back() -> None:
     shown = scene.group
     scene.simulator.act(FailAppends(Error.NOT_ENOUGH_REPLICAS, 500))
     call = scene.simulator.send(
-        StreamsGroupHeartbeat(GROUP, "b", 0, rebalance_timeout_ms=60_000, topology=PLAIN, process_id="b"),
+        StreamsGroupHeartbeat(GROUP, "b", 0, rebalance_timeout_ms=60_000, topology=PLAIN, process_id="b", **NO_TASKS),
         scene.simulator.broker.now_ms + 1_000,
     )
     assert call.answer is None
@@ -228,7 +229,9 @@ def test_an_append_that_fails_late_takes_the_heartbeat_back() -> None:
 def test_a_slow_append_lets_the_answer_wait() -> None:
     scene = Scene()
     scene.simulator.act(FailAppends(Error.NONE, 500))
-    call = scene.simulator.send(StreamsGroupHeartbeat(GROUP, "a", 0, rebalance_timeout_ms=60_000, topology=PLAIN, process_id="a"), 1_000)
+    call = scene.simulator.send(
+        StreamsGroupHeartbeat(GROUP, "a", 0, rebalance_timeout_ms=60_000, topology=PLAIN, process_id="a", **NO_TASKS), 1_000
+    )
     assert call.answer is None
     assert scene.group.error is Error.GROUP_ID_NOT_FOUND
     scene.simulator.advance_to(1_500)

@@ -136,6 +136,8 @@ class Release:
     stale_targets_rebalance: bool = False
     """A downgrade by a joining member begins with a rebalance if the group epoch is newer than the targets. Before: if the member has
     other topics."""
+    classic_members_follow_targets: bool = False
+    """Classic members of a consumer group join again when a target assignment is newer than they are. Before: when the group epoch is."""
     known_member_may_join_again: bool = False
     """A member of a consumer group that is not static may send epoch 0 at any time. Before, only after its first answer was lost."""
     assignment_interval_ms: int = 0
@@ -323,6 +325,7 @@ _CHANGES: tuple[tuple[tuple[int, ...], dict[str, Any]], ...] = (
         {
             "assignment_interval_ms": 1_000,
             "stale_targets_rebalance": True,
+            "classic_members_follow_targets": True,
             "group_settings_hide_streams_delay": False,
             "stores_assignment_timestamp": True,
             "commits_by_older_epoch": True,

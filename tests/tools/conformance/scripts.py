@@ -58,6 +58,18 @@ SCRIPTS: dict[str, list[Step]] = {
         ("A", "sync", {}),
     ],
     "upgrade-of-a-pending-member": [("A", "join", {}), ("C", "new", {}), ("A", "join", {})],
+    "a-classic-member-before-the-next-targets": [
+        ("D", "new", {}),
+        ("C", "new", {}),
+        ("B", "join", {}),
+        ("B", "join", {}),
+        ("C", "leave", {}),
+        ("B", "sync", {}),
+        ("B", "beat", {}),
+        ("D", "new", {}),
+        ("B", "beat", {}),
+        ("B", "sync", {}),
+    ],
     "no-upgrade-of-connect": [
         ("A", "join", {"protocol_type": "connect"}),
         ("A", "join", {"protocol_type": "connect"}),

@@ -39,6 +39,7 @@ STREAMS_SCRIPTS: dict[str, list[tuple[str, str, dict[str, Any]]]] = {
         ("A", "streams", {"standby_tasks": {"0": (0,)}}),
         ("A", "streams", {"warmup_tasks": {"0": (0,)}}),
         ("A", "streams", {"standby_tasks": None}),
+        ("A", "streams", {"owns": None}),
         ("A", "streams", {"topology": "expression"}),
         ("A", "streams", {"topology": "of-kafka"}),
         ("A", "streams", {"topology": "no-name"}),

@@ -139,7 +139,7 @@ def sync_with_consumer_group(broker: Broker, call: Call, request: SyncGroup, gro
     protocol = classic_protocols(member)[0][0]
     if request.protocol_type not in (None, CONSUMER) or request.protocol not in (None, protocol):
         raise RefusedError(Error.INCONSISTENT_GROUP_PROTOCOL)
-    if group.epoch > member.member_epoch and member.state != UNREVOKED:
+    if member.member_epoch < _epoch_to_follow(broker, group) and member.state != UNREVOKED:
         _start_timer(broker, group, request.member_id, TimerKind.JOIN_PHASE)
         raise RefusedError(Error.REBALANCE_IN_PROGRESS)
     cancel_timer(group.sync_timers, request.member_id)
@@ -157,7 +157,7 @@ def heartbeat_to_consumer_group(broker: Broker, request: Heartbeat, group: Consu
     step = ConsumerStep(broker, group.group_id)
     step.restart_session(group, request.member_id)
     is_free = member.state == UNRELEASED and not step.waits_for_others(group, request.member_id)
-    if member.member_epoch < group.epoch or member.state == UNREVOKED or is_free:
+    if member.member_epoch < _epoch_to_follow(broker, group) or member.state == UNREVOKED or is_free:
         _start_timer(broker, group, request.member_id, TimerKind.JOIN_PHASE)
         return Error.REBALANCE_IN_PROGRESS
     return Error.NONE
@@ -191,6 +191,11 @@ def _member(group: ConsumerGroup, request: SyncGroup | Heartbeat) -> ConsumerMem
     if member.member_epoch != request.generation:
         raise RefusedError(Error.ILLEGAL_GENERATION)
     return member
+
+
+def _epoch_to_follow(broker: Broker, group: ConsumerGroup) -> int:
+    """Return the epoch that a classic member reaches by joining again."""
+    return group.replayed.assignment_epoch if broker.release.classic_members_follow_targets else group.epoch
 
 
 def _start_timer(broker: Broker, group: ConsumerGroup, member_id: str, kind: TimerKind) -> None:

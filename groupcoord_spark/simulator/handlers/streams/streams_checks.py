@@ -41,7 +41,7 @@ def request_error(request: StreamsGroupHeartbeat, *, is_since_4_4: bool) -> Erro
         not request.member_id.strip()
         or not (request.group_id or "").strip()
         or (request.rack_id is not None and not request.rack_id.strip())
-        or (joins and (request.rebalance_timeout_ms is None or any(tasks) or topology is None))
+        or (joins and (request.rebalance_timeout_ms is None or any(kind is None or kind for kind in tasks) or topology is None))
         or (request.group_instance_id is not None and not request.group_instance_id.strip())
         or request.member_epoch < (LEFT_FOR_A_WHILE if is_since_4_4 else LEAVE_EPOCH)
         or (request.member_epoch == LEFT_FOR_A_WHILE and request.group_instance_id is None)

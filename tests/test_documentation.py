@@ -58,7 +58,7 @@ OPTIONS_OF_OTHER_PROGRAMS = {
     *("--json", "--fail", "--header", "--data-binary"),  # curl
     *("--mutations", "--seed", "--packages", "--repositories", "--inplace", "--prefix", "--help"),
     *("--no-compile", "--yes", "--exclude", "--compress-level", "--constraint", "--ignore-failed-read"),
-    *("--release", "--show", "--scale"),  # tests.tools.conformance.all
+    *("--release", "--show", "--scale", "--record", "--protocol", "--count", "--only"),  # tests.tools.conformance
     *("--rm", "--tag", "--volume", "--build"),  # docker
     *("--annotate", "--message"),  # git
     "--kill",  # tests.tools.faults.failing_calls

@@ -1,19 +1,23 @@
 """The same requests to a real broker and to the simulator, and what each of them answers and writes, as lines of text.
 
-``python -m tests.tools.conformance.transcripts SERVERS LOG_DIR JARS`` plays every script against a broker 4.3.1 and prints where the
-simulator differs; with ``--record`` it writes the broker's lines to ``tests/golden/transcripts``, with which the tests compare those of the
-simulator.
+``python -m tests.tools.conformance.transcripts --release 4.4.0`` starts a broker of that release, plays every script against it, and prints
+where the simulator differs; with ``--record`` it writes the broker's lines to ``tests/golden/transcripts``, and the tests compare
+the simulator's lines with them.
 A script is a list of steps, each (who, what, fields). The simulator gets the broker's member ids and topic ids: both decide orders.
 """
 
 from __future__ import annotations
 
 import argparse
+import difflib
+import itertools
 import json
 import struct
 import sys
+import tempfile
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -49,8 +53,9 @@ SETTINGS: Mapping[str, int] = {
     "group.share.assignment.interval.ms": 0,
     "group.streams.initial.rebalance.delay.ms": 0,
     "group.streams.assignment.interval.ms": 0,
+    "offsets.retention.check.interval.ms": 3_600_000,
 }
-"""Of the broker, beside those that the integration tests have."""
+"""Of the broker, besides the settings that the integration tests have."""
 LIMITS: Mapping[str, int] = {"group.streams.min.session.timeout.ms": 500, "group.streams.min.heartbeat.interval.ms": 300}
 """Of the broker, too: they allow the settings that scripts give to groups."""
 TOPICS = ("t", "u")
@@ -58,12 +63,14 @@ TOPICS = ("t", "u")
 STEP_MS = 50
 """How far the simulator's clock moves with each step. A real broker takes about as long."""
 BATCH_HEADER, CONTROL = 61, 32
+UUID_OF_CONSUMER_GROUPS = 22
+"""Length of the ids that a consumer group makes for classic members; ids of classic groups begin with the name of the client."""
 PATIENCE_SECONDS = 0.4
 """How long a step waits for an answer before the next one begins."""
 SHARE_STATE_SECONDS = 0.3
 """How long the share coordinator of a broker may take to make the state of partitions, and to say so."""
 
-APPEND_SECONDS = 0.02
+APPEND_SECONDS = 0.1
 """How long a broker may take to write records after its answer: a JoinGroup that needs a member id does not wait for them."""
 ACTION_SECONDS = 0.4
 """How long the coordinator of a broker may take to hear of a topic or of a setting of a group."""
@@ -130,7 +137,7 @@ class Backend(StreamsSteps):
         """Wait until the share coordinator has made the state that a heartbeat asked for."""
 
     def ask(self, request: Any, client: Client, note: Callable[[Any], str]) -> str:
-        """The line of an answer; ``waits`` if there is none yet."""
+        """Send a request and return the line of its answer; ``waits`` if there is none yet."""
         raise NotImplementedError
 
     def new_records(self) -> list[tuple[int, dict[str, Any], dict[str, Any] | None]]:
@@ -325,12 +332,12 @@ class Simulated(Backend):
         self._records: list[WrittenRecord] = []
         self._producer_id = 0
         self._waiting: list[tuple[str, Any, Callable[[Any], str]]] = []
-        ids = iter(member_ids)
+        left = list(member_ids)
         self.simulator = Simulator(
             release_for(None, release),
             read_settings(settings, topics),
             start_ms=1_767_225_600_000,
-            new_member_id=lambda name: next(ids),
+            new_member_id=lambda name: _taken_member_id(left, name),
             on_entry=lambda entry: self._records.extend(entry.records),
         )
 
@@ -369,6 +376,15 @@ class Simulated(Backend):
         return read
 
 
+def _taken_member_id(left: list[str], name: str) -> str:
+    """Take the first of a broker's ids that it can have made for a client. A waiting request learns its id late, or never."""
+    fits = (one for one in left if len(one) == UUID_OF_CONSUMER_GROUPS or one.startswith(f"{name}-"))
+    member_id = next(fits, f"{name}-{len(left):036}")
+    if member_id in left:
+        left.remove(member_id)
+    return member_id
+
+
 class RealBroker(Backend):
     """A running broker, whose log directory is at hand."""
 
@@ -384,7 +400,7 @@ class RealBroker(Backend):
         self.topics = {one["name"]: ClusterTopic(len(one["partitions"]), one["topic_id"]) for one in named if not one["is_internal"]}
 
     def play(self, group: str, steps: list[Step]) -> list[str]:
-        self._seen = 0
+        self._seen, self._waiting = 0, []
         return super().play(group, steps)
 
     def pass_time(self, ms: int) -> None:
@@ -474,39 +490,55 @@ def simulated_lines(steps: list[Step], recorded: Mapping[str, Any], group: str) 
     return Simulated(topics, list(recorded["member_ids"]), release=recorded.get("release", VERSION)).play(group, steps)
 
 
+@contextmanager
+def broker_with(topics: Mapping[str, int], release: str) -> Iterator[RealBroker]:
+    """Start a broker of a release that has the settings of the scripts and these topics, each with its number of partitions."""
+    from tests.integration.kafka import running_broker
+
+    with tempfile.TemporaryDirectory() as place, running_broker(Path(place), {**SETTINGS, **LIMITS}, release) as started:
+        created = [{"name": name, "num_partitions": size, "replication_factor": 1} for name, size in topics.items()]
+        RawClient(started.servers, started.jars).ask("CreateTopics", 7, topics=created, timeout_ms=10_000)
+        yield RealBroker(started.servers, started.log_dir, started.jars)
+
+
 def main(arguments: list[str]) -> int:
     """Play every script against a broker and against the simulator. Returns the number of scripts that differ."""
     from tests.tools.conformance.scripts import SCRIPTS
 
-    parser = argparse.ArgumentParser(description=main.__doc__)
-    parser.add_argument("servers")
-    parser.add_argument("log_dir", type=Path)
-    parser.add_argument("jars", type=Path)
-    parser.add_argument("--record", action="store_true")
-    parser.add_argument("--only", default="")
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--release", default=VERSION)
+    parser.add_argument("--record", action="store_true", help="write the lines of the broker to tests/golden/transcripts")
+    parser.add_argument("--only", default="", help="play the scripts with this text in their names")
     chosen = parser.parse_args(arguments)
     different = 0
-    for name, steps in SCRIPTS.items():
-        if chosen.only not in name:
-            continue
-        broker = RealBroker(chosen.servers, chosen.log_dir, chosen.jars)
-        group = f"{name}-{int(time.time())}"
-        lines = broker.play(group, steps)
-        topics = {topic: [broker.topics[topic].partitions, broker.topics[topic].topic_id] for topic in TOPICS}
-        recorded = {"topics": topics, "member_ids": broker.member_ids, "group": group, "lines": lines}
-        recorded |= {} if chosen.release == VERSION else {"release": chosen.release}
-        if chosen.record:
-            GOLDEN.mkdir(parents=True, exist_ok=True)
-            (GOLDEN / f"{name}.json").write_text(json.dumps(recorded, indent=1, ensure_ascii=False) + "\n", "utf-8")
-        simulated = simulated_lines(steps, recorded, group)
-        print(f"{name}: {'equal' if simulated == lines else 'DIFFERENT'}")
-        different += simulated != lines
-        if simulated != lines:
-            import difflib
-
-            print("\n".join(difflib.unified_diff(lines, simulated, "broker", "simulator", lineterm="", n=1)))
+    names = sorted((name for name in SCRIPTS if chosen.only in name), key=_topic_sizes)
+    for sizes, of_sizes in itertools.groupby(names, _topic_sizes):
+        with broker_with(dict(zip(TOPICS, sizes, strict=True)), chosen.release) as broker:
+            for name in of_sizes:
+                different += _differs(name, SCRIPTS[name], broker, chosen.release, records=chosen.record)
+    print(f"{len(names)} scripts on {chosen.release}, {different} differ")
     return different
+
+
+def _topic_sizes(name: str) -> tuple[int, ...]:
+    """Return the partitions of ``TOPICS`` when the script was recorded; a new script has four and three."""
+    return tuple(load(name)["topics"][topic][0] for topic in TOPICS) if (GOLDEN / f"{name}.json").exists() else (4, 3)
+
+
+def _differs(name: str, steps: list[Step], broker: RealBroker, release: str, *, records: bool) -> bool:
+    """Play one script on both sides, and print the difference."""
+    group = f"{name}-{int(time.time())}"
+    lines = broker.play(group, steps)
+    topics = {topic: [broker.topics[topic].partitions, broker.topics[topic].topic_id] for topic in TOPICS}
+    recorded = {"topics": topics, "member_ids": broker.member_ids, "group": group, "lines": lines}
+    recorded |= {} if release == VERSION else {"release": release}
+    if records:
+        (GOLDEN / f"{name}.json").write_text(json.dumps(recorded, indent=1, ensure_ascii=False) + "\n", "utf-8")
+    simulated = simulated_lines(steps, recorded, group)
+    print(f"{name}: {'equal' if simulated == lines else 'DIFFERENT'}", flush=True)
+    if simulated != lines:
+        print("\n".join(difflib.unified_diff(lines, simulated, "broker", "simulator", lineterm="", n=1)), flush=True)
+    return simulated != lines
 
 
 if __name__ == "__main__":

@@ -169,14 +169,14 @@ def assignors(version: str, scale: int) -> Part:
 
 
 def tasks(version: str, scale: int) -> Part:
-    """Random streams groups, assigned by sticky."""
-    if not FIRST_WITH_TASKS <= release_named(version) < (4, 4):
-        return Part("task assignor", 0, [], "the class has another interface than in 4.2 and 4.3")
-    kafka = task_assignors.Kafka(_jars(version))
-    cases = list(task_assignors.answered(kafka, 10 * scale, 1))
+    """Random streams groups, assigned by sticky. Since 4.4 their members report offsets."""
+    if release_named(version) < FIRST_WITH_TASKS:
+        return Part("task assignor", 0, [], "the class has another interface before 4.2")
+    kafka, release = task_assignors.Kafka(_jars(version)), release_for("java", version)
+    cases = list(task_assignors.answered(kafka, 10 * scale, 1, reports_offsets=release.has_streams_of_4_4))
     kafka.stop()
-    passes_over = release_for("java", version).sticky_passes_over_holders
-    differences = [lines for lines, target in cases if task_assignors.target_of(lines, passes_over_holders=passes_over) != target]
+    rules = {"passes_over_holders": release.sticky_passes_over_holders, "computes_processes": release.has_streams_of_4_4}
+    differences = [lines for lines, target in cases if task_assignors.target_of(lines, **rules) != target]
     return Part("task assignor", len(cases), ["\n".join(lines) for lines in differences])
 
 

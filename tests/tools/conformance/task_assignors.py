@@ -2,12 +2,13 @@
 
 ``python -m tests.tools.conformance.task_assignors JARS [GROUPS] [SEED]``
 
-Run by hand, with JARS as server_assignors.py describes them, of a release 4.3. Prints how many assignments were equal and the first
+Run by hand, with JARS as server_assignors.py describes them, of a release since 4.2. Prints how many assignments were equal and the first
 difference, and exits 1 on any. With ``--record`` it writes Kafka's answers to ``tests/golden/assignors/tasks.jsonl.gz``.
 
 Each group goes through several rounds: members come and go, subtopologies grow, and the assignment of a round is the target with which
 the next one begins. ``TaskAssignors.java`` reads the lines ``subtopology ID TASKS stateful|stateless``, ``member ID PROCESS ACTIVE|-
-STANDBY|-`` and ``assign REPLICAS``, and answers with ``target`` lines and ``end``. A task is ``SUBTOPOLOGY_PARTITION``.
+STANDBY|- [OFFSETS|-]`` and ``assign REPLICAS``, and answers with ``target`` lines and ``end``. A task is ``SUBTOPOLOGY_PARTITION``, and
+with its offset, which members report since 4.4, ``SUBTOPOLOGY_PARTITION=OFFSET``.
 """
 
 from __future__ import annotations
@@ -41,17 +42,20 @@ class Group:
     members: dict[str, str]
     replicas: int
     targets: Targets = field(default_factory=dict)
+    offsets: dict[str, str] = field(default_factory=dict)
+    """Member id -> offsets, as the lines have them; only for releases since 4.4."""
 
     def lines(self) -> list[str]:
         """Return the lines that ask for the next target."""
         lines = [f"subtopology {name} {tasks} {'stateful' if of else 'stateless'}" for name, (tasks, of) in self.subtopologies.items()]
         for member_id, process_id in self.members.items():
             lines.append(f"member {member_id} {process_id} {' '.join(self.targets.get(member_id, ('-', '-')))}")
+            lines[-1] += f" {self.offsets[member_id]}" if member_id in self.offsets else ""
         return [*lines, f"assign {self.replicas}"]
 
 
-def target_of(lines: list[str], *, passes_over_holders: bool = False) -> Targets:
-    """Return the target assignment that is computed here for the lines of one group. passes_over_holders: as in sticky_tasks."""
+def target_of(lines: list[str], **rules: bool) -> Targets:
+    """Return the target assignment that is computed here for the lines of one group. rules: of the release, as in sticky_tasks."""
     subtopologies: dict[str, SubtopologyTasks] = {}
     members: dict[str, TaskMember] = {}
     for line in lines[:-1]:
@@ -59,15 +63,20 @@ def target_of(lines: list[str], *, passes_over_holders: bool = False) -> Targets
         if kind == "subtopology":
             subtopologies[name] = SubtopologyTasks(int(rest[0]), rest[1] == "stateful")
         else:
-            members[name] = TaskMember(rest[0], _tasks(rest[1]), _tasks(rest[2]))
+            members[name] = TaskMember(rest[0], _tasks(rest[1]), _tasks(rest[2]), _offsets(rest[3]) if rest[3:] else {})
     replicas = int(lines[-1].split(" ")[1])
-    assigned = sticky_tasks(members, subtopologies, replicas, passes_over_holders=passes_over_holders)
+    assigned = sticky_tasks(members, subtopologies, replicas, **rules)
     return {member_id: (_text(tasks.active), _text(tasks.standby)) for member_id, tasks in sorted(assigned.items())}
 
 
 def _tasks(text: str) -> list[Task]:
     split = [] if text == "-" else [task.split("_") for task in text.split(",")]
     return [Task(name, int(number)) for name, number in split]
+
+
+def _offsets(text: str) -> dict[Task, int]:
+    split = [] if text == "-" else [offset.split("=") for offset in text.split(",")]
+    return {_tasks(task)[0]: int(offset) for task, offset in split}
 
 
 def _text(tasks: Any) -> str:
@@ -137,12 +146,22 @@ class Kafka:
         self._process.wait(30)
 
 
-def answered(kafka: Kafka, groups: int, seed: int) -> Iterator[tuple[list[str], Targets]]:
+def _report_offsets(group: Group, chance: random.Random) -> None:
+    """Let members report offsets of tasks, as instances do that have state on their disks."""
+    tasks = [f"{name}_{number}" for name, (count, _) in group.subtopologies.items() for number in range(count)]
+    for member_id in group.members:
+        restored = [f"{task}={chance.choice([0, 5, 5, 1_000, chance.randint(0, 10_000)])}" for task in tasks if chance.random() < 0.2]
+        group.offsets[member_id] = ",".join(restored) or "-"
+
+
+def answered(kafka: Kafka, groups: int, seed: int, *, reports_offsets: bool = False) -> Iterator[tuple[list[str], Targets]]:
     """Yield the lines of random groups, with Kafka's answers."""
     chance = random.Random(seed)
     for _ in range(groups):
         group = random_group(chance)
         for _ in range(ROUNDS):
+            if reports_offsets:
+                _report_offsets(group, chance)
             lines = group.lines()
             group.targets = kafka.target_of(lines)
             yield lines, dict(group.targets)

@@ -24,6 +24,7 @@ from typing import Any
 from groupcoord_spark.log.decode.definition import ByteRange, read_records
 from groupcoord_spark.protocol import decode_key, decode_value, key_json, offsets_partition_for, value_json
 from groupcoord_spark.protocol.consumer_protocol import Assignment, Subscription, decode_assignment, encode_assignment, encode_subscription
+from groupcoord_spark.protocol.record_types import KeyType
 from groupcoord_spark.simulator import BrokerAction, ClusterTopic, Simulator, WrittenRecord, read_settings, release_for
 from groupcoord_spark.simulator.messages.requests import (
     ConsumerGroupHeartbeat,
@@ -67,8 +68,8 @@ UUID_OF_CONSUMER_GROUPS = 22
 """Length of the ids that a consumer group makes for classic members; ids of classic groups begin with the name of the client."""
 PATIENCE_SECONDS = 0.4
 """How long a step waits for an answer before the next one begins."""
-SHARE_STATE_SECONDS = 0.3
-"""How long the share coordinator of a broker may take to make the state of partitions, and to say so."""
+SHARE_STATE_SECONDS, MOST_SHARE_STATE_SECONDS = 0.3, 20.0
+"""How long a broker may take to begin the state of share partitions, and to end it: the first group waits for a topic."""
 
 APPEND_SECONDS = 0.1
 """How long a broker may take to write records after its answer: a JoinGroup that needs a member id does not wait for them."""
@@ -396,6 +397,8 @@ class RealBroker(Backend):
         self._waiting: list[tuple[str, type, Pending, Callable[[Any], str]]] = []
         while self._client.ask("FindCoordinator", 4, key_type=0, coordinator_keys=["any"])["coordinators"][0]["error_code"]:
             time.sleep(PATIENCE_SECONDS)  # the broker makes __consumer_offsets
+        while self._client.ask("ListGroups", 4, states_filter=[])["error_code"]:
+            time.sleep(PATIENCE_SECONDS)  # it loads the partitions of __consumer_offsets
         named = self._client.ask("Metadata", 12, topics=None)["topics"]
         self.topics = {one["name"]: ClusterTopic(len(one["partitions"]), one["topic_id"]) for one in named if not one["is_internal"]}
 
@@ -424,7 +427,13 @@ class RealBroker(Backend):
         time.sleep(ACTION_SECONDS)
 
     def await_share_state(self) -> None:
+        deadline = time.monotonic() + MOST_SHARE_STATE_SECONDS
         time.sleep(SHARE_STATE_SECONDS)
+        while time.monotonic() < deadline:
+            states = [value for key_type, _, value in self._records() if key_type == KeyType.SHARE_GROUP_STATE_PARTITION_METADATA]
+            if not states or states[-1] is None or not states[-1]["initializingTopics"]:
+                return
+            time.sleep(SHARE_STATE_SECONDS)
 
     def ask(self, request: Any, client: Client, note: Callable[[Any], str]) -> str:
         from tests.tools.conformance.raw_forms import form_of, plain_answer
@@ -451,6 +460,12 @@ class RealBroker(Backend):
 
     def new_records(self) -> list[tuple[int, dict[str, Any], dict[str, Any] | None]]:
         time.sleep(APPEND_SECONDS)
+        read = self._records()
+        new, self._seen = read[self._seen :], len(read)
+        return new
+
+    def _records(self) -> list[tuple[int, dict[str, Any], dict[str, Any] | None]]:
+        """Return all records of the group."""
         partition = self._log_dir / f"__consumer_offsets-{offsets_partition_for(self.group, 5)}"
         data = (partition / f"{0:020}.log").read_bytes()
         read, at = [], 0
@@ -466,8 +481,7 @@ class RealBroker(Backend):
                         value = decode_value(key.key_type, _bytes(data, record.value))
                         read.append((key.key_type, key_json(key), None if value is None else value_json(value)))
             at += 12 + size
-        new, self._seen = read[self._seen :], len(read)
-        return new
+        return read
 
 
 def _bytes(data: bytes, place: ByteRange | None) -> bytes | None:

@@ -67,7 +67,9 @@ BATCH_HEADER, CONTROL = 61, 32
 UUID_OF_CONSUMER_GROUPS = 22
 """Length of the ids that a consumer group makes for classic members; ids of classic groups begin with the name of the client."""
 PATIENCE_SECONDS = 0.4
-"""How long a step waits for an answer before the next one begins."""
+"""How long a JoinGroup or SyncGroup waits for its answer before the next step begins."""
+MOST_ANSWER_SECONDS = 20.0
+"""How long the other requests wait, which no coordinator holds back."""
 SHARE_STATE_SECONDS, MOST_SHARE_STATE_SECONDS = 0.3, 20.0
 """How long a broker may take to begin the state of share partitions, and to end it: the first group waits for a topic."""
 
@@ -397,8 +399,9 @@ class RealBroker(Backend):
         self._waiting: list[tuple[str, type, Pending, Callable[[Any], str]]] = []
         while self._client.ask("FindCoordinator", 4, key_type=0, coordinator_keys=["any"])["coordinators"][0]["error_code"]:
             time.sleep(PATIENCE_SECONDS)  # the broker makes __consumer_offsets
-        while self._client.ask("ListGroups", 4, states_filter=[])["error_code"]:
-            time.sleep(PATIENCE_SECONDS)  # it loads the partitions of __consumer_offsets
+        of_all_partitions = {"groups": list("0123456789"), "include_authorized_operations": 0}
+        while any(group["error_code"] for group in self._client.ask("DescribeGroups", 5, **of_all_partitions)["groups"]):
+            time.sleep(PATIENCE_SECONDS)  # it loads them
         named = self._client.ask("Metadata", 12, topics=None)["topics"]
         self.topics = {one["name"]: ClusterTopic(len(one["partitions"]), one["topic_id"]) for one in named if not one["is_internal"]}
 
@@ -439,7 +442,7 @@ class RealBroker(Backend):
         from tests.tools.conformance.raw_forms import form_of, plain_answer
 
         pending = self._client.start(type(request).__name__, request.version, form_of(request, self.topics), client.name)
-        answer = pending.answer(PATIENCE_SECONDS)
+        answer = pending.answer(PATIENCE_SECONDS if isinstance(request, JoinGroup | SyncGroup) else MOST_ANSWER_SECONDS)
         if answer is None:
             self._waiting.append((client.name, type(request), pending, note))
             return "waits"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
 from functools import partial
 from typing import Any, ClassVar, Final, Generic, TypeVar
@@ -193,7 +193,7 @@ class GroupStep(Generic[M]):
 
     def bump_epoch(self, group: M) -> None:
         """Make a new group epoch of the topics as they are now."""
-        group.metadata_hash = metadata_hash(known_topics(self.broker, group.replayed.subscribed_topics))
+        group.metadata_hash = self._present_hash(group)
         self.add(group.epoch_record(group.epoch + 1, group.metadata_hash))
 
     def refresh_metadata_if_due(self, group: M, *, bumps: bool) -> bool:
@@ -204,10 +204,18 @@ class GroupStep(Generic[M]):
         """
         if not bumps and not group.refreshes_metadata and self.broker.now_ms < group.metadata_deadline_ms:
             return False
-        if bumps or metadata_hash(known_topics(self.broker, group.replayed.subscribed_topics)) != group.metadata_hash:
+        if bumps or self._present_hash(group) != group.metadata_hash:
             self.bump_epoch(group)
         group.trust_metadata(self.broker.now_ms)
         return True
+
+    def _present_hash(self, group: M) -> int:
+        return metadata_hash(known_topics(self.broker, self.subscribed_topics(group)))
+
+    def subscribed_topics(self, group: M) -> Collection[str]:
+        """Return the topics of which a new group epoch stores the hash."""
+        topics: Collection[str] = group.replayed.subscribed_topics
+        return topics
 
     def waits_for_interval(self, group: M, interval_ms: int) -> bool:
         """Return whether the last target assignment is more recent than the minimum interval (KIP-1263)."""

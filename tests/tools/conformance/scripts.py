@@ -58,6 +58,14 @@ SCRIPTS: dict[str, list[Step]] = {
         ("A", "sync", {}),
     ],
     "upgrade-of-a-pending-member": [("A", "join", {}), ("C", "new", {}), ("A", "join", {})],
+    "an-expression-without-topics-replaces-another": [
+        ("B", "new", {"topics": ("u",), "topic_regex": "u"}),
+        ("-", "wait", {"ms": 1_000}),
+        ("B", "new", {"topics": (), "topic_regex": "zz.*"}),
+        ("-", "wait", {"ms": 1_000}),
+        ("B", "new", {}),
+        ("B", "new", {}),
+    ],
     "a-classic-member-before-the-next-targets": [
         ("D", "new", {}),
         ("C", "new", {}),

@@ -266,6 +266,14 @@ class ConsumerStep(GroupStep[ConsumerGroup]):
             self._is_homogeneous = group.has_equal_subscriptions()
         return looks
 
+    def subscribed_topics(self, group: ConsumerGroup) -> Collection[str]:
+        """Return the topics without those of expressions that this step forgets: they count in the type of subscription alone."""
+        if not self._forgotten_regexes:
+            return super().subscribed_topics(group)
+        by_name = (metadata["subscribed_topic_names"] for metadata in map(group.metadata_of, group.members))
+        by_regex = (topics for regex, topics in group.replayed.resolved_regexes.items() if regex not in self._forgotten_regexes)
+        return {topic for topics in (*by_name, *by_regex) for topic in topics}
+
     def forget_unused_regexes(self, group: ConsumerGroup) -> None:
         for regex in sorted(self._regexes_of_leaving - {"", *group.used_regexes}):
             self.add(group.regex_record(regex, None))

@@ -73,6 +73,8 @@ MOST_ANSWER_SECONDS = 20.0
 SHARE_STATE_SECONDS, MOST_SHARE_STATE_SECONDS = 0.3, 20.0
 """How long a broker may take to begin the state of share partitions, and to end it: the first group waits for a topic."""
 
+PLAYS = 3
+"""How often a script is played that differs: a broker may be late once."""
 APPEND_SECONDS = 0.1
 """How long a broker may take to write records after its answer: a JoinGroup that needs a member id does not wait for them."""
 ACTION_SECONDS = 0.4
@@ -543,19 +545,24 @@ def _topic_sizes(name: str) -> tuple[int, ...]:
 
 
 def _differs(name: str, steps: list[Step], broker: RealBroker, release: str, *, records: bool) -> bool:
-    """Play one script on both sides, and print the difference."""
-    group = f"{name}-{int(time.time())}"
-    lines = broker.play(group, steps)
-    topics = {topic: [broker.topics[topic].partitions, broker.topics[topic].topic_id] for topic in TOPICS}
-    recorded = {"topics": topics, "member_ids": broker.member_ids, "group": group, "lines": lines}
-    recorded |= {} if release == VERSION else {"release": release}
-    if records:
-        (GOLDEN / f"{name}.json").write_text(json.dumps(recorded, indent=1, ensure_ascii=False) + "\n", "utf-8")
-    simulated = simulated_lines(steps, recorded, group)
-    print(f"{name}: {'equal' if simulated == lines else 'DIFFERENT'}", flush=True)
-    if simulated != lines:
-        print("\n".join(difflib.unified_diff(lines, simulated, "broker", "simulator", lineterm="", n=1)), flush=True)
-    return simulated != lines
+    """Play one script on both sides, and print the difference. A script that is equal when it is played again differed by timing."""
+    difference = ""
+    for play in range(PLAYS):
+        group = f"{name}-{time.time_ns()}"
+        lines = broker.play(group, steps)
+        topics = {topic: [broker.topics[topic].partitions, broker.topics[topic].topic_id] for topic in TOPICS}
+        recorded = {"topics": topics, "member_ids": broker.member_ids, "group": group, "lines": lines}
+        recorded |= {} if release == VERSION else {"release": release}
+        difference = "\n".join(
+            difflib.unified_diff(lines, simulated_lines(steps, recorded, group), "broker", "simulator", lineterm="", n=1)
+        )
+        if records:
+            (GOLDEN / f"{name}.json").write_text(json.dumps(recorded, indent=1, ensure_ascii=False) + "\n", "utf-8")
+        if records or not difference:
+            print(f"{name}: {'DIFFERENT' if difference else 'equal' if play == 0 else f'equal in play {play + 1}'}", flush=True)
+            return bool(difference)
+    print(f"{name}: DIFFERENT\n{difference}", flush=True)
+    return True
 
 
 if __name__ == "__main__":

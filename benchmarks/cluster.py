@@ -1,4 +1,4 @@
-"""cluster.py DUMP --work DIR [--archive ENV.TAR.GZ]: a night on a standalone cluster of two workers beside the same night in local mode.
+"""cluster.py DUMP --work DIR [--archive ENV.TAR.GZ]: a run on a standalone cluster of two workers next to the same night in local mode.
 
 The cluster is a master and two workers of one core each, processes of this machine, and its figures have the start of all of them in them.
 ENV.TAR.GZ is a packed environment as the page about clusters makes it: it goes to the executors by --archives, and the driver runs in the
@@ -30,7 +30,7 @@ SECONDS_TO_START = 600
 
 
 def zipped(place: Path) -> Path:
-    """The package as ``--py-files`` takes it."""
+    """Return the package as ``--py-files`` takes it."""
     with zipfile.ZipFile(place, "w") as archive:
         for path in (ROOT / "groupcoord_spark").rglob("*"):
             if path.is_file() and "__pycache__" not in path.parts:
@@ -39,7 +39,7 @@ def zipped(place: Path) -> Path:
 
 
 def started(work: Path, role: str, number: int, pattern: str, *arguments: str) -> tuple[subprocess.Popen[bytes], str]:
-    """A master or a worker, and what it printed that fits the pattern."""
+    """Start a master or a worker; return it and the printed text that fits the pattern."""
     log = work / f"{role}-{number}.log"
     variables = {**os.environ, "SPARK_WORKER_DIR": str(work / "executors")}
     options = ["--host", "localhost", "--port", "0", "--webui-port", "0", *arguments]
@@ -56,7 +56,7 @@ def started(work: Path, role: str, number: int, pattern: str, *arguments: str) -
 
 
 def on_a_cluster(dump: str, warehouse: str, work: Path, archive: str | None) -> int:
-    """Start the cluster, submit the night, end the cluster; the exit code of spark-submit."""
+    """Start the cluster, submit the run, end the cluster; the exit code of spark-submit."""
     processes = []
     try:
         master, url = started(work, "Master", 0, r"spark://localhost:\d+")
@@ -82,7 +82,7 @@ def on_a_cluster(dump: str, warehouse: str, work: Path, archive: str | None) -> 
 
 
 def rows_of(warehouse: Path) -> int:
-    """Rows of all tables but ``runs``."""
+    """Return the rows of all tables but ``runs``."""
     tables = [place for place in warehouse.iterdir() if (place / "_delta_log").is_dir() and place.name != "runs"]
     return sum(DeltaTable(place).count() for place in tables)
 

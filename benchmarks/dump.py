@@ -1,7 +1,7 @@
-"""dump.py --peers PEERS.SH [--work DIR] [--records 2000000,10000000] [--codec none]: `groupcoord dump` beside kafka-dump-log.
+"""dump.py --peers PEERS.SH [--work DIR] [--records 2000000,10000000] [--codec none]: `groupcoord dump` next to kafka-dump-log.
 
 PEERS.SH is the script that nightly.py describes. Both print every record with its decoded key and value to nowhere, one after the other on
-the same machine; compare the ratio, not the seconds. Also told: how long it takes until the first line is there.
+the same machine; compare the ratio, not the seconds. It also prints how long it takes until the first line is there.
 """
 
 import argparse
@@ -15,7 +15,7 @@ from nightly import generated, in_memory, peer
 
 
 def dump(path: Path, *options: str) -> dict[str, float]:
-    """One dump of everything."""
+    """Time one dump of everything."""
     result = measure([sys.executable, "-m", "groupcoord_spark", "dump", str(path), "--quiet", *options], quiet=True)
     if result["rc"]:
         sys.exit(f"groupcoord dump {path} failed")

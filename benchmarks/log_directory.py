@@ -1,4 +1,4 @@
-"""The CPU time that a night spends beside the offsets topic: a checkpoint of 500,000 partitions and the metadata of 100,000 topics.
+"""The CPU time of a run for files other than the offsets topic: a checkpoint of 500,000 partitions and the metadata of 100,000 topics.
 
 ``python -m benchmarks.log_directory``. Prints CPU seconds of reading, and of writing the rows, for the parts that the log directory adds.
 """
@@ -31,7 +31,7 @@ def record(record_type: int, **fields: object) -> Rec:
 
 
 def metadata(topics: int, partitions: int) -> list[Rec]:
-    """The records of topics with three replicas of each partition, and a setting of every tenth topic."""
+    """Return the records of topics with three replicas of each partition, and a setting of every tenth topic."""
     records = []
     for number in range(topics):
         topic_id = uuid_text(number.to_bytes(16, "big"))

@@ -2,8 +2,8 @@
 
 CPU is user + system of every process the command started, by what /proc said of each when it was last seen: Java and Spark's Python
 workers are killed at the end, and nobody waits for the workers, so no parent's account has their time. Each process can have used up to
-CPU_SAMPLE_SECONDS more than is counted (beside the account of a control group: 0.1 s less in a run of 16 s). Memory is the proportional set
-size (PSS) of all processes at one moment: shared pages count once.
+CPU_SAMPLE_SECONDS more than is counted (a control group's account: 0.1 s less in a run of 16 s). Memory is the proportional set size
+(PSS) of all processes at one moment: shared pages count once.
 """
 
 import contextlib

@@ -1,4 +1,4 @@
-"""nightly.py --peers PEERS.SH [--work DIR] [--records 2000000,10000000] [--codec none] [--hot]: the nightly beside Kafka's own readers.
+"""nightly.py --peers PEERS.SH [--work DIR] [--records 2000000,10000000] [--codec none] [--hot]: the nightly next to Kafka's own readers.
 
 PEERS.SH is a script with the commands ``generate DIR --records N --groups G --partitions P --seed S``, ``load DIR`` and ``dump-log DIR``,
 each printing one JSON line with wall_s and cpu_s: it makes a realistic dump and times Kafka's own coordinator loading it, and
@@ -20,13 +20,13 @@ FEWEST_GROUPS, RECORDS_OF_A_GROUP = 500, 20_000
 
 
 def peer(script: Path, *arguments: str) -> dict[str, float]:
-    """The JSON line of one command of the kit."""
+    """Return the JSON line of one command of the kit."""
     done = subprocess.run(["bash", str(script), *arguments], capture_output=True, text=True, check=True)
     return next(json.loads(line) for line in reversed(done.stdout.splitlines()) if line.startswith("{"))
 
 
 def generated(script: Path, work: Path, records: int, codec: str, *, hot: bool = False) -> Path:
-    """The directory of a dump of so many records, made where it is not there yet."""
+    """Return the directory of a dump of this number of records, made where it is not there yet."""
     dump = work / f"{records}-{codec}{'-hot' if hot else ''}"
     if not (dump / "generated.json").exists():
         groups = max(FEWEST_GROUPS, records // RECORDS_OF_A_GROUP)
@@ -36,7 +36,7 @@ def generated(script: Path, work: Path, records: int, codec: str, *, hot: bool =
 
 
 def in_memory(dump: Path) -> Path:
-    """The dump, read once: whoever is measured next finds it in memory, and pays for no disk that another has not paid for."""
+    """Return the dump, read once, so that every command that is measured finds it in memory."""
     for segment in dump.glob("*/*.log"):
         with segment.open("rb", buffering=0) as file:
             while file.read(1 << 20):
@@ -45,7 +45,7 @@ def in_memory(dump: Path) -> Path:
 
 
 def nightly(dump: Path, work: Path, *options: str) -> dict[str, float]:
-    """One run into an empty warehouse."""
+    """Time one run into an empty warehouse."""
     warehouse = work / "warehouse"
     shutil.rmtree(warehouse, ignore_errors=True)
     command = [

@@ -2,8 +2,8 @@
 
 DUMP is a directory with ``__consumer_offsets-N``, for example one that ``nightly.py`` generated. Two questions:
 
-- a night with 1 % new records against an empty night, one that finds nothing new: the CPU of the first divided by that of the second;
-- thirty nights that each find the same share of the dump new: the CPU of each night divided by that of the second one, and the bytes and
+- a run with 1 % new records against an empty night, one without a new record: the CPU of the first divided by the CPU of the second;
+- thirty nights that each find the same share of the dump new: the CPU of each night divided by the CPU of the second one, and the bytes and
   files of the tables that each night replaces.
 
 Compare ratios, not seconds: each pair is run one right after the other.
@@ -23,7 +23,7 @@ ENTRY_HEADER = 12
 
 
 def cut(dump: Path, part: Path, share: float) -> Path:
-    """A copy of the dump whose files end at the last border of batches before ``share`` of their bytes."""
+    """Return a copy of the dump whose files end at the last border of batches before ``share`` of their bytes."""
     for segment in sorted(dump.glob("*/*.log")):
         size = segment.stat().st_size
         copy = part / segment.parent.name / segment.name
@@ -41,7 +41,7 @@ def cut(dump: Path, part: Path, share: float) -> Path:
 
 
 def last_border(descriptor: int, size: int, most: int) -> int:
-    """The position after the last batch that ends at or before ``most``."""
+    """Return the position after the last batch that ends at or before ``most``."""
     position = 0
     while position + ENTRY_HEADER <= size:
         (length,) = struct.unpack(">i", os.pread(descriptor, 4, position + 8))
@@ -52,7 +52,7 @@ def last_border(descriptor: int, size: int, most: int) -> int:
 
 
 def run(dump: Path, warehouse: Path, *options: str) -> dict[str, float]:
-    """The figures of one run."""
+    """Return the figures of one run."""
     nightly = [sys.executable, "-m", "groupcoord_spark", "nightly"]
     command = [*nightly, str(dump), "--warehouse", str(warehouse), "--cluster", "bench", "--quiet", *options]
     result = measure(command)
@@ -68,7 +68,7 @@ def show(name: str, result: dict[str, float], against: dict[str, float] | None =
 
 
 def one_percent(dump: Path, work: Path) -> None:
-    """Prints a first night over 99 % of the dump, then in turn empty nights and the night with the last 1 %."""
+    """Prints a first night over 99 % of the dump, then in turn empty nights and the run with the last 1 %."""
     warehouse, part = work / "warehouse", work / "dump"
     for directory in (warehouse, part):
         shutil.rmtree(directory, ignore_errors=True)
@@ -80,7 +80,7 @@ def one_percent(dump: Path, work: Path) -> None:
 
 
 def many(dump: Path, work: Path, runs: int) -> None:
-    """Prints each of so many nights against the second one."""
+    """Prints each run against the second one."""
     warehouse, part = work / "warehouse", work / "dump"
     for directory in (warehouse, part):
         shutil.rmtree(directory, ignore_errors=True)

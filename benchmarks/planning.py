@@ -45,7 +45,7 @@ PARTS = {
 
 
 def dump(files: int) -> dict[str, bytes]:
-    """The objects of a dump: ``files`` segments of 20 records in 50 partitions, with an index beside each."""
+    """Return the objects of a dump: ``files`` segments of 20 records in 50 partitions, with an index next to each."""
     objects = {"logs/meta.properties": b"version=1\ncluster.id=AAAAAAAAAAAAAAAAAAAAAA\n"}
     for number in range(files):
         partition, base = number % PARTITIONS, number // PARTITIONS * RECORDS_A_FILE

@@ -1,7 +1,7 @@
-"""Whether a night, a list, a dump and the doctor still cost what they did: ratios of CPU time, compared with the figures in ratios.json.
+"""Whether a run, a list, a dump and the doctor still cost what they did: ratios of CPU time, compared with the figures in ratios.json.
 
-A ratio is the CPU time of a command by that of a fixed calculation of Python's own library, both measured here, the least of several
-runs: a faster machine is faster at both. Ends with 1 where a ratio is more than 25 % above its figure.
+A ratio is the CPU time of a command divided by the CPU time of a fixed calculation of Python's own library, both measured here, the least
+of several runs: a faster machine is faster at both. Ends with 1 where a ratio is more than 25 % above its figure.
 
     python benchmarks/ratios.py [--work DIR] [--write]
 
@@ -71,7 +71,7 @@ def least_cpu_s(*command: str, warehouse: Path | None = None) -> float:
 
 
 def measured(work: Path) -> dict[str, float]:
-    """Name -> ratio."""
+    """Return name -> ratio."""
     dump, warehouse = work / "logs", work / "warehouse"
     if not dump.exists():
         write_dump(dump, RECORDS)
@@ -90,7 +90,7 @@ def measured(work: Path) -> dict[str, float]:
 
 
 def slower(ratios: Mapping[str, float], kept: Mapping[str, float]) -> list[str]:
-    """A sentence for each ratio that is more than TOLERANCE times its kept figure, or that has none."""
+    """Return a sentence for each ratio that is more than TOLERANCE times its kept figure, or that has none."""
     sentences = []
     for name, ratio in ratios.items():
         if name not in kept:

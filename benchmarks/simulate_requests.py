@@ -62,7 +62,7 @@ class Group:
         return JoinGroup(self.group_id, 45_000, 300_000, self.ids[place], protocols=PROTOCOLS, client_id=client)
 
     def poll(self, simulator: Simulator, step: int) -> Iterator[None]:
-        """Each member polls once: it sends a heartbeat, every fifth time a commit of one partition."""
+        """Let each member poll once: it sends a heartbeat, every fifth time a commit of one partition."""
         for place, member_id in enumerate(self.ids):
             request: Request
             if step % 5 == 4:
@@ -75,14 +75,14 @@ class Group:
             yield
 
     def restart_one(self, simulator: Simulator, place: int) -> Iterator[None]:
-        """One member goes and comes back as a new one."""
+        """Let one member go and come back as a new one."""
         simulator.send(LeaveGroup(self.group_id, (Leaving(self.ids[place]),)))
         yield
         self.ids[place] = ""
 
 
 def load(simulator: Simulator, groups: int, size: int, rounds: int) -> Iterator[None]:
-    """The requests, one step each, without end."""
+    """Yield the requests, one step each, without end."""
     all_groups = [Group(number, size) for number in range(groups)]
     turn = 0
     while True:

@@ -51,7 +51,7 @@ class SlowStore:
             writer.close()
 
     def answer(self, method: str, target: str, wanted: str | None) -> bytes:
-        """The bytes of the response."""
+        """Return the bytes of the response."""
         url = urlsplit(target)
         key = unquote(url.path).strip("/").removeprefix(BUCKET).lstrip("/")
         if method == "GET" and not key:
@@ -75,7 +75,7 @@ class SlowStore:
         return response("206 Partial Content", content[start : end + 1], *marks, f"Content-Range: bytes {start}-{end}/{len(content)}")
 
     def listing(self, query: Mapping[str, str]) -> bytes:
-        """A page of ListObjectsV2."""
+        """Return a page of ListObjectsV2."""
         prefix, delimiter = query.get("prefix", ""), query.get("delimiter", "")
         most = min(int(query.get("max-keys", KEYS_A_PAGE)), KEYS_A_PAGE)
         at = bisect_left(self.keys, query.get("continuation-token", prefix))
@@ -100,7 +100,7 @@ class SlowStore:
 
 
 def response(status: str, content: bytes, *headers: str, length: int | None = None) -> bytes:
-    """The bytes of a response of HTTP. length: where it is not that of the content, as in the answer to HEAD."""
+    """Return the bytes of a response of HTTP. length: where it is not that of the content, as in the answer to HEAD."""
     lines = [f"HTTP/1.1 {status}", f"Content-Length: {len(content) if length is None else length}", *headers]
     return "\r\n".join(lines).encode() + b"\r\n\r\n" + content
 
@@ -133,7 +133,7 @@ class RunningStore:
 
     @property
     def environment(self) -> dict[str, str]:
-        """The variables by which pyarrow and delta-rs find the store."""
+        """The variables where pyarrow and delta-rs find the store."""
         return {
             "AWS_ENDPOINT_URL": f"http://127.0.0.1:{self.port}",
             "AWS_ACCESS_KEY_ID": "key",
@@ -144,7 +144,7 @@ class RunningStore:
         }
 
     def requests(self) -> tuple[dict[str, int], int]:
-        """The requests since the last question, by kind, and the most that waited at one time."""
+        """Return the requests since the last question, by kind, and the most that waited at one time."""
         with self._lock:
             self._questions.send("requests")
             answered: tuple[dict[str, int], int] = self._questions.recv()
@@ -153,7 +153,7 @@ class RunningStore:
 
 @contextmanager
 def slow_store(objects: Mapping[str, bytes], delay_seconds: float) -> Iterator[RunningStore]:
-    """A store with these objects, by key. Each request is answered after the delay, any number of them at a time."""
+    """Run a store with these objects, by key. Each request is answered after the delay, any number of them at a time."""
     ours, theirs = get_context("spawn").Pipe()
     process = get_context("spawn").Process(target=_serve_until_closed, args=(objects, delay_seconds, theirs), daemon=True)
     process.start()

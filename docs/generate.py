@@ -93,7 +93,7 @@ PLACES_OF_INPUT_CODES: Mapping[str, str] = {
 
 
 def joins() -> str:
-    """A row for each table: its key, and the tables that are joined to it by which columns."""
+    """Return a row for each table: its key, and the tables that are joined to it by which columns."""
     lines = ["| Table | Key | Joined to |", "|---|---|---|"]
     for table in TABLES.values():
         key = ", ".join(f"`{name}`" for name in table.primary_key if name != "cluster")
@@ -108,23 +108,23 @@ def _names(columns: Iterable[str]) -> str:
 
 
 def tables() -> str:
-    """Every table with its columns. Words that a page of their own explains are not listed again."""
+    """Return every table with its columns. Words that a page of their own explains are not listed again."""
     text = tables_reference(replace(table, columns=tuple(_column(table.name, c) for c in table.columns)) for table in TABLES.values())
     return re.sub(r"(?<![`\w])__\w+", lambda name: f"`{name[0]}`", text)
 
 
 def warning_codes() -> str:
-    """A row for each code of the table warnings."""
+    """Return a row for each code of the table warnings."""
     return _codes(WARNING_CODES)
 
 
 def quarantine_reasons() -> str:
-    """A row for each reason of the table quarantined_records."""
+    """Return a row for each reason of the table quarantined_records."""
     return _codes(reasons_of_the_quarantine())
 
 
 def tables_reference(tables: Iterable[Table]) -> str:
-    """The tables as Markdown, for people: a section for each, a line for each column."""
+    """Return the tables as Markdown, for people: a section for each, a line for each column."""
     sections = []
     for table in tables:
         key = f"Key: {', '.join(table.primary_key)}. " if table.primary_key else ""
@@ -143,7 +143,7 @@ def _in_table(text: str) -> str:
 
 
 def command_reference(name: str) -> str:
-    """One command as Markdown: what the command does, its usage, a row for each option of its own, and an example.
+    """Return one command as Markdown: its purpose, its usage, a row for each option of its own, and an example.
 
     The options of `common_options_reference` are left out, except where the command gives such an option another meaning.
     """
@@ -160,7 +160,7 @@ def command_reference(name: str) -> str:
 
 
 def common_options_reference() -> str:
-    """The options that most commands share, as one Markdown table: option, meaning, and the commands for which the row is not true."""
+    """Return the options that most commands share as a Markdown table: option, meaning, and the commands that differ."""
     rows = []
     for names, meaning in _common_options():
         exceptions = [name for name in COMMANDS if (names, meaning) not in _options(*_command(name))]
@@ -177,14 +177,14 @@ def _command(name: str) -> tuple[click.Command, click.Context]:
 
 
 def _options(command: click.Command, context: click.Context) -> list[tuple[str, str]]:
-    """Names and help text of every option. Arguments have no help text: the description of the command explains them."""
+    """Return names and help text of every option. Arguments have no help text: the description of the command explains them."""
     options = (parameter for parameter in command.get_params(context) if isinstance(parameter, click.Option))
     records = (option.get_help_record(context) for option in options)
     return [record for record in records if record is not None]
 
 
 def _common_options() -> list[tuple[str, str]]:
-    """The options that two commands as different as list and timeline share."""
+    """Return the options that two commands as different as list and timeline share."""
     of_timeline = _options(*_command("timeline"))
     return [option for option in _options(*_command("list")) if option in of_timeline and "--help" not in option[0]]
 
@@ -200,7 +200,7 @@ def _prose(text: str) -> str:
 
 
 def _escaped(text: str) -> str:
-    """The text as a Markdown reader shows it: a name that begins with underscores is not bold, and angle brackets are no HTML."""
+    """Escape a text for Markdown: leading underscores would be bold, angle brackets HTML."""
     return re.sub(r"__[\w-]+", lambda name: f"`{name[0]}`", _cell(text)).replace("<", "&lt;").replace(">", "&gt;")
 
 
@@ -209,7 +209,7 @@ def _cell(text: str) -> str:
 
 
 def scenario_reference() -> Mapping[str, Callable[[], str]]:
-    """Name of a part of the reference page -> the function that makes its Markdown."""
+    """Map the name of a part of the reference page -> the function that makes its Markdown."""
     return {
         "keys of a scenario": lambda: _keys_table(language.FILE_KEYS),
         "keys of broker": lambda: _keys_table(language.BROKER_KEYS),
@@ -258,7 +258,7 @@ def _requests_table() -> str:
 
 
 def parts() -> Mapping[str, Callable[[], str]]:
-    """Name of every generated part -> the function that makes its text."""
+    """Map the name of every generated part -> the function that makes its text."""
     return {
         "common options": common_options_reference,
         **{f"command {name}": partial(command_reference, name) for name in COMMANDS},
@@ -271,7 +271,7 @@ def parts() -> Mapping[str, Callable[[], str]]:
 
 
 def with_generated_parts(page: str) -> str:
-    """The text of a page with every generated part made anew."""
+    """Return the text of a page with every generated part renewed."""
     makers = parts()
     return GENERATED_PART.sub(lambda part: f"{part[1]}\n{makers[part[2]]().strip()}\n\n{part[3]}", page)
 

@@ -26,7 +26,7 @@ PICTURE = ("02_where_did_my_offsets_go", ROOT / "docs" / "how-to" / "pictures" /
 
 
 def cells_of_text(text: Path) -> Any:
-    """The notebook of a text, its cells numbered, so that a notebook that is made again has the same ids."""
+    """Return the notebook of a text, its cells numbered, so that a notebook that is made again has the same ids."""
     notebook = jupytext.read(text)
     notebook.metadata = nbformat.from_dict({"kernelspec": notebook.metadata["kernelspec"], "language_info": {"name": "python"}})
     for number, cell in enumerate(notebook.cells):
@@ -35,7 +35,7 @@ def cells_of_text(text: Path) -> Any:
 
 
 def executed(text: Path) -> Any:
-    """The same notebook with what its cells gave. Raises nbclient's CellExecutionError for a cell that fails."""
+    """Run the notebook; return it with the output of its cells. Raises nbclient's CellExecutionError for a cell that fails."""
     notebook = cells_of_text(text)
     place = {"metadata": {"path": str(text.parent)}}
     nbclient.NotebookClient(notebook, kernel_name="python3", resources=place, record_timing=False).execute()

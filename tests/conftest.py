@@ -97,14 +97,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_collection_finish() -> None:
-    """The garbage collector, which is on from now on, leaves the collected tests out."""
+    """Leave the collected tests out of the garbage collector, which is on from now on."""
     gc.freeze()
     gc.enable()
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """A process takes a file at a time; but one process takes all files that need the broker, and one those that need Spark.
+    """Give a process a file at a time, but all files that need the broker to one, and all that need Spark to one.
 
     So one broker and one Java of Spark start. A Java takes 10 to 15 s of CPU until it has loaded and compiled what queries need.
     """
@@ -183,14 +183,14 @@ FOR_FEW_ROWS = {
 }
 """Settings for queries over a few rows, which still go through a shuffle of two tasks.
 
-To compile code for such queries, to plan them anew while they run, to run a job for each small side of a join, and to write each plan at
+To compile code for such queries, to plan them again while they run, to run a job for each small side of a join, and to write each plan at
 length for Spark's UI takes longer than the queries.
 """
 
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
-    """The session of all tests of a process, with Spark's Delta reader where it is on this machine or can be fetched."""
+    """Provide the session of all tests of a process, with Spark's Delta reader where it is on this machine or can be fetched."""
     from groupcoord_spark.errors import GroupcoordError
     from groupcoord_spark.spark.session import session
 
@@ -229,7 +229,7 @@ def commands_run_nights_here(local: LocalSession) -> Iterator[None]:
 
 @pytest.fixture(scope="module")
 def tables_of_a_log() -> Iterator[None]:
-    """Warehouses have the tables in which runs over the offsets topic alone may have rows, and no more."""
+    """Warehouses have the tables where runs over the offsets topic alone may have rows, and no more."""
     from tests.warehouse.nights import TABLES_OF_A_LOG, few_tables
 
     with few_tables(TABLES_OF_A_LOG):
@@ -310,7 +310,7 @@ FIVE_NIGHTS = {1: 1_795_231_254_570, 2: 1_795_231_276_109, 3: 1_795_231_315_838,
 
 @pytest.fixture(scope="session")
 def five_nights(local: LocalSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A warehouse with five runs of one broker, whose log was cleaned between them, as the cluster ``nights``; not to be written to."""
+    """Provide five runs of one broker, whose log was cleaned in between, as the cluster ``nights``; not to be written to."""
     from tests.running import run
 
     def make(path: Path) -> Summary:

@@ -1,6 +1,6 @@
 """What real Kafka answered about the golden logs, in the shape of the tables that must say the same.
 
-Every ``expected_...`` maps a row's key to the fields that were told; every ``found_...`` maps the same key to the table's row, which it
+Every ``expected_...`` maps a row's key to the known fields; every ``found_...`` maps the same key to the table's row, which it
 gets from ``rows``: a function that gives the rows of a table by its name.
 """
 
@@ -20,7 +20,7 @@ from groupcoord_spark.protocol import ZERO_UUID
 from tests.conftest import GOLDEN
 
 NOT_TOLD: Final = object()
-"""The value of a field that this broker could not tell: whatever the table has is right."""
+"""The value of a field that this broker did not know: whatever the table has is right."""
 
 Answers = Mapping[Any, Mapping[str, Any]]
 RowsOf = Callable[[str], list[dict[str, Any]]]
@@ -84,7 +84,7 @@ class Corpus:
 
 
 def differences(expected: Answers, found: Answers) -> list[str]:
-    """Keys on one side alone, and fields that were told and are another."""
+    """Keys on one side alone, and known fields that differ."""
     return [
         *(f"{key!r} is missing" for key in expected if key not in found),
         *(f"{key!r} is not in the answer" for key in found if key not in expected),
@@ -188,7 +188,7 @@ def expected_offsets(corpus: Corpus, *, orphans: bool) -> dict[Any, dict[str, An
 
 
 def _expected_offset(row: Mapping[str, Any]) -> dict[str, Any]:
-    # Where the commit's time was told everything was, and null is a value; a live broker tells null for what it does not answer.
+    # Where the commit's time was known everything was, and null is a value; a live broker answers null for what it does not answer.
     everything_is_told = row.get("commit_timestamp") is not None
 
     def told(field: str, absent: Any = NOT_TOLD) -> Any:
@@ -247,7 +247,7 @@ def expected_members(corpus: Corpus) -> dict[Any, dict[str, Any]]:
 
 
 def _expected_rack(group: Mapping[str, Any], member: Mapping[str, Any]) -> Any:
-    """A classic member's rack is inside of its subscription: not told where that could not be read."""
+    """Return the rack of a classic member, which is inside of its subscription; None where that cannot be read."""
     rack = member.get("rack_id")
     return NOT_TOLD if rack is None and group["type"] == "classic" and member.get("subscribed_topics") is None else rack
 
@@ -267,11 +267,11 @@ def found_members(corpus: Corpus, rows: RowsOf) -> dict[Any, dict[str, Any]]:
 
 
 HOLDINGS = {"assignment": "current", "target_assignment": "target", "standby_tasks": "standby", "warmup_tasks": "warmup"}
-"""What a broker tells of a member's partitions or tasks."""
+"""What a broker says of a member's partitions or tasks."""
 
 
 def expected_holdings(corpus: Corpus, holding: str) -> dict[Any, set[Any]]:
-    """(group, member) -> what it holds, for the members of which that was told."""
+    """(group, member) -> what it holds, for members with a known answer."""
     return {
         (group["group"], member["member_id"]): {(name, number) for name, numbers in member[holding] for number in numbers}
         for group in corpus.answer("groups.json")
@@ -301,7 +301,7 @@ def _is_described(corpus: Corpus, row: Mapping[str, Any]) -> bool:
 
 
 def topics_named_by_the_log(corpus: Corpus) -> dict[str, str]:
-    """Topic id -> name as far as offsets and old partition metadata tell it, without topics of an id that is gone."""
+    """Topic id -> name as far as offsets and old partition metadata show it, without topics of an id that is gone."""
     names: dict[str, str] = {}
     for record in corpus.records:
         key, value = record["key"], record["value"]

@@ -1,4 +1,4 @@
-"""A stand-in for a Spark session with which a run goes through all its stages in this process: no Java, no workers.
+"""A stand-in for a Spark session that takes a run through all its stages in this process: no Java, no workers.
 
 The stand-in has what a run asks of a session and no more: jobs of ``mapInArrow``, shuffles, and counts of groups. Functions are
 pickled as for a worker, their columns must be as declared, and where Spark leaves the order of rows open they come in another order than
@@ -28,7 +28,7 @@ TYPES = {
 
 
 class LocalSession:
-    """The session. cores: as ``local[cores]``, by which a run is divided into tasks."""
+    """The session. cores: as ``local[cores]``, the number of its tasks."""
 
     def __init__(self, cores: int = 2) -> None:
         self.conf = {"spark.sql.shuffle.partitions": "2", "spark.sql.adaptive.enabled": "false"}
@@ -43,7 +43,7 @@ class LocalSession:
         )
 
     def range(self, start: int, end: int, step: int, tasks: int) -> LocalFrame:
-        """Numbers in so many tasks, of consecutive numbers each."""
+        """Numbers in tasks, consecutive numbers in each."""
         numbers = range(start, end, step)
         borders = pairwise(len(numbers) * task // tasks for task in range(tasks + 1))
         schema = schema_of("id BIGINT")
@@ -73,7 +73,7 @@ class LocalFrame:
         return LocalFrame(self._schema, [*self._tasks, *other._tasks])
 
     def repartition(self, *by: int | str) -> LocalFrame:
-        """Rows with the same values in the same task, the rows of the last task first. by: number of tasks, where given, and columns."""
+        """Put rows with the same values into one task, the last task first. by: number of tasks, if given, and columns."""
         count, columns = (by[0], by[1:]) if isinstance(by[0], int) else (2, by)
         rows = pa.concat_tables(reversed(self._tasks))
         task_of = pa.array([hash(values) % count for values in _values(rows, columns)], pa.int64())

@@ -70,7 +70,7 @@ def _rows_of(opened: Warehouse, table: str, cluster: str | None, run_id: str | N
 
 
 def plain_rows(table: str, columns: pa.Table) -> list[dict[str, Any]]:
-    """Columns of a table as rows, their times as ``rows_of`` tells them."""
+    """Return columns of a table as rows, with times as in ``rows_of``."""
     for at, column in enumerate(columns.schema):
         if pa.types.is_timestamp(column.type):
             columns = columns.set_column(at, column.name, columns[column.name].cast(pa.int64()))

@@ -1,4 +1,4 @@
-"""What may import what: the layers of rooms, and what has to start without Spark, pandas or numpy."""
+"""The allowed imports: the layers of rooms, and the modules that start without Spark, pandas or numpy."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def told(imports: list[Import]) -> list[str]:
 
 
 def test_arrows_run_one_way() -> None:
-    """The contracts are in pyproject.toml, [tool.importlinter]; `lint-imports` prints the same report."""
+    # The contracts are in pyproject.toml, [tool.importlinter]; `lint-imports` prints the same report.
     from importlinter.cli import lint_imports
 
     loggers = [each for each in logging.Logger.manager.loggerDict.values() if isinstance(each, logging.Logger)]

@@ -1,4 +1,4 @@
-"""What README and docs/ say is true: commands and options exist, blocks run and print what is shown, and generated parts are up to date.
+"""What README and docs/ say is true: commands and options exist, blocks run and print the shown output, and generated parts are up to date.
 Links lead to files and anchors, and every rule and code that the package names can be looked up.
 
 ``console`` blocks are compared with what the commands print on the sample, ``python`` and ``sql`` blocks are run on it, and what ``bash``
@@ -110,7 +110,7 @@ def blocks(language: str, page: Path | None = None) -> list[str]:
 
 
 def commands_named() -> Iterator[tuple[str, list[str]]]:
-    """Name of the command and its words, for each groupcoord line of the shell blocks; jobs/nightly.py is the command nightly."""
+    """Yield the command and its words for each groupcoord line of the shell blocks; jobs/nightly.py is the command nightly."""
     typed = (line for block in blocks("console") for line in block.replace("\\\n", " ").splitlines() if line.startswith("$ "))
     for block in [*blocks("bash"), *typed]:
         for line in block.replace("\\\n", " ").splitlines():

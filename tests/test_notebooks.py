@@ -59,7 +59,7 @@ def test_no_cell_is_about_a_linter(notebook: Any) -> None:
 
 
 def test_times_come_from_what_decode_gives(notebook: Any) -> None:
-    """A bronze table may have Kafka's columns: only what ``decode`` gives has record_timestamp_ms in any case."""
+    # A bronze table may have Kafka's columns: only what ``decode`` gives has record_timestamp_ms in any case.
     assert not [source for source in cells_of(notebook, "code") if "raw.agg(" in source]
 
 
@@ -98,7 +98,7 @@ FACTS_OF_LOGS = {
 def found(tmp_path_factory: pytest.TempPathFactory, demo_warehouse: SampleWarehouse) -> dict[str, Any]:
     """Notebook -> what its cell of ``FACTS_OF_LOGS`` prints after all its cells, as JSON.
 
-    The notebooks run one after the other in one kernel, in which Spark starts once, for few rows. Each finds no name of the one before.
+    The notebooks run one after the other in one kernel, where Spark starts once, for few rows. Each finds no name of the one before.
     """
     directory = tmp_path_factory.mktemp("notebooks")
     start = f"from groupcoord_spark.spark.session import session; session(settings={FOR_FEW_ROWS})"

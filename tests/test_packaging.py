@@ -1,4 +1,4 @@
-"""What is said of the package, and that what the documents tell people to install is there."""
+"""The package's own description, and that what the documents have people install is there."""
 
 from __future__ import annotations
 

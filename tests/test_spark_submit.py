@@ -1,6 +1,6 @@
 """``jobs/nightly.py`` through spark-submit with the settings for one machine, the package shipped as a zip to the Python workers.
 
-Executors in processes of their own are those of test_standalone_cluster.py.
+Executors in processes of their own are the ones of test_standalone_cluster.py.
 """
 
 from __future__ import annotations

@@ -43,7 +43,7 @@ def _pausing(function):
 
 {name} = _pausing({name})
 """
-"""What is appended to that file: a task that has made its rows, and written its files, waits until the test lets it go on."""
+"""The content appended to that file: a task that has made its rows, and written its files, waits until the test lets it go on."""
 
 
 class Cluster:
@@ -114,7 +114,7 @@ def executor_of(worker: int) -> int | None:
 
 
 def submitted(cluster: Cluster, warehouse: Path, waiting: Path) -> subprocess.Popen[str]:
-    """A run on the cluster. The tasks of each stage note their worker in a directory of ``waiting`` before they end, and wait there."""
+    """Start a run on the cluster. Tasks of each stage note their worker in a directory of ``waiting`` before they end, and wait there."""
     pauses = {
         f"groupcoord_spark/{file}": PAUSE.format(place=str(waiting / stage), name=name)
         for stage, (file, name) in FUNCTIONS_OF_STAGES.items()

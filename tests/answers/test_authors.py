@@ -1,4 +1,4 @@
-"""What the records say about the coordinator that wrote them."""
+"""The coordinator that wrote the records, by their traits."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What changed from one run to another, over runs made by hand. tests/pipeline/test_timeline.py has those of a real cluster."""
+"""What changed from one run to another, over runs made by hand. tests/pipeline/test_timeline.py has the ones of a real cluster."""
 
 from __future__ import annotations
 

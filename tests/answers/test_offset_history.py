@@ -1,4 +1,4 @@
-"""A group's commits in the order in which they count, against the coordinator's own store, step by step."""
+"""A group's commits in their order, against the coordinator's own store, step by step."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ REMOVAL = OffsetRemoval(Place(0, 0), "g", "t", 0, 0, None, "expired", "certain",
 
 
 def tables(steps: Sequence[Step], step_ms: int = 1_000) -> tuple[pa.Table, pa.Table]:
-    """The rows of offset_commits and transactions that such records become; the n-th record has offset n and is written at n steps."""
+    """Return the rows of offset_commits and transactions for such records; the n-th has offset n and the time n steps."""
     commits: list[dict[str, Any]] = []
     markers: list[dict[str, Any]] = []
     for at, (what, partition, committed_offset, producer) in enumerate(steps):
@@ -154,7 +154,7 @@ def test_an_aborted_commit_neither_goes_back_nor_is_gone_back_from() -> None:
 
 
 def test_commits_of_transactions_count_in_the_order_of_the_markers() -> None:
-    """The commit of 3 is written first and counts last, unless a later record has counted before."""
+    # The commit of 3 is written first and counts last, unless a later record has counted before.
     assert lower_of(("commit", 0, 3, 7), ("commit", 1, 1, -1), ("C", 0, 0, 7), ("commit", 0, 2, -1)) == [(3, 2, False)]
     assert lower_of(("commit", 0, 3, 7), ("commit", 0, 9, 8), ("C", 0, 0, 8), ("C", 0, 0, 7)) == []
 

@@ -53,7 +53,7 @@ def test_bytes_that_are_no_assignment_and_those_of_connect_name_no_owner() -> No
 
 
 def test_a_group_that_changes_its_protocol_has_one_owner_of_a_partition() -> None:
-    """A report listed the classic member and the consumer member as owners of one partition, both until now."""
+    # A report listed the classic member and the consumer member as owners of one partition, both until now.
     owners = PartitionOwners()
     owners.apply(KeyType.GROUP_METADATA, None, generation(a=(0, 1)))
     owners.apply(KeyType.CONSUMER_GROUP_CURRENT_MEMBER_ASSIGNMENT, "b", current(0))

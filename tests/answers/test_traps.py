@@ -1,4 +1,4 @@
-"""Each trap is told of the offsets that are in it, and of no others."""
+"""Each trap is shown for the offsets that are in it, and for no others."""
 
 from __future__ import annotations
 

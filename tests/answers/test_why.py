@@ -1,4 +1,4 @@
-"""Causes that `why` names where no record names one, over runs made by hand. tests/pipeline/test_causes.py has those of a broker."""
+"""Causes that `why` names where no record names one, over runs made by hand. tests/pipeline/test_causes.py has the ones of a broker."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ SIMPLE = [at(0, 0, partition=0), at(1, 0, topic="u"), gone(2, 5, partition=0), g
 
 
 def test_up_to_3_9_a_simple_group_that_loses_everything_at_once_was_deleted_and_has_no_tombstone(tmp_path: Path) -> None:
-    """The Scala coordinator writes no tombstone for a group without a generation: `why` said OffsetDelete, and nothing of the group."""
+    # The Scala coordinator writes no tombstone for a group without a generation: `why` said OffsetDelete, and nothing of the group.
     others = [at(4, 0, group_id="other"), at(5, 0, group_id="other", topic="u")]
     found = story(tmp_path, "3.9", offset_commits=[*SIMPLE, *others])
     assert causes(found) == [
@@ -109,7 +109,7 @@ def test_up_to_3_9_a_simple_group_that_loses_everything_at_once_was_deleted_and_
 
 
 def test_in_4_x_the_same_records_are_offset_deletes(tmp_path: Path) -> None:
-    """The coordinator of 4.x writes the tombstone of every group that it deletes."""
+    # The coordinator of 4.x writes the tombstone of every group that it deletes.
     others = [at(4, 0, group_id="other"), at(5, 0, group_id="other", topic="u")]
     found = story(tmp_path, "4.3", offset_commits=[*SIMPLE, *others])
     assert causes(found)[:2] == [("t", 0, "offsets_deleted", "certain"), ("u", 0, "offsets_deleted", "certain")]
@@ -123,7 +123,7 @@ def test_up_to_3_9_a_group_that_keeps_an_offset_was_not_deleted(tmp_path: Path) 
 
 
 def test_up_to_3_9_a_topic_that_is_deleted_takes_empty_groups_along(tmp_path: Path) -> None:
-    """The write that takes the last offset removes an Empty group too, which looked like DeleteGroups."""
+    # The write that takes the last offset removes an Empty group too, which looked like DeleteGroups.
     of_g = [at(1, 0), gone(2, 5)]
     of_other = [at(4, 0, group_id="other"), at(5, 0, group_id="other", topic="u"), gone(6, 5, group_id="other")]
     records = [own(0, -1, {"protocolType": "consumer", "members": []}), own(3, 5, None)]
@@ -187,7 +187,7 @@ def test_the_tombstone_of_the_last_member_is_evidence_that_the_group_became_empt
 
 
 def test_a_group_tombstone_without_a_time_has_a_row_in_the_view(tmp_path: Path) -> None:
-    """Records of 0.9 have no times: the view left the tombstones of such groups out."""
+    # Records of 0.9 have no times: the view left the tombstones of such groups out.
     story(tmp_path, "3.9", offset_commits=[at(1, 0)], group_records=[own(3, 0, None, record_timestamp_ms=None)])
     assert causes_of_view(tmp_path) == [(3, "unknown")]
 
@@ -202,7 +202,7 @@ def test_nights_that_go_on_from_the_one_before_miss_no_commit_that_the_history_h
 
 
 def test_records_in_quarantine_that_name_the_group_are_part_of_the_story(tmp_path: Path) -> None:
-    """A group whose last commit could not be read had the story of its commit before, and nothing said so."""
+    # A group whose last commit could not be read had the story of its commit before, and nothing said so.
     keys = [encode_key(1, {"group_id": "g", "topic": "t", "partition": 0}), encode_key(2, {"group_id": "g"})]
     keys += [encode_key(1, {"group_id": "gg", "topic": "t", "partition": 0}), b"\x00\x01g"]
     lost = {"offsets_partition": 0, "source": "f", "reason": "value_truncated", "detail": "It ends early.", "run_id": "r"}
@@ -228,7 +228,7 @@ def test_a_lower_offset_of_a_topic_that_was_made_anew_is_said_to_be_one(tmp_path
 
 
 def test_what_is_there_is_said_once_with_its_offsets(tmp_path: Path) -> None:
-    """The table had a line for each partition, then a line for when it expires, and the conclusion said both again."""
+    # The table had a line for each partition, then a line for when it expires, and the conclusion said both again.
     there = [offset("g", topic, partition, 10 + partition) for topic in "abcde" for partition in range(3)]
     commits = [at(n, 0, topic=row["topic"], partition=row["partition"]) for n, row in enumerate(there)]
     tables = {"offset_commits": commits, "committed_offsets": there, "groups": [group("g", is_simple=True, offset_count=15)]}

@@ -18,7 +18,7 @@ def topic_id(number: int) -> str:
 
 
 def topics_of(**partitions: int) -> dict[str, Topic]:
-    """Topics with so many partitions, with ids and without racks."""
+    """Topics with this number of partitions, with ids and without racks."""
     return {name: Topic(count, topic_id=topic_id(i + 1)) for i, (name, count) in enumerate(partitions.items())}
 
 

@@ -1,4 +1,4 @@
-"""The conformance runner notices what is wrong."""
+"""The conformance runner notices the faults."""
 
 from __future__ import annotations
 

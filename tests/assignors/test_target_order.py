@@ -1,4 +1,4 @@
-"""The order in which the broker walks a member's target, which decides what the member keeps of it."""
+"""The broker's order over a member's target, which decides what the member keeps of it."""
 
 from __future__ import annotations
 

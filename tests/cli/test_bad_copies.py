@@ -45,7 +45,7 @@ def good(warehouse: Path, dump: Path, *args: str, cluster: str | None = "nights"
 
 
 def refused(warehouse: Path, dump: Path, *args: str, cluster: str | None = "nights") -> str:
-    """Return the one sentence; nothing that readers see has changed."""
+    """Return the one sentence; no thing that readers see has changed."""
     before = commits_of(warehouse)
     result = nightly(warehouse, dump, *args, cluster=cluster)
     assert (result.exit_code, result.stdout) == (2, ""), result.stderr
@@ -69,7 +69,7 @@ def settings_of_last_run(warehouse: Path) -> dict[str, Any]:
 
 
 def go_on(warehouse: Path, dump: Path) -> None:
-    """A run in which nothing had to be accepted."""
+    """Run, and check that nothing had to be accepted."""
     assert "accepted" not in good(warehouse, dump)
     assert settings_of_last_run(warehouse).keys().isdisjoint({"accepted", "history.beyond.end"})
 
@@ -244,7 +244,7 @@ class TestBadCopies:
         assert [detail.split(" lie ")[0] for detail in details] == ["Offsets 234 to 247"]
 
     def test_without_the_first_segment(self, warehouse: Path, dump: Path, tmp_path: Path) -> None:
-        """The new records have no gap: without a look at the beginning of the log the run would go on from the last one."""
+        # The new records have no gap: without a look at the beginning of the log the run would go on from the last one.
         (dump / "__consumer_offsets-1" / f"{0:020d}.log").unlink()
         sentence = refused(warehouse, dump)
         assert "of the offsets 0 to 172, which the last run read, no live record is left" in sentence
@@ -272,7 +272,7 @@ class TestBadCopies:
     def test_whose_old_segments_are_damaged_and_whose_new_records_have_no_gap(
         self, warehouse: Path, dump: Path, after: list[Path]
     ) -> None:
-        """The state is known without the old segments, and is kept; each run says so until they are back."""
+        # The state is known without the old segments, and is kept; each run says so until they are back.
         old = dump / "__consumer_offsets-1" / f"{0:020d}.log"
         data, state = old.read_bytes(), state_of(after[4])
         for left in (data[: 12 + int.from_bytes(data[8:12], "big")], bytes(len(data)), b"", b"", None):
@@ -314,7 +314,7 @@ def with_all_kinds(*usual: str) -> pytest.MarkDecorator:
 
 
 class TestBadCopiesOfRows:
-    """The same guards over inputs of which a run opens only what is new."""
+    """The same guards over inputs: a run opens only new files."""
 
     @with_all_kinds("parquet", "delta")
     def test_that_are_older(self, warehouse: Path, tmp_path: Path, kind: str) -> None:

@@ -1,4 +1,4 @@
-"""``groupcoord demo``: what is wrong in the shop's cluster is found by one command each."""
+"""``groupcoord demo``: the faults in the shop's cluster are found by one command each."""
 
 from __future__ import annotations
 

@@ -172,7 +172,7 @@ def test_partitions_of_a_streams_group_are_those_of_the_members_with_their_tasks
 
 
 def test_a_streams_group_is_shown_as_kafkas_own_tool_shows_it(tmp_path):
-    """The titles and the order of kafka-streams-groups 4.3.1."""
+    # The titles and the order of kafka-streams-groups 4.3.1.
     place = streams(tmp_path, group_records=[topology(1, 1, **{"0": ["lines"], "1": ["a-repartition"], "2": ["b"]})])
 
     def shown(*options):

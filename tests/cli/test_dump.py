@@ -73,7 +73,7 @@ def commit(group: str, partition: int = 0, **changed: Any) -> Rec:
 
 @pytest.fixture(params=[("scalar", json_lines.BLOCK_BYTES), ("loops", json_lines.BLOCK_BYTES), ("loops", 3)])
 def each_writer(request, monkeypatch) -> Iterator[None]:
-    """Every line is written by itself, then all lines by the compiled loop, then each line into a block that is too small."""
+    """Write each line by itself, then all by the compiled loop, then each into a block that is too small."""
     writer, block_bytes = request.param
     monkeypatch.setattr(json_lines, "BLOCK_BYTES", block_bytes)
     with decoder(writer):

@@ -1,4 +1,4 @@
-"""``groupcoord expire``: rows, comparison, tombstones, and what is told when it cannot be done."""
+"""``groupcoord expire``: rows, comparison, tombstones, and its sentences when it fails."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A log in which clients chose every name to hurt: no command prints one as it is, and every output stays what it claims to be."""
+"""A log with hostile names: no command prints one as it is, and every output stays what it claims to be."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def forms(*words: str, outputs: tuple[str, ...] = ("table", "json", "csv")) -> I
 
 
 def calls() -> Iterator[tuple[str, ...]]:
-    """Yield every command with the options by which it prints names; SOME stands for one call for each of some names."""
+    """Yield every command with the options that make it print names; SOME stands for one call for each of some names."""
     yield from forms("list", "--state", "--type", "--lag")
     for view in ("--offsets", "--members", "--state"):
         yield from forms("describe", "--all-groups", view, "--verbose")
@@ -136,7 +136,7 @@ def errors() -> Iterator[tuple[str, ...]]:
 
 
 def test_every_command_is_walked() -> None:
-    """Those that print no names: they make a warehouse, keep it up, or print our own text."""
+    # Those that print no names: they make a warehouse, keep it up, or print our own text.
     without_names = {"maintain", "completion", "warm-up", "simulate", "demo", "nightly", "verify", "mcp", "report", "metrics"}
     assert {words[0] for words in calls()} | without_names == set(COMMANDS)
 

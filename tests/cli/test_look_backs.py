@@ -110,7 +110,7 @@ def test_the_next_night_does_not_see_the_look_back(tmp_path: Path) -> None:
 
 
 def test_a_look_back_of_the_first_release_is_passed_over_and_its_rows_leave_the_tables(tmp_path: Path) -> None:
-    """That release left its rows in the newest versions, and appended to the history."""
+    # That release left its rows in the newest versions, and appended to the history.
     from groupcoord_spark.warehouse import begin_run
 
     night(tmp_path, "prod", {"groups": [group("g1")], "offset_commits": [commit(1)]})

@@ -32,7 +32,7 @@ def after_five_nights(tmp_path_factory):
 
 @pytest.fixture
 def five(after_five_nights, tmp_path):
-    """Five runs, to which upkeep may be done."""
+    """Five runs that upkeep may change."""
     return str(copytree(after_five_nights, tmp_path / "w"))
 
 

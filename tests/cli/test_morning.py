@@ -43,7 +43,7 @@ def run_with_doubts(place: Path, rows: dict[str, Any], codes: list[str], as_of_m
 
 @pytest.fixture(scope="module")
 def incident(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """Provide a run with an incident, which a second run over the same copy follows. What both runs have is no news."""
+    """Provide a run with an incident, which a second run over the same copy follows. What both runs have is not news."""
     place = tmp_path_factory.mktemp("morning")
     names = ["a", "b", "lost <!channel>", "deleted"]
     first = {
@@ -119,7 +119,7 @@ def test_people_get_ten_lines_and_the_nights_that_are_compared(incident: str) ->
 
 
 def test_a_copy_that_stopped_is_one_warning_and_repeats_no_danger(tmp_path: Path) -> None:
-    """A copy job that broke leaves the same files for the next runs."""
+    # A copy job that broke leaves the same files for the next runs.
     before = {"groups": [group("a"), group("b")], "offsets_partitions": log(100)}
     after = {"groups": [group("a")], "offsets_partitions": [{**log(200)[0], "newest_timestamp_ms": AS_OF_MS + DAY_MS - 7_200_000}]}
     for day, tables in enumerate((before, after, after, after)):

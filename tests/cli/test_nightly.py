@@ -292,7 +292,7 @@ class TestBadInput:
         assert "ftp://host/logs" in self.refused(untouched, "ftp://host/logs")
 
     def test_a_directory_that_cannot_be_read(self, tmp_path: Path, untouched: Path) -> None:
-        """A link to itself: nobody can open it, not even root."""
+        # A link to itself: nobody can open it, not even root.
         (tmp_path / "logs").symlink_to(tmp_path / "logs")
         assert str(tmp_path / "logs") in self.refused(untouched, tmp_path / "logs")
 
@@ -440,7 +440,7 @@ class TestABadWarehouse:
 class TestJava:
     @pytest.fixture(autouse=True)
     def _is_needed(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        """The run starts a session of Spark, as if this process had none yet."""
+        """Have the run start a session of Spark, as if this process had none yet."""
         monkeypatch.setattr("groupcoord_spark.pipeline.run_nightly.session", session)
         monkeypatch.setattr("pyspark.sql.SparkSession.getActiveSession", lambda: None)
 

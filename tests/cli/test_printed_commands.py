@@ -1,4 +1,4 @@
-"""Every command that a command, the report, an alert or an error prints runs as it stands, and shows what was announced."""
+"""Every command that a command, the report, an alert or an error prints runs as it stands, and shows the announced rows."""
 
 from __future__ import annotations
 

@@ -161,7 +161,7 @@ OF_THE_SECOND_GATE = [
 
 
 def test_the_settings_alone_keep_files_closed(place: str, canaries: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    """The parser's tree is the first gate, DuckDB's settings are the second. Only the first one refuses log files and profiles."""
+    # The parser's tree is the first gate, DuckDB's settings are the second. Only the first one refuses log files and profiles.
     monkeypatch.setattr(sandbox, "refuse_all_but_one_select", lambda connection, statement: None)
     night = SnapshotInDuckDB(open_warehouse(place))
     night.restrict()

@@ -1,4 +1,4 @@
-"""Scenarios: those that are shipped tell what their comments promise, and their segments replay to the same state."""
+"""Scenarios: the shipped ones do what their comments promise, and their segments replay to the same state."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ RELEASES = ["0.10.2", "2.0.1", "2.4.1", "2.8.2", "3.9.1", "4.3.1"]
 
 @pytest.fixture(scope="module", autouse=True)
 def each_scenario_is_read_once():
-    """A scenario is the same however often it is played, and to read its YAML takes a fifth of the CPU of a play."""
+    """Parse each scenario once: YAML takes a fifth of the CPU of a play."""
     with pytest.MonkeyPatch.context() as patch:
         for user in ("groupcoord_spark.simulator.scenario", "groupcoord_spark.simulator.scenario.reading"):
             patch.setattr(f"{user}.read_scenario", cache(read_scenario))
@@ -405,7 +405,7 @@ def test_a_cooperative_rebalance_takes_two_generations_and_survives_a_move():
 
 
 def read_back(directory):
-    """Return what a replay of the segments knows, by group."""
+    """Return the state of a replay of the segments, by group."""
     replays = {}
     for log in plan_logs([str(directory)]).partitions:
         replay = replays[log.offsets_partition] = PartitionReplay(JAVA)

@@ -71,7 +71,7 @@ def test_long_ids_are_cut_in_the_middle() -> None:
 
 
 def test_ids_are_cut_so_that_they_stay_different() -> None:
-    """Both begin and end alike: at 16 cells they would be one."""
+    """Both begin and end equally: at 16 cells they would be one."""
     ids = [f"{'a' * 30}{middle}{'z' * 14}" for middle in "bc"]
     lines = fitted(["GROUP", "STATE", "MEMBERS"], [[each, "Stable", "17"] for each in ids], 60)
     assert [line.split()[0] for line in lines[1:]] == [cut_in_the_middle(each, len(lines[1].split()[0])) for each in ids]
@@ -103,7 +103,7 @@ def test_every_column_is_shown_within_the_width(limit: int) -> None:
 
 
 def test_an_emoji_takes_two_cells() -> None:
-    """The sample's own group ünïcode-组-🎉 broke the line at 80 columns."""
+    # The sample's own group ünïcode-组-🎉 broke the line at 80 columns.
     lines = fitted(["GROUP", "N"], [["组🎉", "1"], ["abc", "2"]], 80)
     assert lines == ["GROUP N", "组🎉  1", "abc   2"]
     assert cut_in_the_middle("组" * 10, 9) == "组组…组组"

@@ -32,7 +32,7 @@ WEEK = {"offsets.retention.ms": str(7 * DAY_MS)}
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """Provide a warehouse in which every text that a client, a tool or a person can choose is HOSTILE."""
+    """Provide a warehouse where every text that a client, a tool or a person can choose is HOSTILE."""
     where = tmp_path_factory.mktemp("hostile") / "warehouse"
     subscription = encode_subscription(Subscription(3, (HOSTILE,), None, {}, -1, None))
     of_rebalance = {"group_type": "classic", "kind": "generation", "to_generation": 1, "member_count": 1, "record_timestamp_ms": AS_OF_MS}

@@ -239,7 +239,7 @@ def current_assignment(
     topic_ids: Iterable[str] = (TOPIC_ID,),
     group: str = GROUP,
 ) -> Record:
-    """A member has the partitions of these numbers, of one topic or of several."""
+    """Return a member with the partitions of these numbers, of one topic or of several."""
     value = {
         "member_epoch": epoch,
         "previous_member_epoch": epoch - 1,
@@ -364,7 +364,7 @@ def pending_of(state: PartitionState) -> dict[tuple[str, int], int]:
 
 
 def group_of(state: PartitionState) -> tuple[str, str] | None:
-    """Type and state of the only group; None: there is none."""
+    """Type and state of the only group; None where it has none."""
     rows = state.groups()
     assert len(rows) < 2
     return (rows[0].group_type, rows[0].state) if rows else None

@@ -188,7 +188,7 @@ CLASSIC_ROWS = [row for row in ROWS if row.number not in (19, 20, 21, 22, 23, 24
 
 
 def cleanup_of(state: PartitionState, semantics: Semantics = JAVA) -> GroupCleanup | None:
-    """Return what is done to the only group; None: there is none."""
+    """Return the steps of the only group; None where it has none."""
     found = list(Cleanup(NOW, RETENTION, semantics).of_partition(state))
     assert len(found) < 2
     return found[0] if found else None
@@ -450,7 +450,7 @@ class TestDeletions:
 
 
 class TestMembersGone:
-    """The log cannot tell a dead member from a quiet one: judged as if all had been fenced now."""
+    """The log does not distinguish a dead member from a quiet one: judged as if all had been fenced now."""
 
     def cleanup(self, *records: Record) -> GroupCleanup:
         (cleanup,) = Cleanup(NOW, RETENTION, assume_members_gone=True).of_partition(replayed(records))

@@ -1,6 +1,6 @@
 """Real logs of many releases, and the answers real Kafka gave about them.
 
-A field the broker did not tell is null in an answer (``oracle/meta.json`` says which), and then not compared.
+A field that the broker did not answer is null in an answer (``oracle/meta.json`` says which), and then not compared.
 """
 
 import json
@@ -50,7 +50,7 @@ def rows_of(name: str, table: str) -> list[Any]:
 
 
 def differences(expected: Mapping[Any, Mapping[str, Any]], found: Mapping[Any, Any]) -> list[Any]:
-    """Keys on one side alone, and fields that were told and are another; rows are named tuples."""
+    """Keys on one side alone, and known fields that differ; rows are named tuples."""
     return [
         *({"missing": key} for key in expected if key not in found),
         *({"extra": key} for key in found if key not in expected),

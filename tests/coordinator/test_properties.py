@@ -227,7 +227,7 @@ def test_group_is_removed_exactly_from_the_told_moment_on(log: Sequence[Record],
             assert [done.group.removed for done in Cleanup(removed_at_ms - 1, RETENTION, broker).of_partition(state)] == [False]
 
 
-# What brokers write: no tombstones inside of transactions, both signs of a transaction alike.
+# What brokers write: no tombstones inside of transactions, both signs of a transaction.
 staged_values = staged.filter(lambda record: record.value is not None)
 plain_logs = st.lists(st.one_of(commits, staged_values, markers, classic, classic_tombstones), max_size=40)
 

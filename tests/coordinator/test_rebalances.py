@@ -364,7 +364,7 @@ def _comparable(row: Rebalance) -> dict[str, Any]:
 
 
 def test_epochs_of_a_large_modern_group_cost_what_their_records_change(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A record names one member: neither the work nor the rows may grow with the number of members times the number of epochs."""
+    # A record names one member: neither the work nor the rows may grow with the number of members times the number of epochs.
     members, epochs = 1_000, 200
     compared, subscription_of = list[str](), modern_epochs._subscription
     monkeypatch.setattr(modern_epochs, "_subscription", lambda member: compared.append("") or subscription_of(member))

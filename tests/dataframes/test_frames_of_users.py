@@ -1,4 +1,4 @@
-"""Frames as users have them: tables of their own with other names and types, streams, and things that are no frames."""
+"""Frames as users have them: tables of their own with other names and types, streams, and things that are not frames."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def spilling(spark: SparkSession) -> Iterator[None]:
 @pytest.mark.usefixtures("spilling")
 @pytest.mark.parametrize("cluster", [None, "'main'", "concat('ma', 'in')"])
 def test_records_keep_their_order_where_sorts_spill(spark: SparkSession, cluster: str | None) -> None:
-    """A constant cluster was folded away, and Spark sorted a partition again by its number alone."""
+    # A constant cluster was folded away, and Spark sorted a partition again by its number alone.
     rows = 3_000
     log = [(offset_key(f"g{offset % 7}"), commit_value(offset, 3), 0, offset) for offset in range(rows)]
     log += [(offset_key(f"g{offset % 7}"), commit_value(offset, 3), 1, offset) for offset in range(10)]
@@ -129,7 +129,7 @@ def test_filters_of_decoded_records_reach_the_files(spark: SparkSession, bronze:
 
 
 def test_frames_of_few_rows_start_a_python_task_for_each_core(spark: SparkSession, bronze: DataFrame) -> None:
-    """Each of 8 Python tasks cost 0.4 s of CPU in a session with default settings, and a frame of a state had 16 of them."""
+    # Each of 8 Python tasks cost 0.4 s of CPU in a session with default settings, and a frame of a state had 16 of them.
     before = spark.conf.get("spark.sql.shuffle.partitions")
     spark.conf.set("spark.sql.shuffle.partitions", "7")
     try:
@@ -142,7 +142,7 @@ def test_frames_of_few_rows_start_a_python_task_for_each_core(spark: SparkSessio
 
 
 def test_a_frame_of_spark_connect_is_a_frame() -> None:
-    """Before Spark 4.0 it is no instance of pyspark.sql.DataFrame."""
+    """Before Spark 4.0 it is not an instance of pyspark.sql.DataFrame."""
     kind = type("DataFrame", (), {"__module__": "pyspark.sql.connect.dataframe", "columns": ["key", "value"]})
     frame = kind()
     assert readable(frame) is frame
@@ -314,7 +314,7 @@ def test_a_stream_is_decoded_and_not_replayed(spark: SparkSession, bronze: DataF
 
 
 def test_a_run_for_each_micro_batch_leaves_the_state_of_one_run(spark: SparkSession, bronze: DataFrame, tmp_path: Path) -> None:
-    """The second micro-batch comes twice, as after a failure between the run and the checkpoint of the stream."""
+    # The second micro-batch comes twice, as after a failure between the run and the checkpoint of the stream.
     settings: dict[str, Any] = {"cluster": "main", "as_of": NOON_MS, "spark": spark}
     middle = bronze.select(F.percentile(F.col("timestamp").cast("double"), 0.5)).first()[0]  # type: ignore[index]
     parts = [bronze.where(F.col("timestamp").cast("double") <= middle), bronze.where(F.col("timestamp").cast("double") > middle)]
@@ -392,7 +392,7 @@ def test_serverless_compute_keeps_no_frame(bronze: DataFrame, monkeypatch: pytes
 
 
 def test_without_the_number_of_cores_there_is_a_task_for_each_offsets_partition() -> None:
-    """A session of Spark Connect has no sparkContext, and 200 shuffle partitions."""
+    # A session of Spark Connect has no sparkContext, and 200 shuffle partitions.
 
     class Remote:
         conf: ClassVar = {"spark.sql.shuffle.partitions": "200"}
@@ -405,7 +405,7 @@ def test_without_the_number_of_cores_there_is_a_task_for_each_offsets_partition(
 
 
 def test_a_function_of_columns_is_made_anew_for_another_kind_of_session(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The real thing needs packages of Spark Connect, which the tests do not install."""
+    # The real thing needs packages of Spark Connect, which the tests do not install.
     from pyspark.sql.types import StringType
 
     from groupcoord_spark.spark import column_functions

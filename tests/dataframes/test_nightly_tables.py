@@ -34,7 +34,7 @@ RULE_TABLES = ("offset_expirations", "group_expirations", "tombstones")
 
 
 def assert_equal(frame: DataFrame, warehouse: Path, table: str) -> None:
-    """The frame has the columns and rows of the table of the one run, without the run that wrote them."""
+    """Check that the frame has the columns and rows of the run's table, without the run's id."""
     stored = open_warehouse(str(warehouse)).read(table)
     expected = stored.select([name for name in stored.column_names if name != "run_id"])
     types = [(field.name, field.dataType.simpleString()) for field in from_arrow_schema(expected.schema)]
@@ -47,7 +47,7 @@ def assert_equal(frame: DataFrame, warehouse: Path, table: str) -> None:
 def test_each_frame_is_the_table_of_its_name(
     spark: SparkSession, local: LocalSession, tmp_path: Path, release: str, names: tuple[str, ...]
 ) -> None:
-    """The logs of all corpora are one frame, each as a cluster of its own."""
+    # The logs of all corpora are one frame, each as a cluster of its own.
     rules = semantics_for(None, release)
     for name in names:
         run(local, tmp_path / "w", Corpus(name).logs, cluster=name, as_of_ms=AS_OF_MS, retention_ms=DAY_MS, semantics=rules)
@@ -70,7 +70,7 @@ OTHER_SETTINGS = {
 
 
 def test_moments_are_right_in_a_session_of_any_time_zone(spark: SparkSession, local: LocalSession, tmp_path: Path) -> None:
-    """The frame is as Spark's Kafka source gives it, with a TIMESTAMP; the run reads milliseconds from the log, in UTC."""
+    # The frame is as Spark's Kafka source gives it, with a TIMESTAMP; the run reads milliseconds from the log, in UTC.
     logs = Corpus("vanished").logs
     run(local, tmp_path / "w", logs, as_of_ms=AS_OF_MS, retention_ms=DAY_MS)
     before = {name: spark.conf.get(name) for name in OTHER_SETTINGS}

@@ -170,13 +170,13 @@ def test_a_frame_that_cannot_be_decoded(spark: SparkSession, columns: list[str],
 
 
 def test_keys_and_values_alone_decode(spark: SparkSession, records: DataFrame) -> None:
-    """A bronze table that a consumer wrote without the place of its records."""
+    # A bronze table that a consumer wrote without the place of its records.
     of_corpus = records.where("cluster = 'share' AND control_type IS NULL").cache()
     found = decode(of_corpus.select("key", "value"))
     times = ("record_timestamp_ms", "record_timestamp")
     unknown = ("offsets_partition", "record_offset", *times, "producer_id", "producer_epoch", "leader_epoch", "position")
     known = [name for name in found.columns if name not in (*unknown, "cluster", "source", "is_transactional")]
-    # The metadata tells which columns decode filled in.
+    # The metadata shows which columns decode filled in.
     assert [(field.name, field.dataType) for field in found.schema] == [(field.name, field.dataType) for field in records.schema]
     assert sorted(map(repr, found.select(known).collect())) == sorted(map(repr, of_corpus.select(known).collect()))
 

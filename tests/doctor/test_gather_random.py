@@ -26,7 +26,7 @@ MARKERS = st.tuples(st.just("marker"), st.sampled_from([1, 2]), st.integers(0, 1
 
 
 def expected_fates(steps: list[Any]) -> dict[str, Counter[str]]:
-    """Number of records by group and fate."""
+    """Return the number of records by group and fate."""
     fates: dict[int, str] = {}
     last: dict[tuple[int, int], int] = {}
     for offset, step in enumerate(steps):

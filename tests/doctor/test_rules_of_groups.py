@@ -52,7 +52,7 @@ def test_of_very_many_groups_alike_the_largest_is_named_with_their_number(tmp_pa
 
 
 def test_group_that_joined_long_ago_and_repeats_its_commits_now_is_hot(tmp_path: Path) -> None:
-    """The cleaner keeps an offset of a partition that the group no longer reads."""
+    # The cleaner keeps an offset of a partition that the group no longer reads.
     old = [(0, [commit("stuck", partition=7)])]
     assert findings(tmp_path, [*old, *((9 * DAY_MS + place * 50, [commit("stuck")]) for place in range(200))]) == [("hot_group", "stuck")]
 
@@ -67,7 +67,7 @@ def test_fast_commits_that_move_are_ordinary(tmp_path: Path) -> None:
 
 
 def test_commits_of_several_groups_in_one_batch_count_for_the_group_of_each(tmp_path: Path) -> None:
-    """A coordinator puts commits that come at once into one batch: no group of these commits many partitions."""
+    # A coordinator puts commits that come at once into one batch: no group of these commits many partitions.
     batches = [(round * 5_000, [commit(f"app-{group}", offset=round) for group in range(150)]) for round in range(10)]
     assert findings(tmp_path, batches) == []
 
@@ -120,7 +120,7 @@ PLAIN = [f"app-{number}" for number in range(12)]
     ("throwaways", "others", "is_finding"),
     [
         ((consumers(9), 40), (PLAIN[:2], 40), True),  # few groups that are most of a small log
-        ((consumers(10), 10), (["busy"], 20_000), False),  # most groups, and nothing beside one that is busy
+        ((consumers(10), 10), (["busy"], 20_000), False),  # most groups, and nothing next to one that is busy
         ((consumers(10), 10), (PLAIN, 1_200), False),
         ((consumers(30), 4), (PLAIN, 100), True),  # most groups, and a twelfth of the records
         ((consumers(1_200), 1), ([], 0), True),

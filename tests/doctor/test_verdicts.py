@@ -242,7 +242,7 @@ def verdicts_with(name: str, content: bytes | None) -> dict[int, list[tuple[str,
 @examples(20)
 @given(st.data())
 def test_damaged_side_file_counts_as_absent_or_changes_nothing(data: st.DataObject) -> None:
-    """A flipped or cut file gives every partition the verdict that the sound file gives, or that no file gives."""
+    # A flipped or cut file gives every partition the verdict that the sound file gives, or that no file gives.
     name = data.draw(st.sampled_from(SIDE_FILES))
     whole = (SICK / "hanging" / "logs" / name).read_bytes()
     if data.draw(st.booleans()):
@@ -320,7 +320,7 @@ def test_places_that_cannot_be_read_are_said(tmp_path: Path) -> None:
 
 
 def test_producer_that_the_whole_log_of_the_coordinator_does_not_know_hangs(tmp_path: Path) -> None:
-    """The coordinator's log without the records of one transactional id, whose producer has an open transaction."""
+    # The coordinator's log without the records of one transactional id, whose producer has an open transaction.
     (directory,) = (SICK / "hanging" / "coordinator").iterdir()
     (path,) = directory.glob("*.log")
     entries = []
@@ -349,7 +349,7 @@ def test_part_of_the_coordinators_log_is_not_taken_for_all_of_it(other: int, tmp
 
 @pytest.mark.parametrize(("segment", "is_complete"), [(f"{0:020}.log", True), (f"{7:020}.log", False), (None, False)])
 def test_copy_without_a_first_segment_is_not_all_of_the_coordinators_log(segment: str | None, is_complete: bool, tmp_path: Path) -> None:
-    """A partition without a transactional id has an empty first segment. The log is compacted: no first segment is ever deleted."""
+    # A partition without a transactional id has an empty first segment. The log is compacted: no first segment is ever deleted.
     key = b"\0\0\0\5app-1"
     of_id = partitioning_hash("app-1") % KAFKAS_DEFAULT
     for number in range(KAFKAS_DEFAULT):
@@ -375,7 +375,7 @@ def test_snapshot_that_names_a_batch_is_sound_where_the_cleaner_may_have_removed
 
 @pytest.mark.parametrize(("since_closed_ms", "is_ill"), [(60_000, False), (86_400_001, True)])
 def test_segment_that_was_closed_long_after_its_last_record_is_due_since_then(since_closed_ms: int, is_ill: bool, tmp_path: Path) -> None:
-    """A slow partition: the next commit came after a week, and only then did the broker roll the segment."""
+    # A slow partition: the next commit came after a week, and only then did the broker roll the segment.
     rolled_ms = T0 + 7 * 86_400_000
     write_segment(tmp_path, [batch(offset, base_timestamp=T0 + offset) for offset in range(100)])
     later = batch(100, base_timestamp=rolled_ms), batch(101, base_timestamp=rolled_ms + since_closed_ms)
@@ -384,7 +384,7 @@ def test_segment_that_was_closed_long_after_its_last_record_is_due_since_then(si
 
 
 def test_age_of_a_transaction_is_that_at_the_moment_of_its_own_copy(tmp_path: Path) -> None:
-    """The log directory of another broker was copied an hour later."""
+    # The log directory of another broker was copied an hour later.
     for copy, moment_ms in (("first", T0), ("second", T0 + 3_600_000)):
         signs = {"producer_id": 7, "producer_epoch": 0, "attributes": 0x10} if copy == "first" else {}
         write_segment(tmp_path / copy, [batch(0, base_timestamp=moment_ms, **signs)])

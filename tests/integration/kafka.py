@@ -90,7 +90,7 @@ def broker_jars(version: str = VERSION) -> Path:
 
 
 def fetched_jars(directory: str, module: str, version: str, more_dependencies: str = "") -> Path:
-    """A directory of the cache with the jars of one of Kafka's modules and all it needs; the test is skipped where they cannot be had."""
+    """Return a directory with the jars of a module of Kafka and of all it needs; skip the test where they cannot be fetched."""
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "groupcoord-spark"
     jars = cache / directory
     if jars.is_dir():

@@ -132,7 +132,7 @@ def live_night(commands: CommandsOfOneProcess, broker: Broker, warehouse: Path, 
 
 
 def told(rows: list[dict[str, Any]], table: str) -> list[str]:
-    """Rows of groups without transactions, without what the connector does not show."""
+    """Return the rows of groups without transactions, without the columns that the connector does not fill."""
     left_out = NOT_SHOWN.get(table, set()) | {"run_id"}
     of_groups = [row for row in rows if table in ("offset_commits", "group_records") or row.get("group_id") not in IN_TRANSACTIONS]
     return sorted(repr({name: cell for name, cell in row.items() if name not in left_out}) for row in of_groups)
@@ -204,7 +204,7 @@ def test_run_says_what_it_cannot_know(nights: Nights) -> None:
 def test_a_second_night_fetches_what_is_new_and_has_the_state_of_a_whole_one(
     broker: Broker, groups: Groups, nights: Nights, commands: CommandsOfOneProcess
 ) -> None:
-    """The last test of this file: the warehouse has more runs after it."""
+    # The last test of this file: the warehouse has more runs after it.
     groups.commit_as_tools_do("committed-later", [TopicPartition("orders", 0, 3)])
     second = live_night(commands, broker, nights.live)
     assert second.returncode == 0, second.stderr

@@ -26,7 +26,7 @@ OPEN = 3
 
 @pytest.fixture(scope="module")
 def warehouse(broker: Broker, groups: Groups, local: LocalSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """One run of the broker's log, copied while its consumers were members and did not commit; they still do not."""
+    """Provide one run of the broker's log, copied while its consumers were members and did not commit; they still do not."""
     groups.rest()
     place = tmp_path_factory.mktemp("night")
     summary = run(local, place / "warehouse", broker.copy_offsets_log(place / "logs"), cluster="real")

@@ -44,7 +44,7 @@ class Committed:
         return {(each.topic, each.partition): each.offset for each in answer.topic_partitions}
 
     def move_all(self, group_id: str, to: int) -> None:
-        """Every offset of the group, as a tool of another day might have left it."""
+        """Set every offset of the group to values that another tool might have left."""
         places = [TopicPartition(topic, partition, to) for topic, partition in SAVED[group_id]]
         self._admin.alter_consumer_group_offsets([ConsumerGroupTopicPartitions(group_id, places)])[group_id].result()
 
@@ -55,7 +55,7 @@ class Committed:
 
 @pytest.fixture(scope="module")
 def committed(broker: Broker, groups: Groups) -> Iterator[Committed]:
-    """The groups of SAVED are there, and go again."""
+    """Create the groups of SAVED, and delete them again."""
     for group_id, offsets in SAVED.items():
         groups.commit_as_tools_do(group_id, [TopicPartition(*place, offset) for place, offset in offsets.items()])
     of_groups = Committed(broker)

@@ -1,4 +1,4 @@
-"""Clients of several libraries do what the views are about, on a real broker; each view must say what was done."""
+"""Clients of several libraries do what the views are about, on a real broker; each view must show it."""
 
 from __future__ import annotations
 
@@ -145,7 +145,7 @@ def stall(clients: Clients) -> None:
 
 
 def fill(servers: str) -> None:
-    """The topic, with the same number of records in each partition."""
+    """Create the topic, with the same number of records in each partition."""
     from confluent_kafka import Producer
     from confluent_kafka.admin import AdminClient, NewTopic
 

@@ -1,4 +1,4 @@
-"""Ways in which a file comes to harm, each on a random place, and which entries it leaves alone."""
+"""Kinds of damage to a file, each on a random place, and which entries it leaves alone."""
 
 from __future__ import annotations
 

@@ -132,7 +132,7 @@ def raw_message(offset: int, fields: bytes, *, magic: int = 1, attributes: int =
 def wrapper(
     inner: Iterable[bytes], *, offset: int, codec: int = GZIP, magic: int = 1, attributes: int = 0, timestamp: int = T0, tail: bytes = b""
 ) -> bytes:
-    """Return a compressed message that holds ``inner`` (and ``tail``); ``offset`` is that of the wrapper itself."""
+    """Return a compressed message that holds ``inner`` (and ``tail``); ``offset`` belongs to the wrapper itself."""
     stream = compress(codec, b"".join(inner) + tail)
     if magic == 0 and codec == LZ4:
         stream = stream[:6] + b"\x1a" + stream[7:]

@@ -79,7 +79,7 @@ def read_file(path: Path, *, next_base: int | None = None, chunk_bytes: int = 1 
 
 
 def read_logs(*inputs: Path, chunk_bytes: int = 1 << 25) -> Read:
-    """Return all partitions that a plan finds, its own doubts included."""
+    """Return all partitions that a plan has, its own doubts included."""
     plan = plan_logs([str(each) for each in inputs])
     out = read((segment for partition in plan.partitions for segment in partition.segments), chunk_bytes=chunk_bytes)
     out.doubts[:0] = plan.doubts

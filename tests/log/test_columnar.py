@@ -1,4 +1,4 @@
-"""Many batches at once are read exactly as each alone, sound ones and malformed ones alike."""
+"""Many batches at once are read exactly as each alone, sound ones and malformed ones."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ Outcome = list[Record] | RecordError
 
 
 def short_or_long(rng: Random) -> bytes | None:
-    """Bytes of a key or a value, often with a length at which its varint grows."""
+    """Return a key or a value, often with a length where its varint grows."""
     longer = rng.choice([62, 63, 64, 65, 8190, 8191, 8192, 8193, 20_000])
     return rng.choice([None, rng.randbytes(rng.randint(0, 8)), rng.randbytes(rng.randint(0, 8)), b"x" * longer])
 
@@ -50,7 +50,7 @@ def random_record(rng: Random) -> bytes:
 
 
 def random_batch(rng: Random) -> tuple[bytes, int]:
-    """Records and the count the header claims: as they should be, with some bytes changed, cut, or with another count."""
+    """Return records and the count in the header: right, with some bytes changed, cut, or with another count."""
     count = rng.randint(0, 6)
     body = b"".join(random_record(rng) for _ in range(count))
     match rng.choice(["none", "none", "bytes", "cut", "more", "count", "noise"]):

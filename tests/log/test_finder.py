@@ -88,7 +88,7 @@ class TestDamage:
 
     @pytest.mark.parametrize("kept", [0, 3, 10])
     def test_zeros_are_no_reserved_space_where_a_newer_segment_follows(self, tmp_path: Path, kept: int) -> None:
-        """A broker trims a segment before it begins the next one."""
+        # A broker trims a segment before it begins the next one.
         got = read_bytes(tmp_path, *SOUND[:kept], bytes(5000), next_base=20)
         assert (got.codes, len(got.lost), got.offsets) == (["zero_gap"], 1, without(*range(kept, 10)))
 

@@ -1,4 +1,4 @@
-"""The records by which two dumps are compared, looked up in files of real brokers and of our own."""
+"""The records that two dumps are compared by, looked up in files of real brokers and of our own."""
 
 from __future__ import annotations
 

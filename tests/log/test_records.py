@@ -1,4 +1,4 @@
-"""What batches and messages of every format say, and what is wrong with those that say it badly."""
+"""What batches and messages of every format say, and the faults of malformed ones."""
 
 from __future__ import annotations
 

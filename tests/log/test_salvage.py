@@ -1,4 +1,4 @@
-"""Whatever happens to a file: no exception, nothing that was not in it, and what the damage did not touch is kept.
+"""Whatever happens to a file: no exception, no invented record, and untouched records are kept.
 
 GROUPCOORD_SALVAGE_RUNS sets how many damages are tried, GROUPCOORD_SALVAGE_SEED which ones; the seed of a failure is in its message.
 """
@@ -123,7 +123,7 @@ def test_what_the_damage_did_not_touch_is_kept(kind: str, tmp_path: Path) -> Non
 def test_what_is_read_and_what_is_lost_add_up(tmp_path: Path) -> None:
     rng = random.Random(SEED)
     for n in range(RUNS // 20):
-        # old compressed messages tell nobody how many they hold, and a header that is hit may tell anything
+        # old compressed messages do not show how many they hold, and a header that is hit may say anything
         entries = [batch(i * 5, records(*[b"k%d" % j for j in range(rng.randint(1, 5))]), codec=rng.choice([0, 0, 3])) for i in range(20)]
         whole = read_file(write_segment(tmp_path, entries))
         hit = rng.sample(range(20), rng.randint(1, 6))

@@ -1,4 +1,4 @@
-"""What is written reads back as it was given."""
+"""A written log reads back as it was given."""
 
 from __future__ import annotations
 

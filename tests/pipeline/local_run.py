@@ -32,7 +32,7 @@ def run_locally(
 ) -> list[PartitionReport]:
     """Return the reports of a run whose reading tasks are given; the files that they name are in the warehouse of ``read_job``.
 
-    pieces: what is read from the history tables. rows_per_frame: rows of SHUFFLED that the replay of a partition gets at a time. Topic
+    pieces: the pieces of the history tables. rows_per_frame: rows of SHUFFLED that the replay of a partition gets at a time. Topic
     names come from the log alone.
     """
     carried = frozenset() if replay_job.carried is None else frozenset(replay_job.carried.end_offsets)

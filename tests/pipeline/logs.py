@@ -48,7 +48,7 @@ class LogRecord(NamedTuple):
 
 
 def log_of(records: Iterable[Record], first_offset: int = 0) -> list[LogRecord]:
-    """Records of the coordinator's builders outside of transactions, at offsets without a gap."""
+    """Return the builders' records outside of transactions, at offsets without a gap."""
     return [LogRecord(record_offset, record.key, record.value) for record_offset, record in enumerate(records, first_offset)]
 
 
@@ -79,7 +79,7 @@ def commit_value(committed_offset: int, version: int = 3, **fields: Any) -> byte
 
 
 def classic_value(generation: int, members: int) -> bytes:
-    """Return a value of a classic group with so many members; every fourth generation belongs to no protocol."""
+    """Return a value of a classic group with this number of members; every fourth generation belongs to no protocol."""
     return encode_value(
         KeyType.GROUP_METADATA,
         3,

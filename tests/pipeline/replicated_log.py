@@ -122,7 +122,7 @@ def _batch(records: Sequence[Commit]) -> bytes:
 
 @dataclass
 class Cluster:
-    """A leader and what its lagging and deposed replicas still have. happened: what was done since the last copy, in words."""
+    """A leader and what its lagging and deposed replicas still have. happened: the steps since the last copy, in words."""
 
     rng: random.Random
     leader: Replica = field(default_factory=Replica)
@@ -144,7 +144,7 @@ class Cluster:
         self.leader = self.leader.led_in(self.epoch)
 
     def elect_unclean(self) -> None:
-        """A replica becomes leader that lacks the last records. The deposed leader may have written more in the meantime."""
+        """Elect a replica that lacks the last records. The deposed leader may have written more in the meantime."""
         deposed = self.leader
         if self.rng.random() < 0.5:
             deposed = deposed.appended(Commit(deposed.end, self.epoch, "deposed", 1, self.now_ms))

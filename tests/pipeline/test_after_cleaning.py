@@ -63,7 +63,7 @@ class Writes:
             self.batches.append([classic_group(generation=self.generation, members=[member("c", subscription("t"))], protocol="range")])
 
     def join(self, name: str, *_: object) -> None:
-        """A member joins, and the partitions are divided anew, each member giving up before another takes."""
+        """Let a member join, and divide the partitions again: each is given up before another member takes it."""
         begin = []
         if self.kind == "classic":
             begin = [tombstone(2)]
@@ -88,7 +88,7 @@ class Writes:
             self.batches.append([*gone, group_epoch(self.epoch)])
 
     def pause(self, name: str, *_: object) -> None:
-        """A static member leaves for a while: its epoch is -2."""
+        """Let a static member leave for a while: its epoch is -2."""
         if self.kind == "consumer" and name in self.owned:
             self.batches.append([current_assignment(name, -2, *sorted(self.owned[name]))])
 
@@ -109,7 +109,7 @@ class Writes:
 
 
 def written(steps: Sequence[tuple[str, tuple[object, ...]]], *, split: bool) -> tuple[list[Record], list[int]]:
-    """The records and the numbers of their batches. split: every record is a batch, as where the cleaner's map was full in a batch."""
+    """Return the records and the numbers of their batches. split: each record is a batch, as after a full offset map."""
     writes = Writes()
     for name, arguments in steps:
         getattr(writes, name)(*arguments)
@@ -127,7 +127,7 @@ STEPS = st.lists(
 
 
 def assert_foreseen(log: Sequence[Record], batches: Sequence[int] | None, broker: Semantics) -> None:
-    """Every group that some cleaning makes fail or differ is named, and what is named is so."""
+    """Check that the groups that some cleaning makes fail or differ are named, and no others."""
     if not log:
         return
     with TemporaryDirectory() as directory:
@@ -192,7 +192,7 @@ def test_streams_group_over_the_offsets_of_a_classic_one_is_refused_before_kafka
 
 
 def test_deletion_on_both_sides_of_the_cleaners_end_is_refused(tmp_path: Path) -> None:
-    """The epoch's tombstone is dropped, the group's stays: it finds a simple group, made by the offset, whose epoch was never removed."""
+    # The epoch's tombstone is dropped, the group's stays: it finds a simple group, made by the offset, whose epoch was never removed.
     log = [offset_commit("t0", 5), group_epoch(2), target_metadata(6, 2), tombstone(6), tombstone(3)]
     refused = [found for found in checked(log, tmp_path).exposures if found.refusal is not None]
     assert [(found.refusal.code, found.refusal.record_offset, found.cleaning.cleaned_to) for found in refused if found.refusal] == [

@@ -1,4 +1,4 @@
-"""What a run reads beside the offsets topic, compared with the answers of the broker that wrote it; and copies that lack some of it."""
+"""Other files of a log directory, compared with the answers of the broker that wrote it; and copies that lack some of them."""
 
 from __future__ import annotations
 
@@ -182,7 +182,7 @@ def test_names_of_the_user_win_over_those_of_the_metadata() -> None:
 
 
 def damaged(data: bytes, rng: random.Random) -> bytes:
-    """The bytes of a file after one harm: bits, a cut, zeros, bytes put in, a stretch twice; often under a checksum that is right."""
+    """Damage a file once: bits, a cut, zeros, bytes put in, a stretch twice; often under a right checksum."""
     changed, at = bytearray(data), rng.randrange(len(data))
     match rng.randrange(5):
         case 0:

@@ -75,7 +75,7 @@ def causes() -> list[dict[str, Any]]:
 
 
 def told() -> dict[tuple[int, int], dict[str, Any]]:
-    """Offsets partition and record offset of each tombstone of an offset or a group, and what the corpus tells of it."""
+    """Offsets partition and record offset of each tombstone of an offset or a group, and what the corpus has of it."""
     return {
         (record["partition"], record["offset"]): each
         for each in causes()

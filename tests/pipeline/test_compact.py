@@ -114,7 +114,7 @@ def test_what_is_kept_at_once_and_what_is_left_after_waiting_replay_to_the_same_
 
 
 def state_after_waiting(chunks: list[list[LogRecord]], semantics: Semantics, rows: int) -> dict[str, Any]:
-    """Chunks that wait for each other as in a reader, and are looked at again with so many rows held back."""
+    """Chunks that wait for each other as in a reader, and are looked at again with this number of rows held back."""
     replay = KeptRecordsReplay(semantics)
     waiting = SupersedeBuffer(buffer_bytes=2_000, least_rows_to_filter=rows)
     parts: list[pa.RecordBatch] = []

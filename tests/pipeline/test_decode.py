@@ -28,7 +28,7 @@ pytestmark = pytest.mark.usefixtures("each_decoder")
 
 
 def decoded(*records: tuple[Any, ...], semantics: Any = JAVA) -> DecodedChunk:
-    """Records (key, value, producer id, transactional bit, control type), decoded."""
+    """Return records (key, value, producer id, transactional bit, control type), decoded."""
     return decode_chunk(records_of([LogRecord(row, *record) for row, record in enumerate(records)]), semantics)
 
 
@@ -56,7 +56,7 @@ def test_a_value_that_ends_too_early_is_a_fault_of_each_of_its_records() -> None
 
 
 def epoch_value_with_tags(count: bytes, tags: bytes = b"") -> bytes:
-    """Return a value of a consumer group's epoch whose section of tagged fields declares so many."""
+    """Return a value of a consumer group's epoch whose section of tagged fields declares this number."""
     assert EPOCH_VALUE.endswith(b"\0")
     return EPOCH_VALUE[:-1] + count + tags
 

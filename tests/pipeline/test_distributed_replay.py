@@ -133,7 +133,7 @@ def sorted_fields(row: Mapping[str, Any]) -> list[tuple[str, Any]]:
 
 
 def comparable(tables: Rows) -> dict[str, Any]:
-    """Rows in an order of their own, without what is not the replay's: names of topics, of clusters and of runs."""
+    """Return the rows sorted, without the names of topics, clusters and runs, which the replay does not set."""
     compared: dict[str, Any] = {}
     for table in WRITTEN_ROWS:
         rows = tables[table]

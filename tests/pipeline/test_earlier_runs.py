@@ -1,4 +1,4 @@
-"""What a run knows from earlier runs: how far each offsets partition was read, which records were seen, and its incarnation."""
+"""What earlier runs left: how far each offsets partition was read, which records were seen, and its incarnation."""
 
 from __future__ import annotations
 

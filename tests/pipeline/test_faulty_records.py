@@ -1,4 +1,4 @@
-"""Faulty records in bulk: all of them have their rows, and what is equal is decoded once."""
+"""Faulty records in bulk: all of them have their rows, and equal bytes are decoded once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whole runs over real logs of many releases: the tables say what real Kafka answered."""
+"""Whole runs over real logs of many releases: the tables have real Kafka's answers."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Made(NamedTuple):
 
 @pytest.fixture(params=CORPORA, scope="module")
 def made(request: pytest.FixtureRequest, local: LocalSession, tmp_path_factory: pytest.TempPathFactory) -> Made:
-    """The run is as of the first cleanup that Kafka's own classes did, where they did one."""
+    """Run as of the first cleanup of Kafka's own classes, where they did one."""
     corpus, place = Corpus(request.param), tmp_path_factory.mktemp("golden") / "warehouse"
     cases = corpus.answer("expired_at.json")
     as_of_ms = cases[0]["now"] if cases else corpus.read_at_ms
@@ -130,7 +130,7 @@ def test_what_is_refused_is_what_kafka_refused(made: Made) -> None:
 
 
 def test_a_cleanup_removes_what_kafkas_own_did(made: Made) -> None:
-    """The run itself is the first cleanup; those at other times and under other settings are made of its tables."""
+    # The run itself is the first cleanup; those at other times and under other settings are made of its tables.
     corpus, rows, warehouse = made
     answered(corpus, "expired_at.json")
     first, *_ = cases = corpus.answer("expired_at.json")
@@ -173,7 +173,7 @@ def removed_groups(rows: RowsOf) -> set[str]:
 
 
 def expirations_follow_from_their_moment(rows: RowsOf, now_ms: int) -> None:
-    """One row for each committed offset, expired exactly from expires_at on."""
+    """Check that each committed offset has a row, expired exactly from expires_at on."""
     told = answers.of_offsets(rows("offset_expirations"))
     assert told.keys() == answers.of_offsets(rows("committed_offsets")).keys()
     late = {place: row for place, row in told.items() if row["expired"] != (row["expires_at"] is not None and row["expires_at"] <= now_ms)}

@@ -89,7 +89,7 @@ def test_the_summary_of_rows_of_many_years_stays_small() -> None:
 
 
 def raw(*incarnations: tuple[int, int, int], partition: int = 0) -> pa.Table:
-    """Rows of our own format. incarnations: (begin, records, what is added to the committed offsets)."""
+    """Return rows of the package's own format. incarnations: (begin, records, what is added to the committed offsets)."""
     rows: list[dict[str, Any]] = []
     for begin_ms, count, committed in incarnations:
         rows += [

@@ -1,4 +1,4 @@
-"""Runs over Parquet, Delta tables and lines of JSON go on from the last run and open only what is new; the state is the same."""
+"""Runs over Parquet, Delta tables and lines of JSON go on from the last run and open only new files; the state is the same."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ LAST = 5 if TIMES_AS_MANY > 1 else 3
 """The last run that is read; up to the third one, which a cleaning precedes, in `make test`."""
 
 COUNTS_OF_READING = ("records", "decoded", "quarantined", "control_records", "bytes", "read_from", "first_offset")
-"""Columns of offsets_partitions that go on from run to run, where a run over everything begins anew."""
+"""Columns of offsets_partitions that go on from run to run, where a run over everything begins again."""
 
 NOT_STATE = ("runs", "warnings", "quarantined_records", "decode_coverage", "surviving_records")
 
@@ -89,7 +89,7 @@ def dump_in_lines(place: Path, night: int) -> Path:
 
 
 def growing_table(place: Path, night: int, **layout: Any) -> Path:
-    """Return a Delta table to which each run appends what was not there before, as a stream into a lake does."""
+    """Return a Delta table that each run appends to new rows, as a stream into a lake does."""
     return append_to_table(place, raw_rows(logs(night), "nights"), **layout)
 
 
@@ -185,7 +185,7 @@ def test_files_of_a_delta_table_below_the_ends_of_the_last_night_are_not_opened(
 
 
 def test_rows_that_are_put_before_those_of_the_last_night_are_read(local: LocalSession, tmp_path: Path) -> None:
-    """A stream into a lake begins with the newest records, and the older ones are added later."""
+    # A stream into a lake begins with the newest records, and the older ones are added later.
     write_log(tmp_path / "logs", commits(0, 40))
     raw = raw_rows(tmp_path / "logs")
     table = append_to_table(tmp_path / "in", raw.slice(20))
@@ -228,7 +228,7 @@ def test_of_a_topic_only_the_newest_records_are_fetched_and_each_record_once(
     run(local, tmp_path / "segments", tmp_path / "logs")
     names = ("committed_offsets", "groups")
     of_topic, of_segments = ([tables_of(tmp_path / place)[name] for name in names] for place in ("w", "segments"))
-    # A consumer is not told the epoch of the producer.
+    # A consumer does not get the epoch of the producer.
     assert of_topic == [[row.replace("'producer_epoch': 0", "'producer_epoch': None") for row in rows] for rows in of_segments]
 
 

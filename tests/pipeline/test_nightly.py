@@ -1,4 +1,4 @@
-"""Runs one after another: what is appended, what is replaced, what stays when one fails, and who can read it."""
+"""Runs one after another: rows that are appended or replaced, a run that fails, and readers."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ pytestmark = pytest.mark.usefixtures("tables_of_a_log")
 STATE = ("committed_offsets", "pending_offsets", "orphan_offsets", "groups", "members", "assignments", "latest_records", "topic_ids")
 HISTORY = ("offset_commits", "group_records", "transactions")
 OF_ONE_RUN = ("quarantined_records", "warnings", "surviving_records")
-"""Tables to which each run appends what it found."""
+"""Tables that each run appends to what it found."""
 
 
 def commit(record_offset: int, group_id: str = "g", **fields: Any) -> LogRecord:
@@ -64,7 +64,7 @@ def history_places(warehouse: Path, cluster: str | None = None) -> list[tuple[in
 
 
 def found_by_the_last_run(warehouse: Path) -> dict[str, list[str]]:
-    """Rows of every table that the last run wrote or left, without those that earlier runs found."""
+    """Return the rows of every table that the last run wrote or left, without those that earlier runs found."""
     run_id = open_warehouse(str(warehouse)).run("sample").run_id
     tables = tables_of(warehouse, but=("runs", *OF_ONE_RUN))
     for table in OF_ONE_RUN:
@@ -92,7 +92,7 @@ class TestASecondNight:
         reading = second.summary.reading
         assert (second.summary.records_read, reading.since_ms, reading.whole) == (0, SAMPLE_AS_OF_MS, {})
         before, after = (found_by_the_last_run(each.path) for each in (sample_warehouse, second))
-        # What it read, and that its own run saw no record in the log, are the only differences.
+        # What it read, and that its own run read no record in the log, are the only differences.
         assert after.pop("surviving_records") == []
         assert before.pop("surviving_records")
         for rows in (before, after):
@@ -315,7 +315,7 @@ class TestARunThatFails:
 
 class TestWhatCannotBeRead:
     def night(self, local: LocalSession, tmp_path: Path, log: Sequence[LogRecord]) -> list[dict[str, Any]]:
-        """Return the quarantined records of a log in a partition of its own beside a sound one; what is read always adds up."""
+        """Return the quarantined records of a log in a partition of its own next to a sound one; the counts always add up."""
         write_log(tmp_path / "logs", log, offsets_partition=0, largest_batch=1)
         write_log(tmp_path / "logs", [commit(number, "sound") for number in range(7)], offsets_partition=1)
         return self.run_and_count(local, tmp_path)
@@ -420,7 +420,7 @@ class TestWhatCannotBeRead:
 
 
 class TestTopicIds:
-    """A consumer group's member with partitions of two topics, of which the records tell the ids alone."""
+    """A consumer group's member with partitions of two topics, whose records have only ids."""
 
     UNNAMED = "AAAAAAAAAAAAAAAAAAAAAg"
 
@@ -496,7 +496,7 @@ class TestReaders:
 
 
 def test_a_record_counts_once_however_often_it_is_read(local: LocalSession, tmp_path: Path) -> None:
-    """The third dump was cleaned, so three partitions of it are read whole; the last run reads everything again."""
+    # The third dump was cleaned, so three partitions of it are read whole; the last run reads everything again.
     sizes: dict[tuple[int, int], int] = {}
     for night, is_full in ((1, False), (3, False), (3, True)):
         logs = GOLDEN / "nights" / str(night) / "logs"

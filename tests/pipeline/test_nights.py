@@ -69,7 +69,7 @@ def nights_of(rng: random.Random, log: Sequence[LogRecord], nights: int) -> list
 
 
 def cleaned(rng: random.Random, log: Sequence[LogRecord], read: int, *, keeps_tombstones: bool = False) -> list[LogRecord]:
-    """Return the log after the cleaner: below a random point of what was read, superseded records are gone, and some tombstones and aborts.
+    """Return the log after the cleaner: below a random point of the read records, superseded records are gone, and some tombstones.
 
     The last record stays: the cleaner leaves the active segment alone, and a log never ends before its end.
     """
@@ -178,7 +178,7 @@ def history_of(nights: Sequence[Night]) -> list[int]:
 
 
 def assert_state_and_history_of_one_run(nights: Sequence[Night], whole: Night) -> None:
-    """The last run has the state of the run over the whole log, and the runs together have its history."""
+    """Check that the last run has the state of one run over the whole log, and all runs together its history."""
     last = nights[-1]
     assert all(night.report.vanished is None for night in nights)
     assert state_of(last) == state_of(whole)

@@ -153,7 +153,7 @@ def batches(data: bytes) -> Iterator[tuple[int, int, int]]:
 
 
 def cut(source: Path, directory: Path, share: dict[str, float], segments: int = 1) -> Path:
-    """Return the first part of each log, in so many segment files. share: directory -> of the batches."""
+    """Return the first part of each log, in this number of segment files. share: directory -> of the batches."""
     for log in sorted(source.glob("__consumer_offsets-*")):
         data = next(log.glob("*.log")).read_bytes()
         kept = list(batches(data))
@@ -216,7 +216,7 @@ def random_batches(rng: random.Random, count: int) -> Iterator[bytes]:
 
 @pytest.mark.parametrize("seed", range(6 * TIMES_AS_MANY))
 def test_a_random_log_has_the_same_events_however_it_is_read(local, tmp_path, seed):
-    """An offset that is older than its part of the log, and a transaction that spans parts, were judged otherwise."""
+    # An offset that is older than its part of the log, and a transaction that spans parts, were judged otherwise.
     write_segment(tmp_path / "whole", random_batches(random.Random(seed), 120))
     run(local, tmp_path / "w", tmp_path / "whole", **AT)
     expected = comparable(tmp_path / "w")

@@ -1,4 +1,4 @@
-"""What a run says of its inputs after its workers are done."""
+"""A run's report on its inputs, after its workers are done."""
 
 from __future__ import annotations
 

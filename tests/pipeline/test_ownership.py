@@ -36,7 +36,7 @@ def assigned(member_id: str, *partitions: int) -> Record:
 
 
 def redundant_rows(records: list[Record], before: list[Record] | None = None) -> list[int] | None:
-    """Which of the records need no replay; None where the group is left to the rule."""
+    """Find the records that need no replay; None where the group is left to the rule."""
     replay = KeptRecordsReplay(JAVA)
     if before:
         replay.apply(kept_records(columns_of(log_of(before)), np.arange(len(before)), np.ones(len(before), np.bool_)))

@@ -1,4 +1,4 @@
-"""The number of partitions of the offsets topic, from the partitions in which groups are."""
+"""The number of partitions of the offsets topic, from the partitions of groups."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ GROUPS = [f"group-{number}" for number in range(40)]
 
 
 def placed(partition_count: int) -> list[tuple[int, int]]:
-    """(hash, offsets partition) of GROUPS in a topic with so many partitions."""
+    """(hash, offsets partition) of GROUPS in a topic with this number of partitions."""
     return [(abs(java_string_hash(group)), offsets_partition_for(group, partition_count)) for group in GROUPS]
 
 
@@ -51,7 +51,7 @@ def test_the_lowest_java_integer_counts_as_0() -> None:
 
 
 def groups(names: Iterable[str], partition_count: int, commit_ms: int, record_ms: int = -1) -> list[tuple[int, int, int, int]]:
-    """Rows of PlacedGroups: groups of a topic with so many partitions, with their newest commits at one moment."""
+    """Make rows of PlacedGroups: groups of a topic with this number of partitions, with their newest commits at one moment."""
     return [(partitioning_hash(name), offsets_partition_for(name, partition_count), commit_ms, record_ms) for name in names]
 
 

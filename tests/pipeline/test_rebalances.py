@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def generation(record_offset: int, number: int, group_id: str = "g", **partitions: tuple[int, ...]) -> LogRecord:
-    """A group's record with the given members and what each of them has."""
+    """Return a group's record with the given members and their assignments."""
     members = [
         {
             "member_id": name,

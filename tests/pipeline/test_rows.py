@@ -285,7 +285,7 @@ def test_the_raw_schema_in_parquet_gives_the_tables_of_its_segments(spark, tmp_p
 
 
 def test_a_look_back_over_rows_is_that_over_segments(local, tmp_path):
-    """The history has a part of the records, the rows have the rest."""
+    # The history has a part of the records, the rows have the rest.
     log = commits(0, 40)
     write_log(tmp_path / "old", log[:12])
     write_log(tmp_path / "logs", log[5:])

@@ -55,7 +55,7 @@ def test_a_night_from_python_writes_what_the_command_writes(spark: SparkSession,
 def test_a_night_over_a_dataframe_goes_on_from_the_night_before(
     spark: SparkSession, sample_warehouse: SampleWarehouse, tmp_path: Path
 ) -> None:
-    """A bronze table with the columns of Spark's Kafka source: half of it, and then all of it."""
+    # A bronze table with the columns of Spark's Kafka source: half of it, and then all of it.
     raw(spark, SAMPLE_LOGS).selectExpr(
         "key", "value", "'__consumer_offsets' AS topic", "offsets_partition AS partition", "record_offset AS offset",
         "timestamp_millis(record_timestamp_ms) AS timestamp", "producer_id", "producer_epoch", "is_transactional", "control_type",

@@ -18,7 +18,7 @@ def commits(offsets: Iterable[int]) -> list[LogRecord]:
 
 
 def add(buffer: SupersedeBuffer, chunk: Sequence[LogRecord]) -> list[int]:
-    """Record offsets that leave the buffer when the chunk comes."""
+    """Return the record offsets that leave the buffer when the chunk comes."""
     records = records_of(list(chunk))
     decoded = decode_chunk(records, JAVA)
     return offsets_of(buffer.add(decoded))

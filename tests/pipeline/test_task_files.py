@@ -12,7 +12,7 @@ from groupcoord_spark.pipeline.exchange.task_files import TaskFiles
 
 
 def transactions(*record_offsets: int) -> pa.Table:
-    """Rows of the table transactions as a reader gives them."""
+    """Return rows of the table transactions in a reader's form."""
     count = len(record_offsets)
     return pa.table(
         {

@@ -1,4 +1,4 @@
-"""The table topic_health: a run writes what doctor says, also where it reads only what is new."""
+"""The table topic_health: a run writes what doctor says, also where it reads only new records."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def test_night_without_anything_new_repeats_the_findings_and_since_when(
     # Transactions age with the as-of of the run, also where nothing is new.
     assert of_night(warehouse) == sorted_findings([*(row for row in whole if row[4] is None), *(row for row in in_part if row[4])])
     assert {row["since"] for row in rows_of(warehouse, "topic_health")} == {first_ms}
-    # the files beside the segments are opened only where a transaction is judged again
+    # the files next to the segments are opened only where a transaction is judged again
     assert sorted(opened) == sorted(with_transaction)
 
 
@@ -111,7 +111,7 @@ def test_night_that_reads_a_log_from_its_beginning_keeps_what_the_log_cleaner_wi
 
 
 def test_what_a_night_finds_rests_on_whole_logs(local: LocalSession, tmp_path: Path) -> None:
-    """The new records alone are of one hot group, of throwaway groups, and the end of the one open transaction."""
+    # The new records alone are of one hot group, of throwaway groups, and the end of the one open transaction.
     logs, warehouse = tmp_path / "logs", tmp_path / "warehouse"
     plain = [batch(place, [commit(f"app-{place % 300}", offset=place)], base_timestamp=T0 + place * 5_000) for place in range(3_000)]
     opened = batch(3_000, [commit("app")], attributes=0x10, producer_id=4000, producer_epoch=3, base_timestamp=T0 + 15_000_000)

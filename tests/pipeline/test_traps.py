@@ -1,4 +1,4 @@
-"""Traps that the log and the run before tell: keys of type 0 that survive, and a retention that changed."""
+"""Traps that the log and the last run show: keys of type 0 that survive, and a retention that changed."""
 
 from __future__ import annotations
 

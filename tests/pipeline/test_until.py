@@ -148,7 +148,7 @@ def test_records_of_the_history_are_those_of_the_log(local: LocalSession, tmp_pa
 
 
 def shape(records: Records) -> list[tuple[Any, ...]]:
-    """Rows of Records; of markers without their bytes."""
+    """Return the rows of Records; those for markers without their bytes."""
     rows = []
     for i, control_type in enumerate(records.control_type.tolist()):
         content = (records.key.row(i), records.value.row(i)) if control_type < 0 else None

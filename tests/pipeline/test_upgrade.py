@@ -110,7 +110,7 @@ def test_an_upgrade_that_died_half_way_is_finished_by_the_next_run(old: Path, mo
 
 
 def test_what_a_refused_run_of_the_first_release_left_in_the_history_is_removed(old: Path) -> None:
-    """The first release guarded runs alone: another run's rows stayed in the tables below the versions that runs names."""
+    # The first release guarded runs alone: another run's rows stayed in the tables below the versions that runs names.
     import shutil
 
     commits = open_table(locate(str(old)), TABLES["offset_commits"])

@@ -96,7 +96,7 @@ def frame_of(spark: SparkSession, rows: pa.Table) -> DataFrame:
 
 @pytest.fixture(scope="module")
 def in_spark(spark: SparkSession, both_clusters: dict[str, pa.Table]) -> InSpark:
-    """Each view reads the rows of the views before it and not their plans, which Spark would make again in every view above them."""
+    """Have each view read the rows of the views before it: Spark would repeat their plans in every view above them."""
     partitions = spark.conf.get("spark.sql.shuffle.partitions")
     spark.conf.set("spark.sql.shuffle.partitions", "1")
     spark.conf.set("spark.sql.optimizer.excludedRules", "org.apache.spark.sql.catalyst.optimizer.ConvertToLocalRelation")
@@ -123,7 +123,7 @@ def in_spark(spark: SparkSession, both_clusters: dict[str, pa.Table]) -> InSpark
 
 
 def comparable(types: dict[str, str]) -> str:
-    """Return the columns whose values both engines hold alike; lists and intervals are left out."""
+    """Return the columns whose values both engines hold equally; lists and intervals are left out."""
     parts = []
     for column, kind in types.items():
         if kind.startswith("TIMESTAMP"):
@@ -146,7 +146,7 @@ def test_a_view_has_the_same_rows_in_both_engines(view: str, both_in_duckdb: duc
 
 
 def test_rewinds_of_the_nights_are_the_three_that_were_made(nights: duckdb.DuckDBPyConnection) -> None:
-    """A tool set audit-za back and export-in; pricing was set back by its only member, and loyalty began again after its removal."""
+    # A tool set audit-za back and export-in; pricing was set back by its only member, and loyalty began again after its removal.
     columns = "group_id, topic, partition, from_committed_offset, to_committed_offset, kind"
     assert sorted(nights.execute(f"SELECT {columns} FROM rewinds").fetchall()) == [
         ("audit-za", "orders", 0, 60, 3, "reset"),

@@ -124,7 +124,7 @@ class TestChanges:
 
 
 def test_every_state_of_a_group_is_kept_that_cleanups_ask_for(tables: Any) -> None:
-    """An expression that no member uses protects its topics, and its record goes with the group (worked example 36)."""
+    # An expression that no member uses protects its topics, and its record goes with the group (worked example 36).
     rows = [{"cluster": "c", **group("g", group_type="consumer", subscribed_topics=["t1"], regular_expressions=["t.*", "u"])}]
     state = by_hand()._replace(committed=TABLES["committed_offsets"].empty(), groups=TABLES["groups"].from_rows(rows))
     ((_, cleaned),) = cleanups(state, WEEK)

@@ -57,7 +57,7 @@ def rows_of(frame: DataFrame) -> list[str]:
 
 
 class Conformance:
-    """The parts, in the order in which they run. Each returns rows, which are the same on every platform."""
+    """The parts, in their order. Each returns rows, which are the same on every platform."""
 
     def __init__(self, spark: SparkSession, place: Path) -> None:
         self.spark = spark

@@ -48,7 +48,7 @@ def value_of(rng: Random, kind: Type, version: int, flexible: bool) -> Any:
 
 
 def fields_of(rng: Random, fields: tuple[Field, ...], version: int, flexible: bool) -> dict[str, Any]:
-    """Field values of a struct in one version, at times with tags that no table knows."""
+    """Field values of a struct in one version, at times with tags that no table has."""
     values: dict[str, Any] = {
         field.name: field.absent_value() if field.tag is not None and rng.random() < 0.5 else value_of(rng, field.type, version, flexible)
         for field in fields

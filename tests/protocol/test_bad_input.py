@@ -1,4 +1,4 @@
-"""Every kind of bad input by its stable code: what is refused, and what is accepted with a doubt."""
+"""Every kind of bad input by its stable code: refused, or accepted with a doubt."""
 
 from __future__ import annotations
 

@@ -128,7 +128,7 @@ class TestRowsBeyondTheirBuffer:
         return Slices(np.zeros(8, np.uint8), np.array([start]), np.array([end]), np.zeros(1, np.bool_))
 
     def odd(self, read: Callable[..., None], rows: Slices, *count: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
-        """Which of the rows the loop leaves unread."""
+        """Find the rows that the loop leaves unread."""
         is_odd, into = np.zeros(1, np.bool_), Rows.empty(1)
         read(rows.data, rows.start, rows.end, *count, *([into.batch] if count else []), *into.columns(), is_odd)
         return is_odd

@@ -1,4 +1,4 @@
-"""The JSON texts of many keys and values are those of ``scalar``, from the compiled loop and without it."""
+"""The JSON texts of many keys and values are the ones of ``scalar``, from the compiled loop and without it."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ print(loop(4), sum(loop.stats.cache_hits.values()), loop.py_func.__code__.co_fil
 
 
 def loaded_in_a_process(place: Path, cache: Path) -> list[str]:
-    """What a process says that loads the loop from a zip in that directory: a result, how often compiled code was there, and the file."""
+    """Load the loop from a zip in that directory in a process; return a result, the number of cache hits, and the file."""
     place.mkdir()
     with zipfile.ZipFile(place / "package.zip", "w") as archive:
         archive.writestr("one_loop.py", ONE_LOOP)

@@ -1,4 +1,4 @@
-"""The names of key types are those of the messages that Kafka declares."""
+"""The names of key types are the ones of the messages that Kafka declares."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ END_POINT = struct.pack(">i", 4) + b"h:80"
 
 
 def user_data(version: int) -> bytes:
-    """Return the tasks 0_1 (active) and 1_2 (standby, restored up to 40 where the version tells)."""
+    """Return the tasks 0_1 (active) and 1_2 (standby, restored up to 40 where the version shows it)."""
     head = struct.pack(">i", version) + (struct.pack(">i", 11) if version > 2 else b"") + PROCESS.bytes
     if version < 7:
         return head + struct.pack(">iii", 1, 0, 1) + struct.pack(">iii", 1, 1, 2) + (END_POINT if version > 1 else b"")

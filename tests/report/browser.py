@@ -26,12 +26,12 @@ SECONDS = 90
 
 
 def browser_command() -> str | None:
-    """Return the path of a Chromium or Chrome; None: there is none."""
+    """Return the path of a Chromium or Chrome; None where it has none."""
     return next(filter(None, map(shutil.which, NAMES)), None)
 
 
 class BrowserPage:
-    """One tab of a browser. ``events``: every message that is no answer, in order."""
+    """One tab of a browser. ``events``: every message that is not an answer, in order."""
 
     def __init__(self, to_browser: int, from_browser: int) -> None:
         self._to, self._from = to_browser, from_browser
@@ -65,7 +65,7 @@ class BrowserPage:
 
     def open(self, page: Path, fragment: str = "") -> None:
         """Opens a page, and waits until its pictures are drawn or it says that they cannot be."""
-        self.ask("Page.navigate", url="about:blank")  # the same page with another fragment would not be opened anew
+        self.ask("Page.navigate", url="about:blank")  # the same page with another fragment would not be opened again
         self.events.clear()
         self.ask("Page.navigate", url=page.resolve().as_uri() + fragment)
         until = time.monotonic() + SECONDS
@@ -75,7 +75,7 @@ class BrowserPage:
             time.sleep(0.05)
 
     def run(self, script: str) -> Any:
-        """The value of an expression, awaited where it is a promise. Raises RuntimeError where it fails."""
+        """Return the value of an expression, awaited where it is a promise. Raises RuntimeError where it fails."""
         answer = self.ask("Runtime.evaluate", expression=script, returnByValue=True, awaitPromise=True)
         if "exceptionDetails" in answer:
             details = answer["exceptionDetails"]
@@ -96,17 +96,17 @@ class BrowserPage:
         return found
 
     def requests(self) -> list[str]:
-        """Return what the page asked for, itself left out."""
+        """Return the requests of the page, itself left out."""
         urls = [event["params"]["request"]["url"] for event in self.events if event.get("method") == "Network.requestWillBeSent"]
         return [url for url in urls[1:] if not url.startswith("data:")]
 
     def screenshot(self, out: Path, clip: dict[str, float] | None = None) -> None:
-        """A PNG of the window, or of a part of the page in CSS pixels: x, y, width, height."""
+        """Save a PNG of the window, or of a part of the page in CSS pixels: x, y, width, height."""
         part = {"clip": {**clip, "scale": 1}, "captureBeyondViewport": True} if clip else {}
         out.write_bytes(base64.b64decode(self.ask("Page.captureScreenshot", format="png", **part)["data"]))
 
     def place_of(self, selector: str) -> dict[str, float]:
-        """Where an element lies on the page, for ``screenshot``."""
+        """Find the place of an element on the page, for ``screenshot``."""
         place: dict[str, float] = self.run(
             f"(() => {{ const r = document.querySelector({json.dumps(selector)}).getBoundingClientRect();"
             " return {x: r.x + scrollX, y: r.y + scrollY, width: r.width, height: r.height}; })()"

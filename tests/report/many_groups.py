@@ -20,7 +20,7 @@ TOPICS = [
 
 
 def build(place: Path | str, groups: int = 10_000, seed: int = 7) -> None:
-    """One run with so many groups: three committed offsets each, ten days of history, a sample of log ends."""
+    """Write one run with this number of groups: three committed offsets each, ten days of history, a sample of log ends."""
     chance = random.Random(seed)
     rows: dict[str, list[dict[str, Any]]] = {
         name: []

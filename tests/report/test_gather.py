@@ -110,14 +110,14 @@ class TestOwnership:
         assert found == [("g", "one", 1, 5), ("g", "two", 5, None), ("h", "three", 7, None)]
 
     def test_an_end_without_a_time_is_an_end(self) -> None:
-        """Records before Kafka 0.10 have no timestamps."""
+        # Records before Kafka 0.10 have no timestamps.
         generations = generation(0, 0, {"one": {"orders": [0]}}), generation(1, 0, {"two": {"orders": [0]}})
         rows = [{**record, "at_ms": None, "member_id": None} for record in generations]
         found = [(s.member_id, s.from_ms, s.until_ms, s.is_current) for s in stretches(rows, {})]
         assert found == [("one", None, None, False), ("two", None, None, True)]
 
     def test_a_member_that_the_night_does_not_have_has_no_partition_whatever_its_last_record_says(self) -> None:
-        """The tombstone was written and cleaned between two runs."""
+        # The tombstone was written and cleaned between two runs.
         one, two = (Ownership("g", "orders", 0, member, at_ms, None, True, 0, at_ms) for member, at_ms in (("one", 10), ("two", 20)))
         alone = Ownership("h", "orders", 0, "one", 10, None, True, 0, 10)
         found = [(s.group_id, s.member_id, s.until_ms, s.is_current) for s in ended([one, two, alone], {("g", "two")})]
@@ -148,7 +148,7 @@ class TestDaysOfGroups:
         ]
 
     def test_a_group_that_the_night_does_not_have_is_gone(self, tmp_path: Path) -> None:
-        """A group that had vanished was painted as one with members up to the day of the run."""
+        # A group that had vanished was painted as one with members up to the day of the run.
         commits = [commit(1, committed_offset=9, group_id="vanished"), commit(2, committed_offset=3, group_id="there")]
         night(tmp_path, "prod", {"groups": [group("there")], "offset_commits": commits})
         warehouse = open_warehouse(str(tmp_path))

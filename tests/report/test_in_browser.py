@@ -118,7 +118,7 @@ def test_hostile_group_ids_are_texts(browser: BrowserPage, eventful_page: Path) 
     browser.look_like(390, 844)
     browser.open(eventful_page)
     browser.run("groupcoordReport.openTable('groups')")
-    assert max(len(row[0]) for row in table_texts(browser, "groups")) == 20  # the columns beside are seen, too
+    assert max(len(row[0]) for row in table_texts(browser, "groups")) == 20  # the next columns are seen, too
     assert browser.run("document.title").startswith("prod </title>")
     assert browser.run("document.querySelectorAll('main img').length") == 0
     nothing_is_wrong(browser)

@@ -2,7 +2,7 @@
 
 
 def table(text: str) -> list[dict[str, str]]:
-    """The rows of a table whose columns are parted by ``|``, the first line being their names; ``"`` repeats the cell to the left."""
+    """Read a table with columns between ``|`` and a first line of names; ``"`` repeats the cell to the left."""
     names, *lines = [[cell.strip() for cell in line.split("|")] for line in text.strip().splitlines()]
     rows = []
     for cells in lines:

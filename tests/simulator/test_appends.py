@@ -1,4 +1,4 @@
-"""Appends that take time: who waits for them, what others see meanwhile, and what a failed append takes back (chapter 9.7)."""
+"""Appends that take time: the requests that wait for them, what others see meanwhile, and what a failed append takes back (chapter 9.7)."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""What the settings of a client do, and what the client tells its application."""
+"""What the settings of a client do, and what the client shows its application."""
 
 from groupcoord_spark.simulator.broker.release import release_for
 from groupcoord_spark.simulator.clients.client_settings import ClientSettings, defaults_of

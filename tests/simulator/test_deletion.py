@@ -165,7 +165,7 @@ def test_the_last_offset_takes_an_empty_group_with_it_in_scala(version, row, exp
     written, fate = (cell.strip() for cell in expected.split(","))
     assert tombstones(scene, since) == written.split()
     assert (scene.state is None) == (fate == "gone")
-    # What was pending is dropped: the transaction's end does not bring it back.
+    # Pending offsets are dropped: the transaction's end does not bring them back.
     scene.ask(EndTxn(7, committed=True))
     assert committed(scene) == (["u/0"] if "u/0" in row["group"] else [])
 

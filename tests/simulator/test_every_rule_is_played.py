@@ -29,7 +29,7 @@ def _lose(scene: Scene) -> None:
 
 
 def _beat(scene: Scene, for_ms: int, *names: str) -> None:
-    """Let time pass in which these members send heartbeats."""
+    """Let time pass where these members send heartbeats."""
     for _ in range(for_ms // 5_000):
         scene.pass_time(5_000)
         for name in names:

@@ -65,7 +65,7 @@ def test_offsets_come_along_and_so_do_open_transactions(version):
     fetch = OffsetFetch((GroupToFetch(GROUP, {"t": (0, 1)}),), require_stable=True)
     shown = other.ask(fetch).groups[0].topics["t"]
     assert (shown[0].committed_offset, shown[1].error) == (1, Error.UNSTABLE_OFFSET_COMMIT)
-    # The marker is written by whoever ends the transaction, once it reaches this partition.
+    # The marker is written by the member that ends the transaction, once it reaches this partition.
     other.ask(TxnOffsetCommit(GROUP, 7, (OffsetToCommit("u", 0, 3),)))
     other.ask(EndTxn(7, committed=True))
     assert other.ask(fetch).groups[0].topics["t"][1].committed_offset == 2

@@ -1,4 +1,4 @@
-"""Commits, fetches, transactions: what is stored, what is shown, what is written."""
+"""Commits, fetches, transactions: stored, shown and written values."""
 
 import pytest
 
@@ -16,7 +16,7 @@ TOPICS = {"t": ClusterTopic(2, TOPIC_ID), "u": ClusterTopic(1)}
 
 
 def fetch(scene, partitions=None, *, require_stable=False, group_id=GROUP):
-    """topic -> partition -> what is shown."""
+    """topic -> partition -> the shown offset."""
     return scene.ask(OffsetFetch((GroupToFetch(group_id, partitions),), require_stable)).groups[0].topics
 
 

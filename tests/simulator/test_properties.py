@@ -159,7 +159,7 @@ def member_ids_counted_per_name():
 
 
 def check_group(group: ClassicGroup, release: Release) -> None:
-    """Check what is true of a group in every state."""
+    """Check the invariants of a group."""
     members = list(group.members)
     assert group.waiting_joins == sum(member.awaiting_join is not None for member in members)
     assert (group.leader is None) == (not members) or group.leader in group.members

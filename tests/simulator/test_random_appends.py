@@ -1,4 +1,4 @@
-"""Random requests while appends take time and fail: in the end memory and log say the same, and everybody has an answer."""
+"""Random requests while appends take time and fail: in the end memory and log agree, and everybody has an answer."""
 
 import random
 from typing import Any

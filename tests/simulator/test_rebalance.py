@@ -1,4 +1,4 @@
-"""Join phase, sync phase, sessions: who is waited for, for how long, and who leads afterwards."""
+"""Join phase, sync phase, sessions: the members to wait for, for how long, and the leader afterwards."""
 
 import pytest
 

@@ -44,7 +44,7 @@ until: 100s
 
 
 def refusal(change: tuple[str, str]) -> str:
-    """Return the sentence with which the changed scenario is refused."""
+    """Return the sentence when the changed scenario is refused."""
     assert change[0] in SCENARIO
     with pytest.raises(UsageError) as refused:
         play(read_scenario(SCENARIO.replace(change[0], change[1], 1), "mine.yaml"), release_for())

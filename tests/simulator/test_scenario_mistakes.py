@@ -232,7 +232,7 @@ FILES = {
 
 
 def refusal(path: Path) -> str:
-    """Return the sentence by which the file is refused."""
+    """Return the sentence when the file is refused."""
     with pytest.raises(GroupcoordError) as refused:
         play(find_scenario(str(path)), release_for())
     return str(refused.value)

@@ -1,4 +1,4 @@
-"""The text forms of keys and values: each form that docs/how-to/other-inputs.md accepts, and what is refused."""
+"""The text forms of keys and values: each form that docs/how-to/other-inputs.md accepts or refuses."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def test_each_column_has_its_own_form(rows: list[tuple[Any, Any]], key: Any, val
 
 
 def test_a_column_that_fits_two_forms_has_that_of_the_other_column() -> None:
-    """A key of ASCII alone is the same in UTF-8 and in Latin-1: a later key with an umlaut would be encoded twice."""
+    # A key of ASCII alone is the same in UTF-8 and in Latin-1: a later key with an umlaut would be encoded twice.
     key = encode_key(1, {"group_id": "g", "topic": "t", "partition": 0})
     forms = text_forms_of([(key.decode("latin-1"), VALUE.decode("latin-1"))])
     assert (forms.names, forms.key.decode(KEY.decode("latin-1"))) == ("Latin-1", KEY)

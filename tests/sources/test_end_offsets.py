@@ -1,4 +1,4 @@
-"""The forms of a file of end offsets: a row for each line of the table in docs/how-to/other-inputs.md, and for what is not used."""
+"""The forms of a file of end offsets: a row for each line of the table in docs/how-to/other-inputs.md, and for unused forms."""
 
 from __future__ import annotations
 

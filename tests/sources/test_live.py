@@ -1,4 +1,4 @@
-"""What can be said of a topic without a broker."""
+"""Live topics, as far as no broker is needed."""
 
 from __future__ import annotations
 

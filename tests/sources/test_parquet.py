@@ -205,7 +205,7 @@ def test_columns_that_only_the_path_tells_are_read(tmp_path):
 
 
 def test_decoded_rows_are_read_by_the_place_of_their_records(tmp_path):
-    """Their columns topic and partition are those of the offset that was committed."""
+    """Their columns topic and partition are the ones of the offset that was committed."""
     table = table_of(2, topic=["orders", None], partition=[7, None], offset=None, offsets_partition=[1, 1], record_offset=[5, 6])
     (batch,) = batches_of(write_parquet(tmp_path / "in", table))
     assert (batch.other_topics, batch.rows["record_offset"].to_pylist(), batch.rows["fault"].null_count) == (0, [5, 6], 2)

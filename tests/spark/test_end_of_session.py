@@ -12,7 +12,7 @@ from groupcoord_spark.spark import session
 
 
 def test_nothing_is_said_to_java_once_it_is_killed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """py4j's thread that tells Java of dropped objects would print a traceback into the output of a script that has finished."""
+    """py4j's thread that reports dropped objects to Java would print a traceback into the output of a script that has finished."""
     client = SimpleNamespace(is_connected=True)
     connected_at_kill: list[bool] = []
     directory = SimpleNamespace(end_processes=lambda: connected_at_kill.append(client.is_connected), remove=lambda: None)

@@ -31,7 +31,7 @@ def opened(path: Path) -> Iterator[int]:
 
 
 def is_in_memory(file: int, at: int) -> bool:
-    """What mincore(2) says, which reads nothing: what the product asks may begin to read, and end so soon that it finds its own page."""
+    """Ask mincore(2), which reads nothing: the package's own question may start to read, and then find its own page."""
     with mmap.mmap(file, 1, flags=mmap.MAP_PRIVATE, prot=mmap.PROT_READ | mmap.PROT_WRITE, offset=at) as page:
         place, pages = ctypes.c_char.from_buffer(page), ctypes.c_ubyte()
         mincore = ctypes.CDLL(None, use_errno=True).mincore

@@ -58,7 +58,7 @@ def answers_of(corpus: str) -> dict[str, Any]:
         if path is not None:
             parts[part] = json.loads(path.read_text(encoding="utf-8"))
     if "offsets" in parts:
-        # answers made of a coordinator's own classes tell also what no request is answered with
+        # answers made of a coordinator's own classes also contain what no request is answered with
         meta = json.loads((folders[0] / "meta.json").read_text(encoding="utf-8")) if (folders[0] / "meta.json").exists() else {}
         groupless = set(meta.get("groups_without_state", []))
         parts["offsets"] = [row for row in parts["offsets"] if row["group"] not in groupless]

@@ -87,7 +87,7 @@ def _tables_without_rows(*names: str) -> TemporaryDirectory[str]:
 
 
 def make_tables(warehouse: Path | str) -> None:
-    """The tables of a new warehouse, copied: to make them takes a third of the CPU of a small first run.
+    """Copy the tables of a new warehouse: to make them takes a third of the CPU of a small first run.
 
     A directory that has something in it, or is on a store, is left as it is.
     """

@@ -1,4 +1,4 @@
-"""Views where the log is odd: topics and groups made anew, a topic of offsets begun anew, samples with gaps, members of every kind."""
+"""Views where the log is odd: topics, groups and an offsets topic created again, samples with gaps, members of every kind."""
 
 from __future__ import annotations
 

@@ -72,7 +72,7 @@ def transaction_of_65_bits(table: Path) -> None:
 
 
 def flip_a_bit(path: Path) -> None:
-    """One bit of the last value of the first column."""
+    """Flip one bit of the last value of the first column."""
     chunk = pq.ParquetFile(path).metadata.row_group(0).column(0)
     begin = chunk.dictionary_page_offset or chunk.data_page_offset
     content = bytearray(path.read_bytes())
@@ -85,7 +85,7 @@ def newest_data_file(table: Path) -> Path:
 
 
 def flip_in_the_name_of_a_column(path: Path, bit: int) -> None:
-    """One bit of the name of the last column, wherever the file's footer has the name."""
+    """Flip one bit of the name of the last column, wherever the file's footer has the name."""
     content = bytearray(path.read_bytes())
     name = pq.read_schema(path).names[-1].encode()
     begin = len(content) - int.from_bytes(content[-8:-4], "little") - 8
@@ -95,7 +95,7 @@ def flip_in_the_name_of_a_column(path: Path, bit: int) -> None:
 
 
 def flip_in_a_checkpoint(table: Path) -> None:
-    """One bit of the size of the last column in the footer of a checkpoint. The size is then negative, and delta-rs panics."""
+    """Flip one bit of the size of the last column in the footer of a checkpoint. The size is then negative, and delta-rs panics."""
     DeltaTable(str(table)).create_checkpoint()
     (checkpoint,) = (table / "_delta_log").glob("*.checkpoint.parquet")
     size = pq.ParquetFile(checkpoint).metadata.row_group(0).to_dict()["columns"][-1]["total_compressed_size"]
@@ -291,7 +291,7 @@ def test_files_that_are_lost_by_one_flipped_bit_of_the_log_are_named(
 
 
 def test_a_run_that_one_flipped_bit_of_the_log_gives_to_another_cluster_is_named(tmp_path: Path, whole: Path) -> None:
-    """The number of rows that the newest commit left says nothing of an older run's: the file lies in its cluster's directory."""
+    # The number of rows that the newest commit left says nothing of an older run's: the file lies in its cluster's directory.
     place, flipped = tmp_path / "w", (b'{"cluster":"prod"},"size"', b'{"cluster":"prnd"},"size"')
     shutil.copytree(whole, place)
     first = next(path for path in sorted((place / "runs" / "_delta_log").glob("*.json")) if flipped[0] in path.read_bytes())

@@ -35,7 +35,7 @@ LOG = {"last_stable_offset": 0, "records": 0, "decoded": 0, "quarantined": 0, "c
 
 @cache
 def first_nights(count):
-    """Return a warehouse after so many runs of ``prod``, made once for all tests of the process, and the run of each run."""
+    """Return a warehouse after this number of runs of ``prod``, made once for all tests of the process, and the run of each run."""
     directory = TemporaryDirectory(prefix="groupcoord-tests-")
     make_tables(Path(directory.name) / "w")
     runs = []
@@ -185,7 +185,7 @@ def test_files_that_another_upkeep_has_not_committed_yet_stay_for_a_day(tmp_path
 
 
 def test_only_files_of_ours_in_directories_of_ours_are_deleted(tmp_path):
-    """A user's own files, and what links name, stay, whatever their names are."""
+    # A user's own files, and what links name, stay, whatever their names are.
     place, elsewhere = tmp_path / "w", tmp_path / "elsewhere"
     run = nights(place, 1)[0]
     table, ours = place / "offset_commits", f"{run.run_id}-{'0' * 32}.parquet"

@@ -38,7 +38,7 @@ def month(tmp_path_factory):
 
 
 def commit_night(place, table, files, **fields):
-    """A run whose rows of one table are in these files."""
+    """Commit a run whose rows of one table are in these files."""
     make_tables(place)
     start, declared = begin_run(str(place), "prod"), TABLES[table]
     added = [file for rows in files for file in write_part(str(place), declared, declared.from_rows(rows), "prod", start.run_id)]

@@ -227,7 +227,7 @@ def test_a_run_that_fails_before_its_commit_changes_nothing(tmp_path):
 
 
 def test_a_file_that_a_lost_task_has_written_goes_before_the_commit(tmp_path):
-    """The task has run again on another executor, and only the files of that second time are in its report."""
+    # The task has run again on another executor, and only the files of that second time are in its report.
     night(tmp_path, "prod", {"offset_commits": [commit(1)]})
     start = begin_run(str(tmp_path), "prod")
     lost, reported = (written(start, {"offset_commits": [commit(2)]}) for _ in range(2))

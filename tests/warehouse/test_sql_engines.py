@@ -80,7 +80,7 @@ def test_every_cluster_has_the_rows_of_its_own_newest_night(two_nights: str) -> 
 
 
 def test_no_bar_is_drawn_between_the_rows(two_nights: str) -> None:
-    """A statement of more than two seconds drew one on stdout, so JSON and CSV could not be read."""
+    # A statement of more than two seconds drew one on stdout, so JSON and CSV could not be read.
     opened = SnapshotInDuckDB(open_warehouse(two_nights))
     assert opened.connection.execute("SELECT current_setting('enable_progress_bar')").fetchall() == [(False,)]
 
@@ -104,7 +104,7 @@ def test_each_table_is_the_one_that_readers_of_the_warehouse_get(sample_warehous
 
 @pytest.fixture
 def published(spark_with_delta: SparkSession, sample_warehouse: SampleWarehouse) -> Iterator[SparkSession]:
-    """Provide a session whose database is the one in which the run of the sample is published: the tables and views of ``QUERIES``.
+    """Provide a session whose database is the one where the run of the sample is published: the tables and views of ``QUERIES``.
 
     tests/test_documentation.py has Spark read every table of it.
     """

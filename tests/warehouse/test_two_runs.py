@@ -37,7 +37,7 @@ COMMITS = len(FEW_TABLES)
 
 
 def rows_of_night(number: int) -> dict[str, list[dict[str, Any]]]:
-    """Rows of the third run of a cluster, for example, have the number 3 everywhere."""
+    """Make rows whose numbers all are the number of the run."""
     return {
         "committed_offsets": [offset("g", "t", 0, number)],
         "groups": [group(f"g{number}")],
@@ -70,7 +70,7 @@ def nights(warehouse: Path, *numbers: int, cluster: str = "prod") -> None:
 
 @contextmanager
 def stopped_before_commit(number: int, then: Callable[[], None]) -> Iterator[None]:
-    """Calls ``then`` before the commit of that number (from 0; the last is that of ``runs``)."""
+    """Calls ``then`` before the commit of that number (from 0; the last belongs to ``runs``)."""
     whole, seen = write_module._commit_table, iter(range(COMMITS))
 
     def commit_table(*given: Any) -> DeltaTable:
@@ -106,7 +106,7 @@ def warehouse(after_night_1: Path, tmp_path: Path) -> Path:
 
 
 class Undisturbed:
-    """Rows of warehouses in which one run after another ran, each such warehouse made once."""
+    """Rows of warehouses where one run after another ran, each such warehouse made once."""
 
     def __init__(self, after_night_1: Path, directory: Path) -> None:
         self._after_night_1 = after_night_1
@@ -114,7 +114,7 @@ class Undisturbed:
         self._rows: dict[tuple[tuple[int, str], ...], dict[str, list[str]]] = {}
 
     def after(self, *later: tuple[int, str]) -> dict[str, list[str]]:
-        """Rows after the first run and these, each a number and a cluster."""
+        """Return the rows after the first run and these, each a number and a cluster."""
         if later not in self._rows:
             warehouse = Path(shutil.copytree(self._after_night_1, self._directory / str(len(self._rows))))
             for number, cluster in later:
@@ -159,7 +159,7 @@ def test_a_run_of_another_cluster_passes(warehouse: Path, number: int, undisturb
 def test_a_run_that_began_before_the_other_finished_fails_at_its_first_commit_and_leaves_no_file(
     warehouse: Path, number: int, undisturbed: Undisturbed
 ) -> None:
-    """The other one is stopped before one of its commits, and goes on when this one has failed."""
+    # The other one is stopped before one of its commits, and goes on when this one has failed.
     one, other = begin_run(str(warehouse), "prod"), begin_run(str(warehouse), "prod")
     files_of_one, files_of_other = written(one, rows_of_night(2)), written(other, rows_of_night(3))
     refused = []
@@ -190,7 +190,7 @@ def test_a_run_that_began_before_the_other_finished_fails_at_its_first_commit_an
 def test_what_another_run_did_since_the_tables_were_opened_is_noticed(
     warehouse: Path, number: int | None, undisturbed: Undisturbed
 ) -> None:
-    """The other one finishes, or is stopped before a commit; no table but runs is opened a second time."""
+    # The other one finishes, or is stopped before a commit; no table but runs is opened a second time.
     opened = open_to_write(str(warehouse))
     other = begin_run(str(warehouse), "prod")
     with suppress(Stopped), stopped_before_commit(COMMITS if number is None else number, stop):

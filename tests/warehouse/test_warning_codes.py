@@ -17,7 +17,7 @@ from tests.test_documentation import GENERATOR
 PACKAGE = Path(__file__).parents[2] / "groupcoord_spark"
 
 PLACE_OF_THE_CODE = {"doubt": 0, "doubt_record": 0, "Doubt": 0, "PlacedDoubt": 0, "same": 1, "refuse": 1, "LoadWarning": 2}
-"""Function or class that makes a row of warnings, or something that becomes one -> which of its arguments is the code."""
+"""Function or class that makes a row of warnings, or an object that becomes one -> which of its arguments is the code."""
 
 NEVER_WRITTEN = {"protocol/consumer_protocol.py"}
 """Where a Doubt is about a subscription or an assignment: no table has it."""
@@ -29,7 +29,7 @@ RULE = re.compile(r"R-\d+\.\d+")
 CODE = re.compile(r"[a-z0-9]+(_[a-z0-9]+)+")
 
 WRITTEN_AS_THEY_ARE = {name: code for name, code in {**CODES, **ROW_CODES}.items() if code.kind is not DamageKind.LOST}
-"""Codes with a declaration of their own that are no loss: they may be written through a variable."""
+"""Codes with a declaration of their own that are not loss: they may be written through a variable."""
 
 
 def sources() -> Iterator[tuple[str, ast.Module]]:

@@ -63,7 +63,7 @@ def _events_of(tables: Mapping[str, Sequence[Mapping[str, Any]]]) -> list[dict[s
 
 
 def at(record_offset: int, committed_offset: int, minute: float = 0, **fields: Any) -> dict[str, Any]:
-    """Return a commit that was written so many minutes after AS_OF_MS."""
+    """Return a commit that was written a number of minutes after AS_OF_MS."""
     moment = AS_OF_MS + int(minute * MINUTE_MS)
     times = {"record_timestamp_ms": moment, "commit_timestamp_ms": moment}
     return commit(record_offset, committed_offset=committed_offset, **{**times, **fields})
@@ -103,7 +103,7 @@ def log_part(**fields: Any) -> dict[str, Any]:
 
 
 def end(topic: str, partition: int, end_offset: int, hours: int = 0, **fields: Any) -> dict[str, Any]:
-    """Return a row of log_ends that was sampled so many hours after AS_OF_MS."""
+    """Return a row of log_ends that was sampled a number of hours after AS_OF_MS."""
     return {
         "topic": topic,
         "partition": partition,
@@ -182,7 +182,7 @@ def share_batch(partition: int, first_offset: int, last_offset: int, delivery_st
 
 
 def topic(name: str, topic_id: str, **fields: Any) -> dict[str, Any]:
-    """Return a row of topics, by metadata that tells of all topics."""
+    """Return a row of topics, by metadata that has all topics."""
     return {"topic": name, "topic_id": topic_id, "partition_count": 3, "is_deleted": False, "all_topics_known": True, **fields}
 
 

@@ -1,4 +1,4 @@
-"""The files beside the segments: checkpoints, producer snapshots, transaction indexes."""
+"""The files next to the segments: checkpoints, producer snapshots, transaction indexes."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ def log_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @st.composite
 def damaged(draw: st.DrawFn) -> bytes:
-    """Return a checkpoint, of which most are cut, changed at some bytes, or have bytes put in."""
+    """Return a checkpoint, most often cut, changed at some bytes, or have bytes put in."""
     data = bytearray(SOUND.format(draw(st.integers(0, 2 * END))), "ascii")
     rng = random.Random(draw(st.integers(0, 2**32)))
     match draw(st.sampled_from(["sound", "cut", "changed", "longer"])):

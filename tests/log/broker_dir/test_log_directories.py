@@ -1,4 +1,4 @@
-"""What lies in a log directory beside the offsets topic: checkpoints of one broker and of several, whole and damaged."""
+"""Other files of a log directory: checkpoints of one broker and of several, whole and damaged."""
 
 from __future__ import annotations
 

@@ -101,7 +101,7 @@ def compaction(version: str, scale: int) -> Part:
 
 
 def _logs(version: str, count: int, first_seed: int = 0) -> Iterator[list[Record]]:
-    """Random logs without what is known not to be comparable: see ``released_jars``."""
+    """Random logs without known differences: see ``released_jars``."""
     release = release_named(version)
     skipped = SHARE_KEY_TYPES if release < (4, 1) else STREAMS_KEY_TYPES if release < (4, 2) else set()
     for seed in range(first_seed, first_seed + count):

@@ -2,7 +2,7 @@
 
 ``python -m tests.tools.conformance.random_scripts --release 4.4.0 --protocol consumer --count 30 --seed 1`` starts a broker of that
 release, plays the scripts against it and against the simulator, and compares the lines of ``transcripts``. Of a script that differs it
-prints the shortest one that it finds by leaving steps out, with the difference. A script that differs in one play and is equal in another
+prints the shortest that it finds by leaving steps out, with the difference. A script that differs in one play and is equal in another
 is counted as timing: the broker was late. The exit code is the number of scripts that differ.
 """
 
@@ -47,7 +47,7 @@ def _consumer_step(pick: random.Random, who: str) -> Step:
 
 
 def _static_step(pick: random.Random, who: str) -> Step:
-    """Return a consumer group's member whose instance id is that of another one, too."""
+    """Return a consumer group's member whose instance id belongs to another one, too."""
     who, what, fields = _consumer_step(pick, who)
     if what == "new" and pick.random() < 0.7:
         fields["group_instance_id"] = "i1" if who in "AB" else f"i{who}"
@@ -158,7 +158,7 @@ class Judge:
         self._numbers = itertools.count()
 
     def difference(self, name: str, steps: Sequence[Step]) -> str:
-        """Return the difference of the lines as a unified diff; "": there is none."""
+        """Return the difference of the lines as a unified diff; "" where there are none."""
         group = f"{name}-{next(self._numbers)}"
         lines = self._broker.play(group, list(steps))
         simulator = Simulated(dict(self._broker.topics), list(self._broker.member_ids), release=self._release)

@@ -52,7 +52,7 @@ class Pending:
         self._answer: dict[str, Any] | None = None
 
     def answer(self, within: float = _ANSWER_SECONDS) -> dict[str, Any] | None:
-        """Return the answer; None: there was none within so many seconds."""
+        """Return the answer; None where it has none within this number of seconds."""
         if self._answer is None:
             self._connection.settimeout(within)
             try:
@@ -97,7 +97,7 @@ class RawClient:
         return Pending(connection, answer, version, flexible and key != _PLAIN_HEADER_KEY)
 
     def ask(self, api: str, version: int, client_id: str = "raw", **fields: Any) -> dict[str, Any]:
-        """Return the answer to a request. AssertionError: there was none."""
+        """Return the answer to a request. AssertionError without an answer."""
         answer = self.start(api, version, fields, client_id).answer()
         assert answer is not None, f"the broker did not answer {api}"
         return answer

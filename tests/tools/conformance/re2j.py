@@ -1,7 +1,7 @@
 """Regular expressions held against RE2J itself: ``python -m tests.tools.conformance.re2j JAR [--count N] [--seed S] [--record]``
 
 Random expressions, pieced together from what the syntax has and from what it lacks. Prints where the simulator differs; ``--record`` writes
-what RE2J says of a tenth of them to ``tests/golden/re2j.json``, with which the tests compare the simulator. JAR: re2j of Kafka's ``libs``.
+what RE2J says of a tenth of them to ``tests/golden/re2j.json``, which the tests compare with the simulator. JAR: re2j of Kafka's ``libs``.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def random_expressions(seed: int, count: int) -> list[str]:
 
 
 def of_simulator(expression: str, texts: Sequence[str]) -> str:
-    """Which texts the expression matches, as zeros and ones, or ``refused``."""
+    """Match the texts: return zeros and ones, or ``refused``."""
     try:
         return "".join("01"[matches(expression, text)] for text in texts)
     except InvalidExpressionError:

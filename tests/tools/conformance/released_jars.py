@@ -1,11 +1,11 @@
 """What releases of Kafka 4.x make of records, held against their classes: ``pytest tests/tools/conformance/released_jars.py``.
 
 Run by hand, as the jars of each release (27 MB) are fetched from Maven Central the first time, into the user's cache directory. It needs a
-JDK 17 or newer: ReplayRecords.java beside this file loads the records into each release's own GroupCoordinatorShard and has it run a
+JDK 17 or newer: ReplayRecords.java next to this file loads the records into each release's own GroupCoordinatorShard and has it run a
 cleanup. Compared are the records that are refused, the groups and their states, the offsets, and the tombstones.
 
 Not compared, because a load alone does not show it or brokers never write it: offsets of streams groups with members in 4.1 (a
-member's heartbeat tells the coordinator the topology), and share groups of 4.0 (early access, with records of their own).
+member's heartbeat gives the coordinator the topology), and share groups of 4.0 (early access, with records of their own).
 """
 
 from __future__ import annotations
@@ -171,7 +171,7 @@ INSTANCE_TWICE = "classic members with the same instance id"
 
 
 def run_coordinator(version: str, lines: Iterable[str], *settings: str) -> list[str]:
-    """The lines that ReplayRecords.java prints for these lines, with the classes of a release. settings: of the broker, name=value."""
+    """Return the output of ReplayRecords.java for these lines, with a release's classes. settings: of the broker, name=value."""
     jars = fetched_jars(f"kafka-group-coordinator-{version}", "kafka-group-coordinator", version)
     program = Path(__file__).with_name("ReplayRecords.java")
     options = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Dorg.slf4j.simpleLogger.defaultLogLevel=off")

@@ -8,8 +8,8 @@ broker has them, and Maven fetches each: ``mvn dependency:copy -Dartifact=org.ap
 JARS may be followed by the number of groups (2000) and the seed (1). Prints how many assignments were equal and the first difference, and
 exits 1 on any.
 
-Each group goes through several rounds, consumer groups and share groups alike: members come and go, topics grow to 200 partitions, and the
-assignment of a round is the target with which the next one begins, in the order in which the broker writes it into the record.
+Each group goes through several rounds, consumer groups and share groups: members come and go, topics grow to 200 partitions, and the
+assignment of a round is the target that the next one begins with, in the order that the broker writes it into the record.
 ``ServerAssignors.java`` reads the lines ``topic NAME ID PARTITIONS``, ``member ID INSTANCE-ID|- TOPIC,TOPIC``,
 ``target ID TOPIC PARTITION,PARTITION`` and ``assign uniform|range|simple``, and answers with ``target`` lines and ``end``.
 Kafka's class of simple is as here since 4.3.

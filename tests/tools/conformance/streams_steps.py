@@ -22,7 +22,7 @@ KINDS = ("active", "standby", "warmup")
 
 
 class StreamsSteps:
-    """The steps of streams groups. ``ask`` and ``act`` are those of the backend."""
+    """The steps of streams groups. ``ask`` and ``act`` are the ones of the backend."""
 
     group: str
 
@@ -33,7 +33,7 @@ class StreamsSteps:
         raise NotImplementedError
 
     def producer(self) -> tuple[int, int]:
-        """The id and the epoch of a new producer with the group's id as its transactional id: what it had begun before is aborted."""
+        """Begin a producer with the group's id as its transactional id, which aborts its open transaction; return its id and epoch."""
         raise NotImplementedError
 
     def _streams(self, client: Any, *, topology: str | None = "", owns: str | None = "", process: str = "", **fields: Any) -> str:
@@ -112,7 +112,7 @@ class StreamsSteps:
         return self.ask(request, client, lambda answer: " ".join(str(int(error)) for error in answer.errors.values()))
 
     def _stage(self, client: Any, *, topic: str = "t", older: int = 0, member_id: str | None = None) -> str:
-        """Return a commit in a transaction. The transactional id is that of the group."""
+        """Return a commit in a transaction. The transactional id belongs to the group."""
         producer_id, producer_epoch = self.producer()
         who = client.member_id if member_id is None else member_id
         generation = -1 if not who else client.generation - older

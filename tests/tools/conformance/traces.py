@@ -282,7 +282,7 @@ def show(answer: Answer, version: int) -> Json:
 
 # These fields do not come from the group coordinator.
 NOT_COMPARED = frozenset({"throttleTimeMs", "nodeId", "host", "port", "errorMessage"})
-# Lists in the order of a hash map, with the field by which they are sorted before the comparison.
+# Lists in the order of a hash map, with the field to sort them by before the comparison.
 SETS = {"topics": "name", "partitions": "partitionIndex", "results": "groupId"}
 
 
@@ -401,7 +401,7 @@ class Replay:
             self._simulator.advance_to(self._start_ms + step["at_ms"])
             self._states.append([])
             self._calls.append(self._simulator.send(request))
-            # What is due at once happens before anybody can look.
+            # Events that are due at once happen before anybody can look.
             self._simulator.advance_to(self._simulator.broker.now_ms)
         times = [step["answered_at_ms"] for step in self.steps] + [record["at_ms"] for record in self.trace["records"]]
         self._simulator.advance_to(self._start_ms + max(self.steps[-1]["at_ms"], *(time for time in times if time is not None)))
@@ -491,7 +491,7 @@ class Replay:
     def _count_expiry_from_commit(self, broker: Json, simulated: Json) -> None:
         """Turn ``expireTimestamp`` of both values into the time after their own commit timestamps, where that time is a retention.
 
-        A broker counts the retention from the clock from which it takes the commit timestamp. Where a request names the moment itself, the
+        A broker counts the retention from the clock that gives the commit timestamp. Where a request names the moment itself, the
         expiry stays as it is.
         """
         values = [value for value in (broker, simulated) if value.get("expireTimestamp", NO_TIMESTAMP) != NO_TIMESTAMP]
@@ -531,7 +531,7 @@ def _shown(record: WrittenRecord) -> Json:
 
 
 def compare(path: Path) -> str | None:
-    """Return the first difference between a trace and the simulator, in words; None: there is none."""
+    """Return the first difference between a trace and the simulator, in words; None where it has none."""
     try:
         return Replay(json.loads(path.read_text())).difference()
     except GroupcoordError as fault:
@@ -539,7 +539,7 @@ def compare(path: Path) -> str | None:
 
 
 def main(arguments: list[str]) -> int:
-    """Compare every trace under the paths given; 1 if one differs, 2 if there is none."""
+    """Compare every trace under the paths given; 1 if one differs, 2 without any."""
     paths = [path for argument in map(Path, arguments) for path in (sorted(argument.rglob("*.json")) if argument.is_dir() else [argument])]
     if not paths:
         print("No traces. Usage: python -m tests.tools.conformance.traces FILE_OR_DIR...", file=sys.stderr)

@@ -56,7 +56,7 @@ SETTINGS: Mapping[str, int] = {
     "group.streams.assignment.interval.ms": 0,
     "offsets.retention.check.interval.ms": 3_600_000,
 }
-"""Of the broker, besides the settings that the integration tests have."""
+"""Of the broker, in addition to the settings that the integration tests have."""
 LIMITS: Mapping[str, int] = {"group.streams.min.session.timeout.ms": 500, "group.streams.min.heartbeat.interval.ms": 300}
 """Of the broker, too: they allow the settings that scripts give to groups."""
 TOPICS = ("t", "u")
@@ -142,11 +142,11 @@ class Backend(StreamsSteps):
         """Wait until the share coordinator has made the state that a heartbeat asked for."""
 
     def ask(self, request: Any, client: Client, note: Callable[[Any], str]) -> str:
-        """Send a request and return the line of its answer; ``waits`` if there is none yet."""
+        """Send a request and return the line of its answer; ``waits`` before there is one."""
         raise NotImplementedError
 
     def new_records(self) -> list[tuple[int, dict[str, Any], dict[str, Any] | None]]:
-        """The records that the group has got since the last call: (key type, key, value), in Kafka's JSON."""
+        """Return the group's records since the last call: (key type, key, value), in Kafka's JSON."""
         raise NotImplementedError
 
     def _late_lines(self) -> list[str]:
@@ -294,7 +294,7 @@ class Backend(StreamsSteps):
         return next((client.name for client in self.clients.values() if client.member_id == member_id), member_id or "")
 
     def _record_lines(self) -> list[str]:
-        """One line for each record. Records of one type that follow each other are sorted: members come in the order of a hash map."""
+        """Return a line for each record. Neighbours of one type are sorted: members come in the order of a hash map."""
         lines: list[tuple[int, int, str]] = []
         block = 0
         for key_type, key, value in self.new_records():

@@ -1,7 +1,7 @@
 """Records the logs of `groupcoord demo`: a shop's cluster on three nights, written by a real broker and real clients.
 
 ``python -m tests.tools.demo.record`` writes groupcoord_spark/cli/demo.tar.xz in a few minutes. The broker's clock is set forward hour by
-hour, so that twelve days pass; sessions and timers go by the monotonic clock, which stays. What goes wrong in the cluster, and when, is in
+hour, so that twelve days pass; sessions and timers go by the monotonic clock, which stays. The planted faults and their times are in
 ``FAULTS`` of tests/cli/test_demo.py.
 """
 
@@ -117,7 +117,7 @@ class Service:
         return self
 
     def work(self) -> None:
-        """Read what is there, and commit it."""
+        """Read the available records, and commit."""
         self._poll(0.15)
         for consumer in self.consumers:
             self._commit(consumer)
@@ -164,7 +164,7 @@ class Pipeline:
         self._producer.init_transactions(PATIENCE_S)
 
     def work(self) -> None:
-        """Read what is there in one transaction."""
+        """Read the available records in one transaction."""
         if self._is_dead:
             return
         self._producer.begin_transaction()
@@ -241,7 +241,7 @@ class Shop:
         self._java([f"{self._broker.jars}/*", tool, *args, "--offset-reset-strategy", "earliest"])
 
     def connect(self) -> None:
-        """A worker with a sink that archives orders into a file."""
+        """Run a worker with a sink that archives orders into a file."""
         extra = f'<dependency org="org.apache.kafka" name="connect-runtime" rev="{VERSION}"/>'
         jars = fetched_jars(f"connect-{VERSION}", "connect-file", VERSION, extra)
         port = free_ports(1)[0]

@@ -1,8 +1,8 @@
-"""Damages a warehouse of three nights in every way that a disk or a hand can, runs every command over it, and counts what went wrong.
+"""Damages a warehouse of three runs in every way that a disk or a hand can, runs every command over it, and counts the faults.
 
 After each damage the commands that read and the fourth night must end with exit code 0, or with 1 and one sentence. A night that ends
 with 0 leaves the rows of undisturbed nights in every table that was not damaged, and in a damaged table of the state. Where the sentence
-says how to go on, that is done, and the night must then be right. ``python -m tests.tools.faults.damage``
+says how to go on, that is done, and the run must then be right. ``python -m tests.tools.faults.damage``
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def _overwrite(path: Path | None, content: bytes) -> None:
 
 
 def _flip(path: Path | None) -> None:
-    """One bit in the middle of the file."""
+    """Flip one bit in the middle of the file."""
     if path is not None:
         content = bytearray(path.read_bytes())
         content[len(content) // 2] ^= 4
@@ -124,7 +124,7 @@ def called(*arguments: str) -> tuple[int, str]:
     """Exit code and stderr of a command; -1 and the exception where it ended with a traceback."""
     try:
         result = groupcoord(*arguments)
-    except BaseException as e:  # a panic of delta-rs is no Exception
+    except BaseException as e:  # a panic of delta-rs is not an Exception
         if isinstance(e, KeyboardInterrupt):
             raise
         return -1, repr(e)
@@ -134,7 +134,7 @@ def called(*arguments: str) -> tuple[int, str]:
 
 
 def is_one_sentence(code: int, stderr: str) -> bool:
-    """Return whether a command ended well, or with one line that says what went wrong. Remarks of readers on stderr are no errors."""
+    """Return whether a command ended well, or with one line that says the fault. Remarks of readers on stderr are not errors."""
     if code == 0:
         return True
     lines = stderr.strip().splitlines()
@@ -143,7 +143,7 @@ def is_one_sentence(code: int, stderr: str) -> bool:
 
 
 def compared(warehouse: Path, expected: Sequence[Tables], but: set[str]) -> list[str]:
-    """Return the tables whose rows are those of no undisturbed night."""
+    """Return the tables whose rows are the ones of no undisturbed night."""
     rows = tables_of(warehouse, "nights", but=(*but, "runs"))
     different = (name for name in rows if all(rows[name] != tables[name] for tables in expected))
     return [f"{name}: {len(rows[name])} rows, expected {len(expected[0][name])} others" for name in different]
@@ -152,7 +152,7 @@ def compared(warehouse: Path, expected: Sequence[Tables], but: set[str]) -> list
 def faults_of(
     warehouse: Path, whole: Path, table: str, expected: Sequence[Tables], commands: Mapping[str, Sequence[str]] = READING
 ) -> Iterator[str]:
-    """Yield what is wrong with what the commands and the next night say and do, after a table was damaged; at last how the night ended."""
+    """Yield the faults of what the commands and the next night say and do, after a table was damaged; at last how the run ended."""
     for name, arguments in commands.items():
         code, stderr = called(*arguments, "--warehouse", str(warehouse))
         if not is_one_sentence(code, stderr):

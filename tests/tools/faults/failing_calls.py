@@ -1,4 +1,4 @@
-"""Make each file system call of a command fail once, and count what goes wrong.
+"""Make each file system call of a command fail once, and count the faults.
 
 ``python -m tests.tools.faults.failing_calls --every 3`` tries each third call, and ``--cases 50`` tries 50 cases chosen by chance. The n-th
 open, read, write, rename, link, mkdir or fsync in the warehouse, the inputs or the directory for temporary files fails with EIO, ENOSPC
@@ -45,7 +45,7 @@ _LIBRARY = "FAILING_CALLS"
 
 @dataclass(frozen=True)
 class Job:
-    """A command whose calls fail, after so many runs of the cluster."""
+    """A command whose calls fail, after some runs of the cluster."""
 
     runs_before: int
     arguments: tuple[str, ...]
@@ -73,7 +73,7 @@ JOBS = {
 
 
 def compiled(directory: Path) -> Path | None:
-    """Return the library, compiled into the directory; None where there is no compiler or no LD_PRELOAD."""
+    """Return the library, compiled into the directory; None without compiler or no LD_PRELOAD."""
     compiler = next(filter(None, map(shutil.which, ("cc", "gcc", "clang"))), None)
     if compiler is None or sysconfig.get_platform().partition("-")[0] != "linux":
         return None
@@ -196,7 +196,7 @@ class Trial:
         return RANDOM_PART.sub("*", "\n".join(names))
 
     def faults(self, kind: str, number: int, error: int) -> tuple[int, list[str]]:
-        """Return the exit code of the job whose call of that number fails, and what is wrong then and after the next run."""
+        """Return the exit code of the job whose call of that number fails, and the faults then and after the next run."""
         self._renew()
         arguments = (str(self._failing).encode(), KINDS.index(kind), number, error)
         code = self._command(self.job.arguments, lambda: self._library.fault_arm(*arguments))
@@ -226,7 +226,7 @@ class Trial:
         return len(self._healed)
 
     def _faults_after_kill(self) -> Iterator[str]:
-        """Yield what is wrong for readers, who see the run before or the killed run, and after the next run."""
+        """Yield the faults for readers, which see the run before or the killed run, and after the next run."""
         runs = self.job.runs_before
         if (state := f"killed {self._state()}") in self._healed:
             yield from self._healed[state]
@@ -323,7 +323,7 @@ def _try_all(place: Path, options: argparse.Namespace, stack: ExitStack) -> int:
     cases = cases[: options.cases]
     tried: Counter[tuple[str, str]] = Counter()
     ended: Counter[tuple[str, str, str]] = Counter()
-    with suppress(KeyboardInterrupt):  # the table then has what was tried so far
+    with suppress(KeyboardInterrupt):  # the table then has the tries so far
         for name, kind, number, error in cases:
             code, faults = trials[name].faults(kind, number, error)
             tried[name, kind] += 1

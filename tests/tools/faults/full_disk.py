@@ -1,7 +1,7 @@
-"""Fills the disk at every tenth of what a night writes, and counts what went wrong. Needs root, for small file systems in memory.
+"""Fills the disk at every tenth of what a run writes, and counts the faults. Needs root, for small file systems in memory.
 
-The first, the second and the third of the golden nights are run into a file system that has room for so many tenths of what the night
-needs. The night must end with exit code 1 and one sentence, readers see the night before, the night after there is room again is like an
+The first, the second and the third of the golden nights are run into a file system that has room for some tenths of what the run
+needs. The run must end with exit code 1 and one sentence, readers see the run before, the run after there is room again is like an
 undisturbed one, and after upkeep two days later no file is left that no night needs. ``python -m tests.tools.faults.full_disk``
 """
 
@@ -28,7 +28,7 @@ ROOM = 64 << 20
 
 @contextmanager
 def small_disk(place: Path, size: int) -> Iterator[Path]:
-    """Yield a file system of so many bytes at a directory, which is made. Raises CalledProcessError where it cannot be mounted."""
+    """Yield a file system of this number of bytes at a directory, which is made. Raises CalledProcessError where it cannot be mounted."""
     place.mkdir()
     subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size},nr_inodes=0", "tmpfs", str(place)], check=True, capture_output=True)
     try:
@@ -49,7 +49,7 @@ def used_bytes(disk: Path) -> int:
 
 
 def faults_of(disk: Path, number: int, tenth: int, needed: int, before: Tables | None, after: Tables) -> Iterator[str]:
-    """What is wrong with a night, and with the next one, on a disk that has room for so many tenths of the bytes that the night needs."""
+    """Yield the faults of a run and the next one on a disk with room for some tenths of the bytes that a run needs."""
     warehouse = disk / "w"
     resize(disk, used_bytes(disk) + needed * tenth // 10)
     code, stderr = night(warehouse, number)
@@ -95,7 +95,7 @@ def undisturbed(place: Path, nights: int) -> tuple[list[Path], list[Tables | Non
 
 
 def full_temporary_directory(place: Path, sizes: list[int]) -> Iterator[tuple[int, str]]:
-    """Yield what is wrong with a night whose directory for temporary files is full, by its bytes."""
+    """Yield the faults of a run whose directory for temporary files is full, by its bytes."""
     for size in sizes:
         with small_disk(place / f"temporary-{size}", size) as disk:
             command = nightly(place, place / f"w-{size}", TMPDIR=str(disk), SPARK_LOCAL_DIRS=str(disk))

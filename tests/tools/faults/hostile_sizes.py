@@ -1,4 +1,4 @@
-"""Logs that claim or hold too much: a night over each of them, with the most memory that all of its processes had at one time.
+"""Logs that claim or hold too much: a run over each of them, with the most memory that all of its processes had at one time.
 
 Each log begins and ends with a commit, which must be in the tables. What cannot be decoded must be in quarantined_records, and the command
 must end with exit code 0, or with 1 and one sentence. ``python -m tests.tools.faults.hostile_sizes``
@@ -64,7 +64,7 @@ def _modern_members(group_id: str, members: int) -> Iterator[bytes]:
 
 
 def _modern_epochs(group_id: str, members: int, epochs: int) -> Iterator[bytes]:
-    """A group of so many members, and so many epochs after it was complete: in each of them one member changes its subscription."""
+    """Yield the records of a group: its members, and epochs where one member changes its subscription."""
     yield from _modern_members(group_id, members)
     member_type, epoch_type, target_type = (
         KeyType.CONSUMER_GROUP_MEMBER_METADATA,
@@ -85,7 +85,7 @@ def _modern_epochs(group_id: str, members: int, epochs: int) -> Iterator[bytes]:
 
 
 def _bombs(codec: int, size: int) -> list[bytes]:
-    """Ten batches whose records are so many zeros each, compressed."""
+    """Ten batches whose records are this number of zeros each, compressed."""
     body = compress(codec, bytes(size))
     return [batch(offset, codec=codec, body=body, count=1) for offset in range(1, 11)]
 
@@ -95,7 +95,7 @@ def _wrapper_bomb(codec: int, size: int) -> bytes:
 
 
 def _log(path: Path, between: Iterator[bytes] | list[bytes], zeros: int = 0) -> None:
-    """A log with a commit, what is hostile, a commit, and zeros that take no space on the disk."""
+    """Write a log with a commit, hostile records, a commit, and zeros that take no space on the disk."""
     path.parent.mkdir(parents=True)
     with path.open("wb") as file:
         file.write(commit(0, "first"))
@@ -150,7 +150,7 @@ def _between_zeros(path: Path, zeros: int) -> None:
 
 
 def _only_zeros(path: Path, zeros: int) -> None:
-    """A finished segment of zeros, then one with the commits."""
+    """Write a finished segment of zeros, then one with the commits."""
     path.parent.mkdir(parents=True)
     with path.open("wb") as file:
         file.truncate(zeros)
@@ -182,7 +182,7 @@ class Memory:
             time.sleep(SECONDS_BETWEEN_LOOKS)
 
     def wait(self) -> int:
-        """The most bytes, after the command has ended."""
+        """Return the peak in bytes, after the command has ended."""
         self._thread.join()
         return self.most_bytes
 
@@ -196,7 +196,7 @@ def _bytes_of(process: int) -> int:
 
 
 def faults_of(warehouse: Path, code: int, stderr: str) -> Iterator[str]:
-    """Yield what is wrong with a night over a hostile log."""
+    """Yield the faults of a run over a hostile log."""
     if not is_one_sentence(code, stderr):
         yield f"ended with {code}: {stderr.strip()[-300:]}"
     if code == 0:

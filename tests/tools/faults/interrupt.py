@@ -13,7 +13,7 @@ from tests.tools.faults.running import Command, data_files, fractions, newest_ru
 
 
 def faults_of(command: Command, warehouse: Path, before: str | None, files_before: set[str]) -> list[str]:
-    """Return what is wrong after an interrupted run."""
+    """Return the faults after an interrupted run."""
     code = command.process.returncode
     run = newest_run(warehouse)
     done = run != before

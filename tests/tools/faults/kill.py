@@ -1,4 +1,4 @@
-"""Kills Java, the daemon of the workers or the workers at many moments of ``groupcoord nightly``, and counts what went wrong.
+"""Kills Java, the daemon of the workers or the workers at many moments of ``groupcoord nightly``, and counts the faults.
 
 ``python -m tests.tools.faults.kill --moments 30``
 """
@@ -37,7 +37,7 @@ def kill(command: Command, kind: str) -> bool:
 
 
 def faults_of(command: Command, warehouse: Path, before: str | None, files_before: set[str]) -> list[str]:
-    """Return what is wrong after a run of which a process was killed."""
+    """Return the faults after a run with a killed process."""
     code = command.process.returncode
     done = newest_run(warehouse) != before
     faults = []

@@ -1,8 +1,8 @@
 """Reads the log directory of a running broker night after night, while its consumers commit and its log cleaner works, and counts.
 
 The broker has small segments, and cleans them all the time unless options say otherwise. Each night must end with exit code 0, or with one
-sentence. Of a night that ended with 0 every committed offset must be one that the group had while the night read: of a group at rest it is
-known, that of a busy group lies between what the broker had confirmed before and after. When the consumers rest, a night over the same
+sentence. Of a run that ended with 0 every committed offset must be one that the group had while the run read: of a group at rest it is
+known, that of a busy group lies between what the broker had confirmed before and after. When the consumers rest, a run over the same
 directory must give what the broker answers.
 ``python -m tests.tools.faults.live_log --times 20``; with ``--copied cp`` or ``--copied slowly`` each night reads a copy made meanwhile.
 """
@@ -90,13 +90,13 @@ def wrong_offsets(warehouse: Path, before: Mapping[Place, int], after: Mapping[P
     columns = ["group_id", "topic", "partition", "committed_offset"]
     rows = open_warehouse(str(warehouse)).read("committed_offsets", cluster="live", columns=columns).to_pylist()
     read = {(row["group_id"], row["partition"]): row["committed_offset"] for row in rows if row["topic"] == "orders"}
-    # A commit that is confirmed only after the night may be in the log already.
+    # A commit that is confirmed only after the run may be in the log already.
     wrong = (place for place, low in before.items() if not low <= read.get(place, -1) <= after[place] + 1)
     return [f"{group_id}-{n}: {read.get((group_id, n))} of {before[group_id, n]}" for group_id, n in sorted(wrong)]
 
 
 def copied_slowly(log_dir: Path, to: Path) -> None:
-    """A copy whose files are listed first, and copied one by one with pauses; what is gone by then is left out."""
+    """List the files first, and copy them one by one with pauses, without those that are gone by then."""
     for path in sorted(log_dir.rglob("*")):
         if path.is_dir():
             (to / path.relative_to(log_dir)).mkdir(parents=True, exist_ok=True)
@@ -116,12 +116,12 @@ COPIED = {"cp": copied_by_cp, "slowly": copied_slowly}
 
 
 def night(log_dir: Path, warehouse: Path, *options: str) -> tuple[int, str]:
-    """Exit code and stderr of a night over the broker's own directory."""
+    """Exit code and stderr of a run over the broker's own directory."""
     return called("nightly", str(log_dir), "--warehouse", str(warehouse), "--cluster", "live", "--quiet", *options)
 
 
 def nights_beside(log_dir: Path, warehouse: Path, times: int, confirmed: Mapping[Place, int], copied: str | None) -> Counter[str]:
-    """How the nights beside a working broker ended: their sentences, without names and numbers."""
+    """Return the last sentences of runs that read a working broker's log, without names and numbers."""
     counts: Counter[str] = Counter()
     for number in range(times):
         before, dump = dict(confirmed), log_dir

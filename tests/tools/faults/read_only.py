@@ -1,4 +1,4 @@
-"""Runs nights and all reading commands over directories where nothing may be written, and counts what went wrong. Needs root, to mount.
+"""Runs nights and all reading commands over directories where nothing may be written, and counts the faults. Needs root, to mount.
 
 A night over a dump that is mounted read-only must be like any other. Where the warehouse is mounted read-only, every reading command must
 print what it prints elsewhere, and every writing one must end with exit code 1 and one sentence, and change nothing.
@@ -29,7 +29,7 @@ WRITING: Mapping[str, Sequence[str]] = {
 
 @contextmanager
 def read_only(directory: Path) -> Iterator[None]:
-    """Yield a block in which nobody may write into the directory. Raises CalledProcessError where it cannot be mounted."""
+    """Yield a block where nobody may write into the directory. Raises CalledProcessError where it cannot be mounted."""
     subprocess.run(["mount", "--bind", str(directory), str(directory)], check=True, capture_output=True)
     try:
         subprocess.run(["mount", "-o", "remount,ro,bind", str(directory)], check=True, capture_output=True)
@@ -51,7 +51,7 @@ def night(dump: Path, warehouse: Path, number: int) -> tuple[int, str]:
 
 
 def faults_of_input(place: Path) -> Iterator[str]:
-    """Yield what is wrong with nights over a dump where nothing may be written."""
+    """Yield the faults of nights over a dump where nothing may be written."""
     for number in NIGHTS:
         dump = DUMPS / str(number) / "logs"
         for warehouse in ("usual", "read-only"):
@@ -67,7 +67,7 @@ def faults_of_input(place: Path) -> Iterator[str]:
 
 
 def faults_of_warehouse(warehouse: Path) -> Iterator[str]:
-    """Yield what is wrong with the commands over a warehouse where nothing may be written."""
+    """Yield the faults of the commands over a warehouse where nothing may be written."""
     expected = {name: printed(warehouse, arguments) for name, arguments in READING.items()}
     rows = tables_of(warehouse, "nights")
     with read_only(warehouse):

@@ -1,4 +1,4 @@
-"""Runs of ``groupcoord`` in processes of their own, to which something happens at a chosen moment, and what is there afterwards."""
+"""Runs of ``groupcoord`` in processes of their own, which are disturbed at a chosen moment, and the files afterwards."""
 
 from __future__ import annotations
 

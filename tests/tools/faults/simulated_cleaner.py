@@ -1,4 +1,4 @@
-"""Reads a log beside a writer and a log cleaner that never rest, in one process and without a broker, and counts what was read.
+"""Reads a log next to a writer and a log cleaner that never rest, in one process and without a broker, and counts the outcomes.
 
 The writer commits keys, half of them never again after the beginning, and begins new files. The cleaner keeps the last record of each
 key in all finished files, joins files, and puts the new files in the place of the old ones as Kafka does: .cleaned, .swap, .deleted.
@@ -50,7 +50,7 @@ class BusyLog:
 
     @contextmanager
     def at_work(self) -> Iterator[None]:
-        """Yield a block in which both work; it begins when every key is written."""
+        """Yield a block where both work; it begins when every key is written."""
         threads = [threading.Thread(target=work) for work in (self._write_all, self._clean_all)]
         for thread in threads:
             thread.start()
@@ -121,7 +121,7 @@ def _bytes_of(records: list[Record]) -> bytes:
 
 
 def ending(log: BusyLog, how: str, pause: float) -> str:
-    """How one reading ended: ``right``, ``wrong``, or ``changed`` where the reader said so."""
+    """Read once; return ``right``, ``wrong``, or ``changed`` where the reader said so."""
     before = dict(log.written)
     with tempfile.TemporaryDirectory() as place, HeldFiles() if how == "held" else nullcontext() as held:
         directory = log.directory
@@ -144,7 +144,7 @@ def ending(log: BusyLog, how: str, pause: float) -> str:
 
 
 def _copy(directory: Path, to: Path, pause: float) -> None:
-    """As ``cp -r``: first the names, then file by file; what is gone by then is left out."""
+    """As ``cp -r``: first the names, then file by file; files that are gone by then are left out."""
     to.mkdir()
     names = list(directory.iterdir())
     for path in names:

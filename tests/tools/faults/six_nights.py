@@ -1,6 +1,6 @@
-"""Kills the driver, Java or the workers at random moments of six nights, and counts what went wrong.
+"""Kills the driver, Java or the workers at random moments of six nights, and counts the faults.
 
-After each kill readers must see the night before or the new one, whole. Then the night is run again, without a kill, on a copy: every
+After each kill readers must see the run before or the new one, whole. Then it is repeated, without a kill, on a copy: every
 table must have the rows of undisturbed nights, and after upkeep two days later no file may be left that no night needs. The next kill
 comes on top of what the killed runs before it have left. ``python -m tests.tools.faults.six_nights --moments 200``
 """
@@ -28,7 +28,7 @@ from tests.tools.faults.kill import kill
 from tests.tools.faults.running import Command, left_in_warehouse, made_older
 
 DUMPS = [GOLDEN / "nights" / str(number) / "logs" for number in (1, 2, 3, 4, 5, 5)]
-"""The sixth night finds nothing new."""
+"""The sixth run has no new record."""
 
 AS_OF_MS = (1795231254570, 1795231276109, 1795231315838, 1795231342658, 1795231377976, 1795231477976)
 KINDS = ("driver", "java", "worker")
@@ -36,7 +36,7 @@ SECONDS_TO_VANISH = 30.0
 
 
 def arguments(warehouse: Path, number: int) -> list[str]:
-    """Return the command of a night, from 1 on."""
+    """Return the command of a run, from 1 on."""
     options = ["--warehouse", str(warehouse), "--cluster", "nights", "--as-of", str(AS_OF_MS[number - 1])]
     return ["nightly", str(DUMPS[number - 1]), *options]
 
@@ -49,7 +49,7 @@ def nights_of(warehouse: Path) -> int:
 def killed(command: Command, kind: str, chosen: random.Random, seconds: float) -> str | None:
     """Return the last stage that had ended when the processes of that kind were killed; None where the command had ended before.
 
-    A third of the kills come at any moment of a run, which takes so many seconds, a third while it reads, and a third while it commits.
+    A third of the kills come at any moment of a run, which takes some seconds, a third while it reads, and a third while it commits.
     """
     after = chosen.choice((None, "start Spark", "read, replay and write"))
     if after is not None:
@@ -69,7 +69,7 @@ def killed(command: Command, kind: str, chosen: random.Random, seconds: float) -
 
 
 def faults_after_kill(command: Command, warehouse: Path, kind: str, before: Tables | None, after: Tables) -> Iterator[str]:
-    """Yield what is wrong right after a kill. before: rows of the night before; None: there is none. after: rows of the killed night."""
+    """Yield the faults right after a kill. before: rows of the run before; None where it has none. after: rows of the killed run."""
     code = command.wait()
     if code not in ((-9, 0) if kind == "driver" else (0, 1)) or (code == 1 and not is_one_sentence(code, "\n".join(command.errors))):
         yield f"exit code {code}: {command.errors[:4]}"
@@ -88,7 +88,7 @@ def faults_after_kill(command: Command, warehouse: Path, kind: str, before: Tabl
 
 
 def faults_of_next_run(warehouse: Path, number: int, after: Tables) -> Iterator[str]:
-    """Yield what is wrong after the night was run again without a kill, and after upkeep two days later."""
+    """Yield the faults after the run was run again without a kill, and after upkeep two days later."""
     code, stderr = called(*arguments(warehouse, number), "--quiet")
     if code:
         yield f"the next run ended with {code}: {stderr.strip()[-300:]}"

@@ -59,7 +59,7 @@ def test_java_that_is_killed_is_one_sentence_and_the_tables_are_as_they_were(loc
 def test_a_worker_that_is_killed_is_one_sentence_and_the_tables_and_the_session_are_as_they_were(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    """In a session that was there before the night, and is there after it."""
+    """In a session that was there before the run, and is there after it."""
     warehouse = tmp_path / "warehouse"
     night(warehouse, "sample", {"groups": [group("earlier")]})
     before, files = newest_run(warehouse), data_files(warehouse)
@@ -122,7 +122,7 @@ def test_java_that_is_killed_before_it_says_anything_is_no_warning_about_a_hostn
 
 @on_linux
 def test_java_whose_heap_is_full_is_told_where_to_get_more(tmp_path: Path) -> None:
-    # Spark itself refuses so small a heap, unless it is told to keep none of it for itself.
+    # Spark itself refuses so small a heap, unless it is set to keep none of it for itself.
     small = {"SPARK_DRIVER_MEMORY": "32m", "PYSPARK_SUBMIT_ARGS": "--conf spark.testing.reservedMemory=1 pyspark-shell"}
     command = nightly(tmp_path, tmp_path / "warehouse", **small)
     assert command.wait() == 1

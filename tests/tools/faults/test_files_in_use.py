@@ -1,6 +1,6 @@
 """A log that a broker still uses: its files grow, vanish, are renamed, cut or replaced while they are listed, and before they are read.
 
-Where the system allows it, a night holds the files open that it has listed, and reads those. Elsewhere it reads the log again.
+Where the system allows it, a run holds the files open that it has listed, and reads those. Elsewhere it reads the log again.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def logs(tmp_path: Path) -> Path:
 def run_planned(
     spark: SparkSession | LocalSession, warehouse: Path, logs: Path, change: Callable[[], object], held: HeldFiles | None = None
 ) -> None:
-    """A night whose input changes after it was planned."""
+    """Run over an input that changes after it was planned."""
     request = RunRequest((str(logs),), str(warehouse), "sample", as_of_ms=AS_OF_MS, retention_ms=7 * DAY_MS, semantics=JAVA)
     plan = plan_logs(request.inputs, held=held)
     change()
@@ -72,12 +72,12 @@ def run_planned(
 
 
 def rows_without_sizes(warehouse: Path) -> Tables:
-    """topic_health tells the size of the files when they were read."""
+    """topic_health has the size of the files when they were read."""
     return {name: rows for name, rows in tables_of(warehouse).items() if name != "topic_health"}
 
 
 def replace_all(logs: Path) -> None:
-    """A cleaner that puts a file without records in the place of every file."""
+    """Put a file without records in the place of every file, as a cleaner may."""
     for path in logs.glob("__consumer_offsets-*/*.log"):
         path.rename(f"{path}.deleted")
         path.touch()
@@ -181,7 +181,7 @@ class TestTheCommand:
 
 class TestThePlan:
     def listed(self, logs: Path, *changes: Callable[[], object]) -> list[str]:
-        """Names of the planned files, where the directory changes each time after it was listed."""
+        """Return the names of the planned files, where the directory changes each time after it was listed."""
         whole, waiting = Location.list, list(changes)
 
         def list_and_change(location: Location) -> object:

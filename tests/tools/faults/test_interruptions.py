@@ -37,7 +37,7 @@ def interrupts_are_heard() -> Iterator[None]:
 
 @pytest.fixture(scope="module")
 def warehouse(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Provide a warehouse with a night of the cluster."""
+    """Provide a warehouse with a run of the cluster."""
     place = tmp_path_factory.mktemp("interrupted") / "warehouse"
     night(place, "sample", {"groups": [group("earlier")]})
     return place
@@ -55,7 +55,7 @@ def warehouse(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_an_interrupted_night_is_one_line_and_leaves_nothing_behind(
     tmp_path: Path, warehouse: Path, moment: str, number: signal.Signals, to_group: bool
 ) -> None:
-    """What is told of the end of Java and of the workers is told while workers read: the tables are committed without Spark."""
+    # The message about the end of Java and of the workers is printed while workers read: the tables are committed without Spark.
     before, files = newest_run(warehouse), data_files(warehouse)
     command = nightly(tmp_path, warehouse, is_without_spark=moment == "while the tables are committed")
     assert command.wait_until(lambda: MOMENTS[moment](command)), command.stderr
@@ -84,7 +84,7 @@ def test_a_command_without_spark_is_interrupted_in_the_same_way(tmp_path: Path) 
 
 
 def test_what_waits_in_a_library_that_does_not_hear_the_signal_is_ended_all_the_same() -> None:
-    """A lock of C that Python's handlers do not interrupt: here a thread that never ends is joined in a handler's stead."""
+    # A lock of C that Python's handlers do not interrupt: here a thread that never ends is joined in a handler's stead.
     program = (
         "from groupcoord_spark.cli import interruption\n"
         "interruption.SECONDS_TO_END = 0.2\n"

@@ -1,6 +1,6 @@
 """Lets two and three runs commit to one warehouse at once, of one cluster and of several, in threads and in processes, and counts.
 
-Nights of a cluster race each other, with pauses of random length between their commits, beside a look-back or upkeep; the first race of
+Runs of a cluster race each other, with pauses of random length between their commits, next to a look-back or upkeep; the first race of
 a warehouse also makes its tables. Afterwards every table must have the rows that the finished nights leave one after the other, and nothing
 of the others. ``python -m tests.tools.faults.two_runs --times 50``
 """
@@ -44,7 +44,7 @@ SCENES = (
     ("prod", "look-back of prod", "upkeep of prod"),
     ("prod", "upkeep of prod", "upkeep of other"),
 )
-"""What runs at once: the night of a cluster, or its look-back or upkeep."""
+"""The jobs that run at once: a nightly, a point-in-time run or upkeep."""
 
 LONGEST_PAUSE = 0.06
 RACES_OF_A_WAREHOUSE = 5
@@ -72,12 +72,12 @@ def pauses(seed: int) -> Iterator[None]:
 
 
 def rows_of_run(number: int) -> dict[str, list[dict[str, Any]]]:
-    """All rows of a run have its number."""
+    """Check that all rows of a run have its number."""
     return {"committed_offsets": [offset("g", "t", 0, number)], "groups": [group(f"g{number}")], "offset_commits": [commit(number)]}
 
 
 def one_run(warehouse: str, actor: str, number: int, delay: float) -> str:
-    """``finished``, or the sentence with which the night, the look-back or the upkeep ended."""
+    """``finished``, or the sentence with which the run, the look-back or the upkeep ended."""
     time.sleep(delay)
     try:
         if actor.startswith(UPKEEP_OF):
@@ -102,7 +102,7 @@ def one_run_in_a_process(warehouse: str, actor: str, number: int, delay: float) 
 
 
 def race(warehouse: Path, actors: Sequence[str], kind: str, chosen: random.Random) -> list[str]:
-    """How each of the runs ended; they begin within a fifth of a second. kind: threads or processes."""
+    """Return the outcome of each run; they begin within a fifth of a second. kind: threads or processes."""
     numbers = [chosen.randrange(1, 1 << 30) for _ in actors]
     delays = [chosen.random() * 0.2 for _ in actors]
     given = ([str(warehouse)] * len(actors), actors, numbers, delays)
@@ -114,7 +114,7 @@ def race(warehouse: Path, actors: Sequence[str], kind: str, chosen: random.Rando
 
 
 def faults_of(warehouse: Path, actors: Sequence[str], endings: Sequence[str], finished_before: int) -> list[str]:
-    """Return what is wrong after the runs of a race."""
+    """Return the faults after the runs of a race."""
     opened = open_warehouse(str(warehouse))
     expected_words = {True: EXPECTED_OF_UPKEEP, False: EXPECTED_OF_RUNS}
     faults = [
@@ -125,16 +125,16 @@ def faults_of(warehouse: Path, actors: Sequence[str], endings: Sequence[str], fi
     of_runs = [ending for actor, ending in zip(actors, endings, strict=True) if not actor.startswith(UPKEEP_OF)]
     if opened.runs().num_rows - finished_before != of_runs.count("finished"):
         faults.append(f"{opened.runs().num_rows} rows in runs")
-    # The newest versions are those of the newest run, while nobody has begun to repair.
+    # The newest versions are the ones of the newest run, while nobody has begun to repair.
     newest = {name: DeltaTable(str(warehouse / name)).version() for name in TABLES if name != RUNS.name}
     expected: dict[str, dict[str, list[str]]] = {}
     places: set[tuple[str, int, str]] = set()
     for cluster in opened.clusters_with_nightly_runs():
-        # A run's number is in its row of runs too: as so many records.
+        # A run's number is in its row of runs too: as the number of records.
         runs = opened.runs(cluster)
         expected[cluster] = undisturbed_rows(runs.filter(pc.equal(runs["kind"], NIGHTLY))["records_read"].to_pylist())
         places.update((*place, cluster) for place in (*opened.run(cluster).table_versions.items(), *newest.items()))
-    for name, version, cluster in sorted(places):  # what is of one version is opened once
+    for name, version, cluster in sorted(places):  # a version is opened once
         columns = [column.name for column in TABLES[name].columns if column.name != "cluster"]
         rows = sorted(map(str, open_table(locate(str(warehouse)), TABLES[name], version).rows(cluster, columns).to_pylist()))
         if rows != expected[cluster].get(name, []):

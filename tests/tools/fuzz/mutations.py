@@ -38,7 +38,7 @@ BAD_TEXT = (b"\xc0\x80", b"\xed\xa0\x80", b"\xff\xfe", b"\xf4\x90\x80\x80", b"\x
 
 @dataclass(frozen=True)
 class Mutation:
-    """A damaged file, and what must be left of it.
+    """A damaged file, and the entries that must be left of it.
 
     untouched: entries whose bytes are all there. spared: how many of these may miss records all the same, because the damage makes the
     true order of offsets doubtful, or because a later record claims the offset of one of theirs: then that is read, as a broker would.
@@ -89,7 +89,7 @@ def payload_of(entry: bytes) -> bytes:
 
 
 def with_payload(entry: bytes, payload: bytes, codec: int | None = None) -> bytes:
-    """The batch with other records, its codec kept unless another is given."""
+    """Return the batch with other records, in its own codec unless another is given."""
     codec = entry[22] & 7 if codec is None else codec
     attributes = entry[22] & ~7 | codec
     packed = compress(codec, payload) if codec else payload
@@ -151,7 +151,7 @@ def _payload_bytes(rng: random.Random, entries: Sequence[bytes], sources: Sequen
 
 
 def _record_bytes(rng: random.Random, entries: Sequence[bytes], sources: Sequence[Sequence[bytes]]) -> Mutation | None:
-    """Bytes of the records themselves are others, under whichever codec."""
+    """Change bytes of the records themselves, under whichever codec."""
     i = _some_batch(rng, entries)
     if i is None:
         return None
@@ -212,7 +212,7 @@ def _false_times_and_producer(rng: random.Random, entries: Sequence[bytes], sour
 
 
 def _other_length(rng: random.Random, entries: Sequence[bytes], sources: Sequence[Sequence[bytes]]) -> Mutation:
-    """An entry is cut or grows, and its length and checksum say that it was so from the first."""
+    """Cut or lengthen an entry, with a length and checksum that agree."""
     i = rng.randrange(len(entries))
     least = HEADER if magic_of(entries[i]) == 2 else 26
     entry = entries[i][: rng.randint(least, max(least, len(entries[i])))] if rng.random() < 0.6 else entries[i] + rng.randbytes(40)
@@ -290,7 +290,7 @@ def _altered(rng: random.Random, content: bytes | None, others: Sequence[bytes |
 
 
 def _key_or_value(rng: random.Random, entries: Sequence[bytes], sources: Sequence[Sequence[bytes]]) -> Mutation | None:
-    """One key or value of a batch is another; lengths around it and the checksum are right, so every other record is untouched."""
+    """Replace one key or value of a batch; lengths and checksum are right, so every other record is untouched."""
     i = _some_batch(rng, entries)
     if i is None:
         return None

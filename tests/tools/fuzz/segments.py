@@ -1,7 +1,7 @@
 """Mutations of real segments, through everything that reads them: ``python -m tests.tools.fuzz.segments --mutations 100000 --seed 7``.
 
 Each mutated file is read, decoded and counted; where keys and values were changed, and now and then elsewhere, its records become rows of
-history and lines of JSON, and are replayed. None of it may raise, hang, or take memory because a size in the file says so; what the damage
+history and lines of JSON, and are replayed. None of it may raise, hang, or take memory because of a size in the file; what the damage
 did not touch is still read; and records read are records decoded and records quarantined. Mutation K of seed N is always the same one:
 ``--seed N --first K --mutations 1`` makes it again.
 """
@@ -103,7 +103,7 @@ class Rows:
 
 @cache
 def files() -> list[tuple[str, int, list[bytes]]]:
-    """Name, base offset and entries of every golden segment that has any."""
+    """Return the name, base offset and entries of every golden segment with records."""
     found = []
     for path in sorted(GOLDEN.glob("**/logs/**/*.log")):
         entries = split(path.read_bytes())
@@ -145,7 +145,7 @@ def rows_of(records: Records) -> list[Row]:
 
 
 def made(seed: int, index: int, work: Path) -> tuple[str, Stretch, Mutation, random.Random]:
-    """Mutation ``index`` of a seed: its kind, what it was made of, and what it is; and the dice for what remains to be chosen."""
+    """Mutation ``index`` of a seed: its kind, what it was made of, and what it is; and the dice for the other choices."""
     rng = random.Random(f"{seed} {index}")
     file = rng.choice(rng.choice(corpora()))
     count = len(files()[file][2])
@@ -156,7 +156,7 @@ def made(seed: int, index: int, work: Path) -> tuple[str, Stretch, Mutation, ran
 
 
 def survive(seed: int, index: int, work: Path, tally: Tally) -> None:
-    """One mutation, all the way. Raises AssertionError, or whatever broke."""
+    """Follow one mutation all the way. Raises AssertionError, or the error of the part that broke."""
     kind, whole, mutation, rng = made(seed, index, work)
     tally.kinds[kind] += 1
     path = work / f"{whole.base:020d}.log"
@@ -202,7 +202,7 @@ def survive(seed: int, index: int, work: Path, tally: Tally) -> None:
 
 
 def check_history(segment: Segment, chunk: Chunk, decoded: DecodedChunk, refused: int) -> None:
-    """Every record is a row of history or of quarantine, and there are no others."""
+    """Check that each record is a row of history or of quarantine, and that there are no others."""
     rows = Rows()
     write_chunk(rows, segment.offsets_partition, segment.source, chunk, decoded, NO_HISTORY)  # type: ignore[arg-type]
     assert rows.count["quarantined_records"] == refused + len(chunk.lost), "quarantined rows are not what was refused and lost"
@@ -214,7 +214,7 @@ def check_history(segment: Segment, chunk: Chunk, decoded: DecodedChunk, refused
 
 
 def check_kept(kind: str, whole: Stretch, mutation: Mutation, found: list[Row], tally: Tally) -> None:
-    """What the damage did not touch is there, in the order of offsets."""
+    """Check that untouched records are there, in the order of offsets."""
     offsets = [row[0] for row in found]
     assert offsets == sorted(set(offsets)), "offsets do not rise"
     there = set(found)
@@ -248,7 +248,7 @@ def no_hang() -> Iterator[None]:
 
 
 def run(seed: int, first: int, mutations: int, *, limit_memory: bool = False, go_on: bool = False) -> tuple[Tally, list[int]]:
-    """So many mutations of a seed; which of them failed, each told on stderr. go_on: not only up to the first that fails."""
+    """A number of mutations of a seed; which of them failed, each printed on stderr. go_on: not only up to the first that fails."""
     tally, failed = Tally(), []
     with tempfile.TemporaryDirectory() as place, patch.multiple(limits, **LIMITS):
         work = Path(place)
@@ -269,7 +269,7 @@ def run(seed: int, first: int, mutations: int, *, limit_memory: bool = False, go
 
 
 def bound_memory() -> None:
-    """No more address space than now and SPARE_BYTES: whoever allocates what a file claims is stopped. On Linux only."""
+    """No more address space than now and SPARE_BYTES: code that allocates the size in a file is stopped. On Linux only."""
     statm = Path("/proc/self/statm")
     if statm.exists():
         now = int(statm.read_text().split()[0]) * resource.getpagesize()

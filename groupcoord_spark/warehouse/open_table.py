@@ -7,14 +7,16 @@ import os
 import re
 import stat
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
+from math import inf
 from pathlib import Path
 from typing import Final, NamedTuple
-from urllib.parse import unquote
+from urllib.parse import quote, unquote
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from deltalake import CommitProperties, DeltaTable
 from deltalake.exceptions import DeltaError, TableNotFoundError
@@ -26,9 +28,9 @@ from groupcoord_spark.storage import page_checksums
 from groupcoord_spark.storage.location import infos_in
 from groupcoord_spark.storage.object_store import FILES_AT_ONCE
 from groupcoord_spark.storage.warehouse_location import WarehouseLocation, cause_of, directory_of, sync
-from groupcoord_spark.warehouse.declaration import Table, no_rows
+from groupcoord_spark.warehouse.declaration import Table, WriteMode, no_rows
 from groupcoord_spark.warehouse.parts import AddedFile, run_of
-from groupcoord_spark.warehouse.stored_file import Condition, checked_file, rows_of_file
+from groupcoord_spark.warehouse.stored_file import Condition, checked_file, rows_of_file, text_array
 from groupcoord_spark.warehouse.tables import HISTORY, RUNS
 from groupcoord_spark.wording import counted
 
@@ -68,6 +70,7 @@ class OpenTable:
         self.table = table
         self._delta = delta
         self._files: dict[str, Mapping[str, StoredFile]] = {}
+        self._listing: pa.Table | None = None
         self._transactions: dict[str, int | None] = {}
         self._unread_version: int | None = None
         self._refuse_other_protocols()
@@ -93,8 +96,12 @@ class OpenTable:
         """Go on to the newest version. Raises WarehouseError where a newer commit cannot be read."""
         with reading(self.location, self.table):
             self._delta.update_incremental()
-        self._files, self._transactions, self._unread_version = {}, {}, None
+        self._forget(unread_version=None)
         self._refuse_other_protocols()
+
+    def _forget(self, unread_version: int | None) -> None:
+        self._files, self._listing, self._transactions = {}, None, {}
+        self._unread_version = unread_version
 
     def _refuse_other_protocols(self) -> None:
         """Raise WarehouseError where its Parquet files alone do not have its rows, because of a table feature.
@@ -136,26 +143,46 @@ class OpenTable:
             self._files[cluster] = self._checked_files(cluster)
         return self._files[cluster]
 
+    def clusters(self, newest_in: str) -> list[str]:
+        """Return the clusters with files in the table, first those whose files have the greatest values of a column by Delta's log.
+
+        Clusters for which the log has no greatest value come before all others.
+        """
+        listed, column = self._listed(), f"max.{newest_in}"
+        values = listed[column].cast(pa.int64()) if column in listed.column_names else pa.nulls(len(listed), pa.int64())
+        greatest: dict[str, float] = {}
+        for cluster, value in zip(listed["partition.cluster"].to_pylist(), values.to_pylist(), strict=True):
+            greatest[cluster] = max(greatest.get(cluster, -inf), inf if value is None else value)
+        return sorted(greatest, key=lambda cluster: (-greatest[cluster], cluster))
+
     def _listed(self) -> pa.Table:
         """Return the files of the table as delta-rs lists them."""
-        delta = self.delta
-        with reading(self.location, self.table):
-            actions = delta.get_add_actions(flatten=True)
-            if not hasattr(pa.RecordBatchReader, "from_stream"):  # pyarrow 14
-                return pa.table(actions)  # imports pandas
-            return pa.RecordBatchReader.from_stream(actions).read_all()
+        if self._listing is None:
+            delta = self.delta
+            with reading(self.location, self.table):
+                actions = delta.get_add_actions(flatten=True)
+                if hasattr(pa.RecordBatchReader, "from_stream"):
+                    self._listing = pa.RecordBatchReader.from_stream(actions).read_all()
+                else:  # pyarrow 14
+                    self._listing = pa.table(actions)  # imports pandas
+        return self._listing
+
+    def _entries(self, cluster: str) -> Iterator[tuple[str, str, StoredFile]]:
+        """Yield cluster, path and description of each file that the log gives to a cluster, or that lies in its directory."""
+        listed, directory = self._listed(), directory_of(cluster)
+        is_own = pc.is_in(listed["partition.cluster"].cast(pa.string()), value_set=text_array([cluster]))  # `pc.equal` would import pandas
+        for written in {directory, quote(directory, safe="=")}:  # delta-rs quotes a path again
+            is_own = pc.or_(is_own, pc.starts_with(listed["path"], pattern=f"{written}/"))
+        own = listed.filter(is_own)
+        oldest = own["min.record_timestamp"].cast(pa.int64()) if "min.record_timestamp" in own.column_names else pa.nulls(len(own))
+        columns = [*(own[name] for name in ("partition.cluster", "path", "size_bytes", "num_records")), oldest]
+        for named_cluster, path, *says in zip(*(column.to_pylist() for column in columns), strict=True):
+            yield named_cluster, unquote(path), StoredFile(*says)
 
     def _checked_files(self, cluster: str) -> dict[str, StoredFile]:
-        listed = self._listed()
-        oldest = listed["min.record_timestamp"].cast(pa.int64()) if "min.record_timestamp" in listed.column_names else pa.nulls(len(listed))
-        columns = [*(listed[name] for name in ("partition.cluster", "path", "size_bytes", "num_records")), oldest]
         files: dict[str, StoredFile] = {}
-        own_directory = directory_of(cluster)
-        for named_cluster, quoted_path, *says in zip(*(column.to_pylist() for column in columns), strict=True):
-            path = unquote(quoted_path)
+        for named_cluster, path, file in self._entries(cluster):
             directory, _, name = path.rpartition("/")
-            if named_cluster != cluster and directory != own_directory:
-                continue  # a file of another cluster; the damage is reported when that cluster is read
             if "/" in directory or directory in ("", ".", ".."):
                 sentence = f"The log of table {self.table.name} of {self.location.uri} names a file outside of it: {path}."
                 raise WarehouseError(f"{sentence} {way_out(self.location, self.table)}")
@@ -164,7 +191,7 @@ class OpenTable:
                 why = f"its log names {path} as a file of cluster {named_cluster!r}: a file of {self.path_of('_delta_log')} is damaged"
                 raise unreadable(self.location, self.table, why)
             if named_cluster == cluster:
-                files[path] = StoredFile(*says)
+                files[path] = file
         self._refuse_deletion_vectors(files)
         return files
 
@@ -197,6 +224,25 @@ class OpenTable:
             why = f"its log names files with {counted(named_rows, 'row')} of cluster {cluster!r}, and {rows:,} were written"
             raise unreadable(self.location, self.table, f"{why}: a file of {self.path_of('_delta_log')} is damaged")
 
+    def has_rows_of(self, cluster: str, run_id: str, finished: Collection[str], transactions: Mapping[str, int]) -> bool:
+        """Return whether this version has the rows of a cluster as an earlier commit of one of its runs left them.
+
+        Args:
+            run_id: The run.
+            finished: The cluster's runs up to this run.
+            transactions: Those of the commit (``check_commit``), which has the number of its rows.
+        """
+        application = f"groupcoord.rows:{cluster}"
+        files = self.files(cluster)
+        makers = {run_of(path.rpartition("/")[2]) for path in files}
+        expected = {run_id} if self.table.write is WriteMode.REPLACED_BY_EACH_RUN else {*finished}
+        rows = sum(-1 if file.rows is None else file.rows for file in files.values())
+        if not makers <= expected or transactions.get(application, -1) % _MOST_ROWS != rows:
+            return False
+        # The log at this version need not be asked for the numbers that the commit has.
+        self._transactions |= {application: transactions[application], f"groupcoord:{cluster}": transactions.get(f"groupcoord:{cluster}")}
+        return True
+
     def commit(
         self,
         cluster: str,
@@ -224,8 +270,9 @@ class OpenTable:
             partition_filters=[("cluster", "=", cluster)] if overwrites else None,
             commit_properties=CommitProperties(custom_metadata=metadata, app_transactions=[*rows, *transactions]),
         )
-        self._files, self._transactions, self._unread_version = {}, {}, self._delta.version() + 1
-        later = path_of_entry(self.location, self.table, self._unread_version + 1)
+        made = self._delta.version() + 1
+        self._forget(unread_version=made)
+        later = path_of_entry(self.location, self.table, made + 1)
         if self.location.filesystem.get_file_info(later).type != fs.FileType.NotFound:
             self.refresh()  # another cluster committed too, before or after
 
@@ -313,6 +360,8 @@ class OpenTable:
             with self.checked(path) as file:
                 return rows_of_file(file, cluster, schema, where)
 
+        if len(paths) < 2:
+            return pa.concat_tables([no_rows(schema), *map(of_file, paths)])
         # pyarrow reads a file without Python's lock: threads pay on a disk too
         with ThreadPoolExecutor(FILES_AT_ONCE) as pool:
             return pa.concat_tables([no_rows(schema), *pool.map(of_file, paths)])
@@ -443,8 +492,10 @@ def refuse_irregular(location: WarehouseLocation, path: str) -> None:
         raise OSError(f"{path} is not a regular file")
 
 
-def check_commit(location: WarehouseLocation, table: Table, version: int, cluster: str, run_id: str) -> None:
-    """Raise WarehouseError where the log of a table does not have the whole commit of a run at the version that the run names.
+def check_commit(location: WarehouseLocation, table: Table, version: int, cluster: str, run_id: str) -> Mapping[str, int]:
+    """Return the transactions of a run's commit by Delta application; none where a checkpoint has replaced the entry.
+
+    Raises WarehouseError where the log of a table does not have the whole commit of a run at the version that the run names.
 
     Delta takes an entry of its log without bytes, as a power cut, a full disk or a copy that broke off leaves it, for a commit that changes
     nothing: the version would then have the rows of an earlier run.
@@ -456,17 +507,18 @@ def check_commit(location: WarehouseLocation, table: Table, version: int, cluste
             try:
                 commit, transactions = commit_at(location, path)
             except FileNotFoundError:
-                return  # a checkpoint has the version, or it cannot be opened
+                return {}  # a checkpoint has the version, or it cannot be opened
         is_of_run = commit is not None and commit.get("userMetadata") == run_id
         # The transaction of the cluster is the last line of the entry. The first release wrote none.
         if is_of_run and (f"groupcoord:{cluster}" in transactions or not open_table(location, table, version).last_run(cluster)):
-            return
+            return transactions
         if is_of_run or commit is None:
             raise unreadable(location, table, f"{path} is empty or cut off", at_version)
         if commit.get(CLUSTER_OF_COMMIT) == cluster:
             why = f"{path} is the commit of run {commit.get('userMetadata')}, and not of run {run_id}"
             raise unreadable(location, table, why, at_version)
         # Another cluster committed at the same moment, and the run names the version after both commits.
+    return {}
 
 
 def path_of_entry(location: WarehouseLocation, table: Table, version: int) -> str:
@@ -474,8 +526,8 @@ def path_of_entry(location: WarehouseLocation, table: Table, version: int) -> st
     return location.path_in(table.name, f"_delta_log/{version:020}.json")
 
 
-def commit_at(location: WarehouseLocation, path: str) -> tuple[Mapping[str, object] | None, set[str]]:
-    """Return the commitInfo of an entry of a log and the applications of its transactions; (None, {}) for an entry that is not whole.
+def commit_at(location: WarehouseLocation, path: str) -> tuple[Mapping[str, object] | None, dict[str, int]]:
+    """Return the commitInfo of an entry of a log and its transactions by application; (None, {}) for an entry that is not whole.
 
     Raises OSError where the entry does not exist or cannot be read.
     """
@@ -484,10 +536,10 @@ def commit_at(location: WarehouseLocation, path: str) -> tuple[Mapping[str, obje
         entry = file.read()
     try:
         actions = [dict(json.loads(line)) for line in entry.splitlines()]
-        transactions = {action["txn"]["appId"] for action in actions if "txn" in action}
+        transactions = {action["txn"]["appId"]: int(action["txn"]["version"]) for action in actions if "txn" in action}
         return dict(next(action["commitInfo"] for action in actions if "commitInfo" in action)), transactions
     except (ValueError, TypeError, KeyError, StopIteration, RecursionError):
-        return None, set()
+        return None, {}
 
 
 def begins_after(location: WarehouseLocation, table: Table, version: int) -> bool:

@@ -8,7 +8,7 @@ are asked for it.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from os import PathLike, fspath
@@ -29,7 +29,7 @@ from groupcoord_spark.warehouse.declaration import Table, no_rows
 from groupcoord_spark.warehouse.open_table import OpenTable, check_commit, open_table, reading, table_exists, way_out
 from groupcoord_spark.warehouse.stored_file import Condition, rows_that_meet, text_array
 from groupcoord_spark.warehouse.tables import FORMER_KINDS, GROUPS, NIGHTLY, POINT_IN_TIME, RUNS, SCHEMA_VERSION, TABLES
-from groupcoord_spark.wording import command_line, counted
+from groupcoord_spark.wording import command_line, counted, first_of
 
 if TYPE_CHECKING:
     from groupcoord_spark.warehouse.sql import Snapshot
@@ -41,6 +41,10 @@ RETENTION_SETTING: Final = "offsets.retention.ms"
 
 UNTIL_SETTING: Final = "until"
 """Key of ``runs.settings`` that holds the moment of --until; nightly runs do not have it."""
+
+
+_CLUSTERS_AT_ONCE: Final = 8
+"""Runs of so many clusters at the same time name versions of a table that are not in the order in which the runs finish."""
 
 
 class TablesOfRun(NamedTuple):
@@ -108,14 +112,15 @@ class Warehouse:
         self.location = location
         self.tables = tables
         self._read_last: dict[str, OpenTable] = {}
-        self._checked: set[tuple[str, str]] = set()
+        self._together: dict[str, Mapping[str, int]] = {}
+        """Run -> table -> a version that other clusters' runs share (``open_together``)."""
+        self._shared: dict[tuple[str, int], OpenTable] = {}
+        self._checked: dict[tuple[str, str], Mapping[str, int]] = {}
+        """Table and run -> the Delta transactions of the run's commit."""
         self._runs_version = tables[RUNS.name].version if RUNS.name in tables else None
-        if earlier is not None and earlier._runs_version == self._runs_version:
-            self._runs: pa.Table = earlier._runs
-            self._finished: list[Run] = earlier._finished
-        else:
-            self._runs = RUNS.empty() if self._runs_version is None else _rows_of_runs(tables[RUNS.name])
-            self._finished = runs_of(self._runs)
+        is_same = earlier is not None and earlier._runs_version == self._runs_version
+        self._runs_read: dict[str, tuple[pa.Table, list[Run]]] = earlier._runs_read if earlier is not None and is_same else {}
+        """Cluster -> its rows of ``runs``, of the clusters that were asked for: the cost of one does not grow with its neighbours."""
 
     def __repr__(self) -> str:
         runs = [self.finished_runs(cluster)[-1] for cluster in self.clusters()[:5]]
@@ -124,27 +129,44 @@ class Warehouse:
 
     @cached_property
     def newest_versions(self) -> dict[str, int]:
-        """Table -> the newest of its versions that a run names."""
+        """Table -> the newest of its versions that one of the newest runs names, of the clusters that finished a run last."""
         named: dict[str, int] = {}
-        for run in self._finished:
-            named.update({table: max(version, named.get(table, 0)) for table, version in run.table_versions.items()})
+        for cluster in self._clusters_newest_first[:_CLUSTERS_AT_ONCE]:
+            for run in self.finished_runs(cluster):
+                named.update({table: max(version, named.get(table, 0)) for table, version in run.table_versions.items()})
         return named
+
+    @cached_property
+    def _clusters_newest_first(self) -> list[str]:
+        return self.tables[RUNS.name].clusters(newest_in="finished_at") if RUNS.name in self.tables else []
 
     def clusters(self) -> list[str]:
         """Return the names of the clusters with a finished run, sorted."""
-        return sorted({run.cluster for run in self._finished})
+        return sorted(self._clusters_newest_first)
 
     def clusters_with_nightly_runs(self) -> list[str]:
         """Return the names of the clusters with a finished nightly run, sorted: a cluster may have point-in-time runs alone."""
-        return sorted({run.cluster for run in self._finished if run.kind == NIGHTLY})
+        return [cluster for cluster in self.clusters() if any(run.kind == NIGHTLY for run in self.finished_runs(cluster))]
 
     def runs(self, cluster: str | None = None) -> pa.Table:
         """Return the rows of ``runs``, oldest first."""
-        return self._runs if cluster is None else self._runs.filter(pc.equal(self._runs["cluster"], cluster))
+        return self._rows_of_runs(cluster) if cluster is not None else in_order_of_time(map(self._rows_of_runs, self.clusters()))
 
     def finished_runs(self, cluster: str | None = None) -> list[Run]:
         """Return the runs of a cluster, or of all, point-in-time runs too, oldest first."""
-        return [run for run in self._finished if cluster is None or run.cluster == cluster]
+        if cluster is None:
+            runs = [run for name in self.clusters() for run in self.finished_runs(name)]
+            return sorted(runs, key=lambda run: (run.finished_at_ms, run.run_id))
+        self._rows_of_runs(cluster)
+        return [*self._runs_read[cluster][1]]
+
+    def _rows_of_runs(self, cluster: str) -> pa.Table:
+        if cluster not in self._runs_read:
+            is_there = cluster in self._clusters_newest_first
+            rows = self.tables[RUNS.name].rows(cluster, list(RUNS.by_name)) if is_there else RUNS.empty()
+            rows = with_present_kinds(in_order_of_time([rows]))
+            self._runs_read[cluster] = rows, runs_of(rows)
+        return self._runs_read[cluster][0]
 
     def kept_runs(self, run: Run) -> list[Run]:
         """Return the runs of the run's cluster whose tables are kept, oldest first: up to the run, or to a point-in-time run's as_of."""
@@ -165,7 +187,7 @@ class Warehouse:
         """
         finished = self.finished_runs(cluster)
         if not finished:
-            clusters = ", ".join(map(repr, self.clusters()[:5])) or "none yet"
+            clusters = first_of([*map(repr, self.clusters())], 5) or "none yet"
             raise WarehouseError(
                 f"{self.location.uri} holds no run of cluster {cluster!r}; clusters there: {clusters}. Name one with --cluster."
             )
@@ -207,9 +229,8 @@ class Warehouse:
         """
         clusters = self.clusters() if cluster is None else [cluster]
         if len(clusters) > 1:
-            some = ", ".join(map(repr, clusters[:5]))
-            more = f" and {len(clusters) - 5} more" if len(clusters) > 5 else ""
-            raise UsageError(f"{self.location.uri} holds the clusters {some}{more}. Name one with --cluster.")
+            some = first_of([*map(repr, clusters)], 5)
+            raise UsageError(f"{self.location.uri} holds the clusters {some}. Name one with --cluster.")
         if not clusters:
             way = command_line("nightly", "INPUT", warehouse=self.location.uri)
             raise WarehouseError(f"{self.location.uri} holds no finished run yet. Make one with `{way}`.")
@@ -284,7 +305,7 @@ class Warehouse:
         else:
             runs = [self.run(name, at_ms=at_ms) for name in ([cluster] if cluster is not None else self.clusters_with_nightly_runs())]
         if declared is RUNS:
-            return self._runs_until(runs, where).select(wanted)
+            return self.runs_until(runs, where).select(wanted)
         for dropped in (run for run in runs if not run.is_kept and table not in run.table_versions):
             raise WarehouseError(
                 f"Maintenance dropped the tables of run {dropped.run_id} in {self.location.uri}."
@@ -317,18 +338,43 @@ class Warehouse:
         for already_open in (self.tables.get(table.name), self._read_last.get(table.name)):
             if already_open is not None and already_open.version == version:
                 return already_open
+        if (together := self._opened_together(table, run)) is not None:
+            return together
         self._read_last[table.name] = open_table(self.location, table, version)
         return self._read_last[table.name]
+
+    def open_together(self, runs: Sequence[Run]) -> None:
+        """Let runs of different clusters share an open table: to open each at its own version would take most of the time of an answer."""
+        newest: dict[str, int] = {}
+        for run in runs:
+            newest.update({table: max(version, newest.get(table, -1)) for table, version in run.table_versions.items()})
+        self._together |= {run.run_id: newest for run in runs}
+
+    def _opened_together(self, table: Table, run: Run) -> OpenTable | None:
+        """Return the table at the version for all runs of ``open_together``; None if it has other rows of the cluster there."""
+        version = self._together.get(run.run_id, {}).get(table.name)
+        transactions = self._checked.get((table.name, run.run_id), {})
+        if version is None:
+            return None
+        if (table.name, version) not in self._shared:
+            self._shared[table.name, version] = open_table(self.location, table, version)
+        shared = self._shared[table.name, version]
+        finished = {each.run_id for each in self.finished_runs(run.cluster) if each.finished_at_ms <= run.finished_at_ms}
+        return shared if shared.has_rows_of(run.cluster, run.run_id, finished, transactions) else None
 
     def check_commit(self, table: Table, run: Run) -> None:
         """Raise WarehouseError where the log of the table does not have the whole commit of the run (``open_table.check_commit``)."""
         if (table.name, run.run_id) not in self._checked and table.name in run.table_versions:
-            check_commit(self.location, table, run.table_versions[table.name], run.cluster, run.run_id)
-            self._checked.add((table.name, run.run_id))
+            version = run.table_versions[table.name]
+            self._checked[table.name, run.run_id] = check_commit(self.location, table, version, run.cluster, run.run_id)
 
-    def _runs_until(self, runs: Sequence[Run], where: Sequence[Condition]) -> pa.Table:
-        last = {run.cluster: run.finished_at_ms for run in runs}
-        rows = self._runs.filter(pa.array([run.finished_at_ms <= last.get(run.cluster, -1) for run in self._finished], pa.bool_()))
+    def runs_until(self, runs: Sequence[Run], where: Sequence[Condition] = ()) -> pa.Table:
+        """Return the rows of ``runs`` up to each of these runs, oldest first."""
+        parts = []
+        for run in runs:
+            ends = [each.finished_at_ms <= run.finished_at_ms for each in self.finished_runs(run.cluster)]
+            parts.append(self._rows_of_runs(run.cluster).filter(pa.array(ends, pa.bool_())))
+        rows = in_order_of_time(parts)
         return rows.filter(rows_that_meet(rows, where)) if where else rows
 
 
@@ -395,13 +441,10 @@ def _is_being_made(location: WarehouseLocation, names: Sequence[str]) -> bool:
     return all(f.base_name == "_delta_log" for f in begun)
 
 
-def _rows_of_runs(opened: OpenTable) -> pa.Table:
-    """Return all rows of ``runs``, oldest first; ``kind`` is never NULL."""
-    with reading(opened.location, RUNS):
-        clusters = {values["cluster"] for values in opened.delta.partitions()}
-    rows = pa.concat_tables([RUNS.empty(), *(opened.rows(name, list(RUNS.by_name)) for name in sorted(clusters))])
-    rows = rows.take(pc.sort_indices(rows, sort_keys=[("finished_at", "ascending"), ("run_id", "ascending")]))
-    return with_present_kinds(rows)
+def in_order_of_time(rows: Iterable[pa.Table]) -> pa.Table:
+    """Return these rows of ``runs`` as one table, oldest first."""
+    together = pa.concat_tables([RUNS.empty(), *rows])
+    return together.take(pc.sort_indices(together, sort_keys=[("finished_at", "ascending"), ("run_id", "ascending")]))
 
 
 def with_present_kinds(rows: pa.Table) -> pa.Table:

@@ -62,17 +62,25 @@ _WITHOUT_ROWS: Final = frozenset({*_CHANGES, "ATTACH", "COPY", "CREATE", "DETACH
 
 
 class SnapshotInDuckDB:
-    """A DuckDB connection with the tables and views of one run. A table is opened when a statement first names it.
+    """A DuckDB connection with the tables and views of one run of each cluster. A table is opened when a statement first names it.
 
     The connection reads Parquet through pyarrow: only the columns and the row groups that a statement needs, from every file system that
     the warehouse can be on, and without an extension to download.
     """
 
-    def __init__(self, warehouse: Warehouse, *, cluster: str | None = None, at_ms: RunTime | None = None, run: Run | None = None) -> None:
+    def __init__(
+        self,
+        warehouse: Warehouse,
+        *,
+        cluster: str | None = None,
+        at_ms: RunTime | None = None,
+        run: Run | None = None,
+        runs: Sequence[Run] = (),
+    ) -> None:
         """cluster: its rows only; None: the rows of every cluster, each as of its own newest run. at_ms: as for ``Warehouse.read``.
 
-        run: as of this run, which may be a point-in-time run, and of its cluster; ``cluster`` and ``at_ms`` then have no meaning.
-        Raises WarehouseError if there is no such run.
+        run: as of this run, which may be a point-in-time run, and of its cluster; ``cluster`` and ``at_ms`` then have no meaning. runs:
+        the same for runs of different clusters. Raises WarehouseError if there is no such run.
         """
         import duckdb
 
@@ -83,10 +91,9 @@ class SnapshotInDuckDB:
         if self.connection.execute("SELECT current_setting('enable_progress_bar')").fetchall() == [(True,)]:
             self.connection.execute("SET enable_progress_bar = false")
         self._warehouse = warehouse
-        self._at_ms = at_ms
-        self._cluster = cluster
-        self._run = run
-        self._runs = [run] if run is not None else runs_of_run(warehouse, cluster, at_ms)
+        self._runs = [run] if run is not None else list(runs) or runs_of_run(warehouse, cluster, at_ms)
+        if len(self._runs) > 1:
+            warehouse.open_together(self._runs)
         self._opened: set[str] = set()
         self._is_sandbox = False
 
@@ -167,7 +174,7 @@ class SnapshotInDuckDB:
                 self._open(needed)
             self.connection.execute(f"CREATE VIEW {name} AS {VIEWS[name]}")
         elif name == RUNS.name:
-            self.connection.register(name, self._warehouse.read(name, cluster=self._cluster, at_ms=self._at_ms, run=self._run))
+            self.connection.register(name, self._warehouse.runs_until(self._runs))
         else:
             self.connection.register(name, dataset_of(self._warehouse, TABLES[name], self._runs))
 

@@ -370,13 +370,16 @@ def commit_run(
 
 
 def _sync(start: RunStart, files: Mapping[str, Sequence[AddedFile]]) -> None:
-    """Write what the row of ``runs`` will name to the disk of this machine: a power cut then leaves the run whole, or takes it back."""
-    last_versions = start.last_run.table_versions if start.last_run is not None else {}
+    """Write what the row of ``runs`` will name to the disk of this machine: a power cut then leaves the run whole, or takes it back.
+
+    Each run did so before it finished, so that entries up to a version that a run names are on the disk, whichever cluster made them.
+    """
+    synced = start.warehouse.newest_versions
     try:
         paths = [
             path
             for name, table in start.warehouse.tables.items()
-            for path in table.to_sync([file.path for file in files.get(name, ())], last_versions.get(name, -1))
+            for path in table.to_sync([file.path for file in files.get(name, ())], synced.get(name, -1))
         ]
         sync(start.location, paths)
     except OSError as e:

@@ -238,7 +238,7 @@ def test_the_next_night_refuses_a_damaged_history(damaged: Callable[[str, str], 
 )
 def test_without_runs_readers_and_nights_say_so(damaged: Callable[[str, str], Path], what: str) -> None:
     place = damaged("runs", what)
-    for act in (lambda: open_warehouse(str(place)), lambda: night(place, "prod", rows_of_night(3))):
+    for act in (lambda: open_warehouse(str(place)).run("prod"), lambda: night(place, "prod", rows_of_night(3))):
         assert "table runs" in sentence_of(act).lower()
 
 
@@ -296,7 +296,7 @@ def test_a_run_that_one_flipped_bit_of_the_log_gives_to_another_cluster_is_named
     shutil.copytree(whole, place)
     first = next(path for path in sorted((place / "runs" / "_delta_log").glob("*.json")) if flipped[0] in path.read_bytes())
     first.write_bytes(first.read_bytes().replace(*flipped))
-    for read in (lambda: open_warehouse(str(place)), lambda: night(place, "prod", rows_of_night(3))):
+    for read in (lambda: open_warehouse(str(place)).run("prod"), lambda: night(place, "prod", rows_of_night(3))):
         text = sentence_of(read)
         assert "its log names cluster=prod/" in text and "as a file of cluster 'prnd'" in text and f"{place}/runs/_delta_log" in text
 
@@ -360,10 +360,9 @@ def test_a_log_that_cannot_be_read_while_a_run_begins_is_one_sentence(
     tmp_path: Path, whole: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     place = Path(shutil.copytree(whole, tmp_path / "w"))
-    for question in ("transaction_version", "get_add_actions", "update_incremental", "partitions"):
-        is_open = question != "partitions"  # asked of `runs` alone, which is read once
+    for question in ("transaction_version", "get_add_actions", "update_incremental"):
         for error in (OSError(5, "Input/output error"), PermissionError(13, "Permission denied"), DeltaError("Kernel error: EIO")):
-            warehouse = open_to_write(str(place)) if is_open else str(place)
+            warehouse = open_to_write(str(place))
 
             def fail(*_: object, error: Exception = error, **__: object) -> None:
                 raise error

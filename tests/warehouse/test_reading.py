@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 from groupcoord_spark.errors import WarehouseError
 from groupcoord_spark.warehouse import TABLES, begin_run, commit_run, open_warehouse, write_part
+from groupcoord_spark.warehouse.open_table import open_table
 from groupcoord_spark.warehouse.stored_file import rows_of_file
 from tests.examples import examples
 from tests.warehouse.nights import AS_OF_MS, DAY_MS, commit, group, make_tables, night, offset, run_fields
@@ -73,6 +74,7 @@ def read_files(monkeypatch):
 )
 def test_files_that_cannot_hold_a_row_are_not_opened(month, monkeypatch, where, files, rows):
     warehouse = open_warehouse(month)
+    warehouse.runs("prod")  # opens files of runs
     opened = read_files(monkeypatch)
     found = warehouse.read("offset_commits", cluster="prod", columns=["record_offset"], where=where)
     assert (len(opened), found.num_rows) == (files, rows)
@@ -196,6 +198,29 @@ def test_reading_imports_neither_pandas_nor_spark(tmp_path):
     # Times as Python values are pandas's own business: the columns without them come first.
     code = code.replace("where=[", "columns=['cluster', 'group_id', 'state'], where=[")
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_clusters_share_an_open_table_and_never_the_rows_of_another_run(tmp_path, monkeypatch):
+    night(tmp_path, "prod", {"groups": [group("old")], "offset_commits": [commit(1)]})
+    night(tmp_path, "test", {"groups": [group("other")]})
+    night(tmp_path, "prod", {"groups": [group("new")], "offset_commits": [commit(2)]}, as_of_ms=AS_OF_MS + DAY_MS)
+    opened = []
+
+    def counting(location, table, version=None):
+        opened.append((table.name, version))
+        return open_table(location, table, version)
+
+    warehouse = open_warehouse(tmp_path)
+    old, new, other = (warehouse.run(cluster, at_ms=at_ms) for cluster, at_ms in (("prod", AS_OF_MS), ("prod", None), ("test", None)))
+    monkeypatch.setattr("groupcoord_spark.warehouse.read.open_table", counting)
+    for runs, groups, commits, times in (([new, other], ["new", "other"], [[1, 2], []], 1), ([old, other], ["old", "other"], [[1], []], 2)):
+        warehouse = open_warehouse(str(tmp_path))
+        opened.clear()
+        warehouse.open_together([*runs, new])
+        assert [warehouse.read("groups", run=run)["group_id"].to_pylist() for run in runs] == [[name] for name in groups]
+        assert [sorted(warehouse.read("offset_commits", run=run)["record_offset"].to_pylist()) for run in runs] == commits
+        assert len(opened) == 2 * times
+    assert warehouse.read("runs", run=other)["cluster"].to_pylist() == ["test"]
 
 
 def test_runs_are_read_like_any_table_those_that_were_finished_by_the_night(tmp_path):

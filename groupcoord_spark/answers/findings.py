@@ -27,8 +27,8 @@ class Kind(NamedTuple):
     command: str = ""
     """The command that shows more about such findings; sql: the rows of ``table``; empty if ``morning`` does not show them."""
     query: str = ""
-    """SELECT of subject, group_id, reason and number. Rows that the last run has too (with all three equal) are not news. "": see
-    subject."""
+    """SELECT of cluster, subject, group_id, reason and number. Rows that the last run has too (with all of them equal but the number) are
+    not news. "": see subject."""
     subject: str = ""
     """Columns that identify rows of the view ``table`` if these rows are news; ``reason``: the column that groups them."""
     reason: str = "NULL"
@@ -50,7 +50,7 @@ class Kind(NamedTuple):
     def query_of_view(self) -> str:
         """The statement for news among ``rows_of_view``, which are the rows of the view ``table``: those that meet the conditions."""
         return (
-            f"SELECT concat_ws(' ', {self.subject}) AS subject, group_id, {self.reason} AS reason, 1 AS number,"
+            f"SELECT cluster, concat_ws(' ', {self.subject}) AS subject, group_id, {self.reason} AS reason, 1 AS number,"
             f" {self.at or 'NULL'} AS first_at, first_at AS last_at FROM rows_of_view WHERE {' AND '.join(self._conditions()) or 'TRUE'}"
         )
 
@@ -82,13 +82,13 @@ def _literal(text: str) -> str:
 
 
 _OF_THE_DOCTOR: Final = (
-    "SELECT concat_ws(' ', offsets_partition, subject) AS subject, NULL AS group_id, finding AS reason, 1 AS number FROM topic_health"
-    " WHERE severity = '{}'"
+    "SELECT cluster, concat_ws(' ', offsets_partition, subject) AS subject, NULL AS group_id, finding AS reason, 1 AS number"
+    " FROM topic_health WHERE severity = '{}'"
 )
 _EXPIRING: Final = (
-    "SELECT topic AS subject, group_id, NULL AS reason, COUNT(*) AS number, MIN(expires_at) AS first_at, MAX(expires_at) AS last_at"
-    " FROM offset_expirations"
-    " WHERE {} topic_is_unsubscribed AND expires_at <= as_of + to_milliseconds($horizon_ms) GROUP BY topic, group_id"
+    "SELECT cluster, topic AS subject, group_id, NULL AS reason, COUNT(*) AS number, MIN(expires_at) AS first_at,"
+    " MAX(expires_at) AS last_at FROM offset_expirations"
+    " WHERE {} topic_is_unsubscribed AND expires_at <= as_of + to_milliseconds($horizon_ms) GROUP BY cluster, topic, group_id"
 )
 _OF_EXPIRATIONS: Final = "offset_expirations where {}topic_is_unsubscribed"
 _OPEN_TRANSACTIONS: Final = (
@@ -153,7 +153,7 @@ KINDS: Final[Mapping[str, Kind]] = {
         "not readable",
         "The content of these records is missing from every number.",
         "warnings",
-        query="SELECT concat_ws(' ', offsets_partition, record_offset, source, position) AS subject, NULL AS group_id, reason,"
+        query="SELECT cluster, concat_ws(' ', offsets_partition, record_offset, source, position) AS subject, NULL AS group_id, reason,"
         " COALESCE(records, 1) AS number FROM quarantined_records",
         table="quarantined",
         sums="faults",
@@ -296,8 +296,8 @@ KINDS: Final[Mapping[str, Kind]] = {
         "of the run",
         "A broker may see these records differently, or skip them.",
         "warnings",
-        query="SELECT concat_ws(' ', offsets_partition, record_offset, source, detail) AS subject, group_id, code AS reason, 1 AS number"
-        " FROM warnings",
+        query="SELECT cluster, concat_ws(' ', offsets_partition, record_offset, source, detail) AS subject, group_id, code AS reason,"
+        " 1 AS number FROM warnings",
         table="warnings",
         sums="times",
     ),

@@ -33,12 +33,12 @@ _FATES: Final = {
 """Why a group or an offset is gone -> the second word of its kind of news; every other reason is a deletion."""
 
 _NEW_ROWS: Final = f"""
-SELECT reason, CAST(SUM(number) AS BIGINT) AS number, COUNT(DISTINCT group_id) AS group_count,
+SELECT cluster, reason, CAST(SUM(number) AS BIGINT) AS number, COUNT(DISTINCT group_id) AS group_count,
   COALESCE(list_slice(list_sort(list(DISTINCT group_id) FILTER (group_id IS NOT NULL)), 1, {MOST_NAMES}), []) AS groups,
   CASE WHEN COUNT(first_at) = COUNT(*) THEN [epoch_ms(MIN(first_at)), epoch_ms(MAX(last_at))] END AS between_ms
-FROM rows_now n ANTI JOIN rows_before b ON n.subject = b.subject AND n.group_id IS NOT DISTINCT FROM b.group_id
+FROM rows_now n ANTI JOIN rows_before b ON n.cluster = b.cluster AND n.subject = b.subject AND n.group_id IS NOT DISTINCT FROM b.group_id
   AND n.reason IS NOT DISTINCT FROM b.reason
-GROUP BY reason ORDER BY number DESC, reason
+GROUP BY cluster, reason ORDER BY number DESC, reason
 """
 
 
@@ -129,45 +129,90 @@ class Morning(NamedTuple):
     """Each group that is gone since then -> a key of ``run_changes.REASONS``."""
 
 
-def morning(warehouse: Warehouse, run: Run, horizon_ms: int, views: Mapping[str, pa.Table] | None = None) -> Morning:
-    """Return the changes in a run since the last run that differs.
+def morning(
+    warehouse: Warehouse, run: Run, horizon_ms: int, snapshot: SnapshotInDuckDB | None = None, views: Mapping[str, pa.Table] | None = None
+) -> Morning:
+    """Return the changes in a run since the last run that differs: see ``mornings``.
+
+    views: rows of views of the run that are known already.
+    """
+    return mornings(warehouse, [run], horizon_ms, snapshot, views)[0]
+
+
+def mornings(
+    warehouse: Warehouse,
+    runs: Sequence[Run],
+    horizon_ms: int,
+    snapshot: SnapshotInDuckDB | None = None,
+    views: Mapping[str, pa.Table] | None = None,
+) -> list[Morning]:
+    """Return the changes in runs of different clusters, each since the last run that differs.
+
+    Every view is asked once, for all clusters: the plan of a query takes longer than the rows of a small cluster.
 
     Args:
-        warehouse, run: the run.
+        warehouse, runs: the runs.
         horizon_ms: how long before its expiration an offset is news, once.
-        views: rows of views of the run that are known already.
+        snapshot: of these runs, where one is open already.
+        views: rows of views of the only run that are known already.
     Raises:
         WarehouseError: the tables of a run cannot be read.
     """
-    since, changes = last_run_that_differs(warehouse, run) or (None, [])
-    same_copy_since = unchanged_since(warehouse, run)
-    is_stale = same_copy_since is not None and run.as_of_ms - same_copy_since.as_of_ms >= STALE_AFTER_MS
-    if is_stale:  # what the first run over this copy had is not new under another date
-        since, changes = [each for each in warehouse.kept_runs(run) if each.run_id != run.run_id][-1], []
-    snapshot = _NewsRows(SnapshotInDuckDB(warehouse, run=run), horizon_ms, dict(views or {}))
-    earlier_run = None if since is None else _NewsRows(SnapshotInDuckDB(warehouse, run=since), horizon_ms, {})
-    news = list(_departures(changes))
+    compared = [_Compared.of(warehouse, run) for run in runs]
+    of_cluster: dict[str, list[News]] = {each.run.cluster: list(_departures(each.changes)) for each in compared}
+    known = {
+        name: rows.append_column("cluster", pa.array([runs[0].cluster] * len(rows), pa.string())) for name, rows in (views or {}).items()
+    }
+    shown = _NewsRows(snapshot or SnapshotInDuckDB(warehouse, runs=runs), horizon_ms, known)
+    earlier_runs = [each.since for each in compared if each.since is not None]
+    earlier = _NewsRows(SnapshotInDuckDB(warehouse, runs=earlier_runs), horizon_ms, {}) if earlier_runs else None
     for name, kind in NEWS.items():
         # Most kinds have no rows in most runs, and the views over the history take most of the time: the last run comes second.
-        if (kind.query or kind.subject) and (rows := snapshot.of(kind)).num_rows:
-            snapshot.connection.register("rows_now", rows)
-            snapshot.connection.register("rows_before", rows.slice(0, 0) if earlier_run is None else earlier_run.of(kind))
-            new = snapshot.connection.sql(_NEW_ROWS).to_arrow_table()
-            news += [News(kind.level, name, *row) for row in zip(*(column.to_pylist() for column in new.columns), strict=True)]
-    if not any(item.kind in ("two_writers", "rewound") for item in news):  # a run without history has no row of offset_events
-        news += _of_changes({("rewound", None): [change for change in changes if change.change == "offset_rewound"]})
-    if is_stale and same_copy_since is not None:
-        reason = f"since the run of {iso(same_copy_since.as_of_ms)}"
-        news.append(News(KINDS["copy_unchanged"].level, "copy_unchanged", reason, 1, 0, ()))
-    order = list(KINDS)
-    newest = pc.max(warehouse.read("offsets_partitions", columns=["newest_timestamp"], run=run)["newest_timestamp"]).as_py()
-    newest_ms = None if newest is None else round(newest.timestamp() * 1000)
-    gone = {change.group_id: change.why or NOT_KNOWN for change in changes if change.change == "group_gone"}
-    return Morning(run, since, sorted(news, key=lambda item: order.index(item.kind)), newest_ms, same_copy_since, gone)
+        if (kind.query or kind.subject) and (rows := shown.of(kind)).num_rows:
+            shown.connection.register("rows_now", rows)
+            shown.connection.register("rows_before", rows.slice(0, 0) if earlier is None else earlier.of(kind))
+            new = shown.connection.sql(_NEW_ROWS).to_arrow_table()
+            for cluster, *row in zip(*(column.to_pylist() for column in new.columns), strict=True):
+                of_cluster[cluster].append(News(kind.level, name, *row))
+    return [each.with_news(warehouse, of_cluster[each.run.cluster]) for each in compared]
+
+
+class _Compared(NamedTuple):
+    """A run and the run that it is compared with."""
+
+    run: Run
+    since: Run | None
+    changes: Sequence[Change]
+    same_copy_since: Run | None
+    is_stale: bool
+    """The copy is that of half a day ago."""
+
+    @classmethod
+    def of(cls, warehouse: Warehouse, run: Run) -> _Compared:
+        since, changes = last_run_that_differs(warehouse, run) or (None, [])
+        same_copy_since = unchanged_since(warehouse, run)
+        is_stale = same_copy_since is not None and run.as_of_ms - same_copy_since.as_of_ms >= STALE_AFTER_MS
+        if is_stale:  # what the first run over this copy had is not new under another date
+            since, changes = [each for each in warehouse.kept_runs(run) if each.run_id != run.run_id][-1], []
+        return cls(run, since, changes, same_copy_since, is_stale)
+
+    def with_news(self, warehouse: Warehouse, news: list[News]) -> Morning:
+        """Return the result. news: what the tables of the run have and those of the earlier run lack."""
+        run, changes, same_copy_since = self.run, self.changes, self.same_copy_since
+        if not any(item.kind in ("two_writers", "rewound") for item in news):  # a run without history has no row of offset_events
+            news += _of_changes({("rewound", None): [change for change in changes if change.change == "offset_rewound"]})
+        if self.is_stale and same_copy_since is not None:
+            reason = f"since the run of {iso(same_copy_since.as_of_ms)}"
+            news.append(News(KINDS["copy_unchanged"].level, "copy_unchanged", reason, 1, 0, ()))
+        order = list(KINDS)
+        newest = pc.max(warehouse.read("offsets_partitions", columns=["newest_timestamp"], run=run)["newest_timestamp"]).as_py()
+        newest_ms = None if newest is None else round(newest.timestamp() * 1000)
+        gone = {change.group_id: change.why or NOT_KNOWN for change in changes if change.change == "group_gone"}
+        return Morning(run, self.since, sorted(news, key=lambda item: order.index(item.kind)), newest_ms, same_copy_since, gone)
 
 
 class _NewsRows:
-    """The rows of the kinds of news in one run. A view is asked once, however many kinds rest on it."""
+    """The rows of the kinds of news in runs of different clusters. A view is asked once, however many kinds rest on it."""
 
     def __init__(self, snapshot: SnapshotInDuckDB, horizon_ms: int, views: dict[str, pa.Table]) -> None:
         self.connection = snapshot.connection
@@ -176,7 +221,7 @@ class _NewsRows:
         self._views = views
 
     def of(self, kind: Kind) -> pa.Table:
-        """subject, group_id, reason and number."""
+        """Return cluster, subject, group_id, reason, number, first_at and last_at."""
         if not kind.subject:
             query = kind.query.replace("$horizon_ms", str(self._horizon_ms))
             return self._run.rows(query if kind.at else f"SELECT *, NULL AS first_at, NULL AS last_at FROM ({query})")

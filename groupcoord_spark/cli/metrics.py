@@ -26,55 +26,71 @@ HORIZON_MS: Final = 2 * 86_400_000
 """As of ``morning``."""
 MOST_GROUPS: Final = 100
 
-_LAGS: Final = "FROM lag_by_group WHERE lag IS NOT NULL ORDER BY lag DESC, group_id"
+_LAGS: Final = "FROM lag_by_group WHERE lag IS NOT NULL ORDER BY cluster, lag DESC, group_id"
 
 
 def _of_run(value: str) -> str:
-    return f"SELECT {value} FROM runs JOIN shown_run USING (run_id)"
+    return f"SELECT cluster, {value} FROM runs JOIN shown_run USING (cluster, run_id) ORDER BY ALL"
+
+
+def _union(*queries: str) -> str:
+    return " UNION ALL ".join(f"FROM ({query})" for query in queries)
+
+
+def _rows_of(table: str, label: str = "", condition: str = "TRUE") -> str:
+    """Return a query for the number of rows of each cluster, also of those that have none."""
+    rows = f"SELECT cluster, COUNT(*) AS number FROM {table} WHERE {condition} GROUP BY cluster"
+    return f"SELECT cluster,{label} COALESCE(number, 0) FROM shown_run LEFT JOIN ({rows}) USING (cluster) ORDER BY ALL"
 
 
 def _of_lags(value: str) -> str:
     series = "CASE WHEN is_own THEN group_id ELSE '' END AS group, CASE WHEN is_own THEN 'group' ELSE 'rest' END AS series"
-    return f"SELECT {series}, {value} AS value FROM group_lags GROUP BY ALL ORDER BY value DESC"
+    return f"SELECT cluster, {series}, {value} AS value FROM group_lags GROUP BY ALL ORDER BY cluster, value DESC"
 
 
+def _expiring_within(time: str) -> str:
+    return _rows_of("offset_expirations", f" '{time}' AS within,", f"expires_at <= as_of + INTERVAL '{time}'")
+
+
+_GROUPS: Final = "SELECT cluster, group_type AS type, state, {} FROM groups GROUP BY ALL ORDER BY ALL"
 _REST: Final = " With series=rest: {} all other groups; --groups and --top choose those with series of their own."
-_EXPIRING: Final = "SELECT '{0}' AS within, COUNT(*) FROM offset_expirations WHERE expires_at <= as_of + INTERVAL '{0}'"
-_RECORDS: Final = (_of_run("'decoded' AS result, records_decoded"), _of_run("'quarantined', records_quarantined"))
 
 GAUGES: Final[Mapping[str, tuple[str, str]]] = {
     "night_last_success_timestamp_seconds": ("When the newest run was finished, in Unix time.", _of_run("warehouse, epoch(finished_at)")),
     "night_as_of_timestamp_seconds": ("The as-of of the newest run, in Unix time.", _of_run("epoch(as_of)")),
     "newest_record_timestamp_seconds": (
         "Timestamp of the newest record in the copy that the newest run read, in Unix time.",
-        "SELECT epoch(MAX(newest_timestamp)) FROM offsets_partitions",
+        "SELECT cluster, epoch(MAX(newest_timestamp)) FROM offsets_partitions GROUP BY ALL ORDER BY ALL",
     ),
     "night_duration_seconds": ("How long the newest run took.", _of_run("epoch(finished_at) - epoch(started_at)")),
-    "night_records": ("Records that the newest run read.", " UNION ALL ".join(_RECORDS)),
+    "night_records": (
+        "Records that the newest run read.",
+        _union(_of_run("'decoded' AS result, records_decoded"), _of_run("'quarantined', records_quarantined")),
+    ),
     "night_read_bytes": ("Bytes that the newest run read.", _of_run("bytes_read")),
     "night_doubts": ("Rows of the table warnings that the newest run wrote.", _of_run("warnings")),
-    "groups": ("Groups by type and state.", "SELECT group_type AS type, state, COUNT(*) FROM groups GROUP BY ALL ORDER BY ALL"),
-    "members": ("Members of these groups.", "SELECT group_type AS type, state, SUM(member_count) FROM groups GROUP BY ALL ORDER BY ALL"),
-    "committed_offsets": ("Committed offsets.", "SELECT COUNT(*) FROM committed_offsets"),
-    "pending_offsets": ("Offsets in open transactions.", "SELECT COUNT(*) FROM pending_offsets"),
+    "groups": ("Groups by type and state.", _GROUPS.format("COUNT(*)")),
+    "members": ("Members of these groups.", _GROUPS.format("SUM(member_count)")),
+    "committed_offsets": ("Committed offsets.", _rows_of("committed_offsets")),
+    "pending_offsets": ("Offsets in open transactions.", _rows_of("pending_offsets")),
     "expiring_offsets": (
         "Committed offsets that expire within that time if nothing changes.",
-        f"{_EXPIRING.format('1d')} UNION ALL {_EXPIRING.format('7d')}",
+        _union(_expiring_within("1d"), _expiring_within("7d")),
     ),
     "findings": (
         "Findings of the doctor about the offsets topic.",
-        "SELECT finding, severity, COUNT(*) FROM topic_health WHERE severity <> 'normal' GROUP BY ALL ORDER BY ALL",
+        "SELECT cluster, finding, severity, COUNT(*) FROM topic_health WHERE severity <> 'normal' GROUP BY ALL ORDER BY ALL",
     ),
     "offsets_partition_size_bytes": (
         "Bytes of the segments of a partition of __consumer_offsets.",
-        "SELECT offsets_partition AS partition, warehouse, MAX(log_bytes) FROM topic_health, shown_run WHERE log_bytes IS NOT NULL"
-        " GROUP BY ALL ORDER BY ALL",
+        "SELECT cluster, offsets_partition AS partition, warehouse, MAX(log_bytes) FROM topic_health JOIN shown_run USING (cluster)"
+        " WHERE log_bytes IS NOT NULL GROUP BY ALL ORDER BY ALL",
     ),
     "news": (
         "News since the last run that differs, as `groupcoord morning` lists it.",
-        "SELECT what, level, warehouse, value FROM news, shown_run",
+        "SELECT cluster, what, level, warehouse, value FROM news JOIN shown_run USING (cluster)",
     ),
-    "lag_rest_groups": ("Groups that the series with series=rest stand for.", "SELECT COUNT(*) FROM group_lags WHERE NOT is_own"),
+    "lag_rest_groups": ("Groups that the series with series=rest stand for.", _rows_of("group_lags", condition="NOT is_own")),
     "group_lag_records": (f"Records that the group has not read.{_REST.format('the sum of')}", _of_lags("SUM(lag)")),
     "group_max_lag_records": (f"The largest lag of a partition.{_REST.format('the largest of')}", _of_lags("MAX(max_lag)")),
     "group_lag_missing_partitions": (
@@ -94,7 +110,7 @@ GAUGES: Final[Mapping[str, tuple[str, str]]] = {
         _of_lags("MAX(share_of_log)"),
     ),
 }
-"""Metric without its prefix -> help, and a query over ``_run``: its labels but for the cluster, and last its value."""
+"""Metric without its prefix -> help, and a query over ``_snapshot``: the cluster, further labels, and last the value."""
 
 _OF_THE_RUN: Final = {
     "nightly_exit_code": "How the last run of nightly ended, as its exit code: 0 done, 1 failed, 2 refused or called in a wrong way.",
@@ -203,16 +219,15 @@ def _text(families: Iterable[GaugeMetricFamily]) -> str:
 
 def _families(warehouse: Warehouse, runs: Sequence[Run], of_groups: Any, top: int) -> list[GaugeMetricFamily]:
     """Return every metric with the samples of all clusters."""
-    families: dict[str, GaugeMetricFamily] = {}
-    for run in runs:
-        snapshot = _run(warehouse, run, of_groups, top)
-        for name, (help_text, query) in GAUGES.items():
-            rows = snapshot.rows(query)
-            family = families.setdefault(name, _family(name, help_text, rows.column_names[:-1]))
-            for *labels, value in zip(*(column.to_pylist() for column in rows.columns), strict=True):
-                if value is not None:
-                    family.add_metric([run.cluster, *map(str, labels)], float(value))
-    return list(families.values())
+    families = []
+    snapshot = _snapshot(warehouse, runs, of_groups, top)
+    for name, (help_text, query) in GAUGES.items():
+        rows = snapshot.rows(query)
+        families.append(_family(name, help_text, rows.column_names[1:-1]))
+        for *labels, value in zip(*(column.to_pylist() for column in rows.columns), strict=True):
+            if value is not None:
+                families[-1].add_metric([*map(str, labels)], float(value))
+    return families
 
 
 def _family(name: str, help_text: str, labels: Sequence[str] = ()) -> GaugeMetricFamily:
@@ -221,25 +236,30 @@ def _family(name: str, help_text: str, labels: Sequence[str] = ()) -> GaugeMetri
     return GaugeMetricFamily(f"groupcoord_{name}", help_text, labels=("cluster", *labels), unit=unit)
 
 
-def _run(warehouse: Warehouse, run: Run, of_groups: Any, top: int) -> SnapshotInDuckDB:
-    """Return the run with three more tables: shown_run, news, and group_lags, where ``is_own`` marks groups with their own series."""
+def _snapshot(warehouse: Warehouse, runs: Sequence[Run], of_groups: Any, top: int) -> SnapshotInDuckDB:
+    """Return the runs with three more tables: shown_run, news, and group_lags, where ``is_own`` marks groups with their own series."""
     import pyarrow as pa
 
     from groupcoord_spark.answers.findings import NEWS
-    from groupcoord_spark.answers.morning import morning
+    from groupcoord_spark.answers.morning import mornings
     from groupcoord_spark.warehouse.sql import SnapshotInDuckDB
 
-    snapshot = SnapshotInDuckDB(warehouse, run=run)
-    numbers = dict.fromkeys(NEWS, 0)
-    for news in morning(warehouse, run, HORIZON_MS).news:
-        numbers[news.kind] += news.number
-    levels = [kind.level for kind in NEWS.values()]
+    snapshot = SnapshotInDuckDB(warehouse, runs=runs)
+    news = []
+    for answer in mornings(warehouse, runs, HORIZON_MS, snapshot):
+        numbers = dict.fromkeys(NEWS, 0)
+        for item in answer.news:
+            numbers[item.kind] += item.number
+        cluster = answer.run.cluster
+        news += [{"cluster": cluster, "what": what, "level": NEWS[what].level, "value": value} for what, value in numbers.items()]
     lags = snapshot.rows(_LAGS)
-    matching = [row for row, name in enumerate(lags["group_id"].to_pylist()) if of_groups is None or of_groups.fullmatch(name)]
-    rows_with_series = set(matching[:top])
-    snapshot.connection.register("shown_run", pa.table({"run_id": [run.run_id], "warehouse": [warehouse.location.uri]}))
-    snapshot.connection.register("news", pa.table({"what": list(numbers), "level": levels, "value": list(numbers.values())}))
-    snapshot.connection.register(
-        "group_lags", lags.append_column("is_own", pa.array([row in rows_with_series for row in range(lags.num_rows)], pa.bool_()))
-    )
+    own = dict.fromkeys((run.cluster for run in runs), 0)
+    is_own = []
+    for cluster, group_id in zip(lags["cluster"].to_pylist(), lags["group_id"].to_pylist(), strict=True):
+        is_own.append(own[cluster] < top and (of_groups is None or of_groups.fullmatch(group_id) is not None))
+        own[cluster] += is_own[-1]
+    shown = [{"cluster": run.cluster, "run_id": run.run_id, "warehouse": warehouse.location.uri} for run in runs]
+    snapshot.connection.register("shown_run", pa.Table.from_pylist(shown))
+    snapshot.connection.register("news", pa.Table.from_pylist(news))
+    snapshot.connection.register("group_lags", lags.append_column("is_own", pa.array(is_own, pa.bool_())))
     return snapshot

@@ -132,7 +132,7 @@ def gather(warehouse: Warehouse, run: Run, group_ids: Sequence[str] = ()) -> Rep
         tables["lag"].num_rows > 0 or tables["lag_history"].num_rows > 0,
         {state["values"]: state["counts"] for state in sorted(states, key=lambda state: -state["counts"])},
         chosen,
-        morning(warehouse, run, HORIZON_MS, {name: tables[name] for name in _OF_NEWS}),
+        morning(warehouse, run, HORIZON_MS, snapshot, {name: tables[name] for name in _OF_NEWS}),
         _trends(warehouse, run, tables["lag_history"]),
     )
 

@@ -1,6 +1,6 @@
 import pytest
 
-from groupcoord_spark.answers.morning import morning
+from groupcoord_spark.answers.morning import mornings
 from tests.cli import warehouse
 from tests.warehouse.nights import AS_OF_MS, DAY_MS
 
@@ -16,14 +16,14 @@ def news_are_gathered_once():
     """Commands that show the same run show the same news, and to gather them takes most of the CPU of such a command."""
     gathered = {}
 
-    def gather(warehouse, run, horizon_ms):
-        night = warehouse.location.uri, run.run_id, horizon_ms
-        if night not in gathered:
-            gathered[night] = morning(warehouse, run, horizon_ms)
-        return gathered[night]
+    def gather(warehouse, runs, horizon_ms, snapshot=None):
+        key = warehouse.location.uri, horizon_ms, *(run.run_id for run in runs)
+        if key not in gathered:
+            gathered[key] = mornings(warehouse, runs, horizon_ms, snapshot)
+        return gathered[key]
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("groupcoord_spark.answers.morning.morning", gather)
+        patch.setattr("groupcoord_spark.answers.morning.mornings", gather)
         yield
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 import click
@@ -27,8 +28,10 @@ if TYPE_CHECKING:
     from groupcoord_spark.answers.morning import Morning, News
     from groupcoord_spark.warehouse.read import Warehouse
 
-NAMES: Final = ("level", "what", "reason", "number", "group_count", "groups", "sentence", "command")
+NAMES: Final = ("level", "what", "reason", "number", "group_count", "groups", "sentence", "command", "cluster")
 LINES: Final = 10
+_MOST_DUE: Final = 20
+"""An alert has the sentences of so many news."""
 _EMOJI: Final = {"danger": "red_circle", "warning": "large_yellow_circle", "note": "white_circle"}
 _COLOURS: Final = {"danger": "red", "warning": "yellow", "note": None}
 
@@ -62,38 +65,58 @@ _COLOURS: Final = {"danger": "red", "warning": "yellow", "note": None}
 @shown_run_options
 @common_options_of_a_writer
 def morning(common: Common, horizon_ms: int, most_lines: int, fail_on: frozenset[str] | None, form: str, shown_run: ShownRun) -> int:
-    """Show changes since the last run that differs, worst first.
+    """Show changes since the last run that differs, worst first: of a cluster, or of all clusters where none is named.
 
     WORDS, separated by commas, are levels (danger: someone must act; warning: worth a look; note: good to know) and kinds of news.
     """
-    from groupcoord_spark.answers.morning import morning as morning_of
+    from groupcoord_spark.answers.morning import mornings
 
-    warehouse, run = common.run(shown_run)
-    answer = morning_of(warehouse, run, horizon_ms)
-    title = _title(answer, len(warehouse.clusters()) > 1) + (runs_without_change(warehouse, answer.since, run) if answer.since else "")
+    warehouse, runs = common.runs(shown_run)
+    several = len(runs) > 1
+    answers = mornings(warehouse, runs, horizon_ms)
+    order = list(NEWS)
+    news = [(answer, item) for answer in answers for item in answer.news]
+    if several:
+        news.sort(key=lambda one: order.index(one[1].kind))
+        title = _title_of_clusters(answers)
+    else:
+        (answer,) = answers
+        title = _title(answer, len(warehouse.clusters()) > 1)
+        title += runs_without_change(warehouse, answer.since, answer.run) if answer.since else ""
     rows = [
-        (item.level, item.kind, item.reason, item.number, item.group_count, item.groups, item.sentence, _command(item, answer, warehouse))
-        for item in answer.news
+        (
+            *(item.level, item.kind, item.reason, item.number, item.group_count, item.groups),
+            *(item.sentence, _command(item, answer, warehouse), answer.run.cluster),
+        )
+        for answer, item in news
     ]
+    shown = [(f"{row[-1]}: {row[-3]}" if several else row[-3], *row) for row in rows]
     if form == "json":
         write_records("json", NAMES, rows)
     elif form == "slack":
-        print_lines([terminal_json(json.dumps(_message(title, rows, most_lines), ensure_ascii=False))])
+        print_lines([terminal_json(json.dumps(_message(title, shown, most_lines), ensure_ascii=False))])
     else:
         # The command begins a line, and a shell takes its lines as they are.
         width = terminal_width()
         cells, colours = [], []
-        for level, *_, sentence, command in rows[:most_lines]:
+        for text, level, *_, command, _ in shown[:most_lines]:
             of_command = [command] if width is None else list(command_lines(command, width - 8))
-            cells += [(level, f"{sentence}."), *(("", line) for line in of_command)]
+            cells += [(level, f"{text}."), *(("", line) for line in of_command)]
             colours += [_COLOURS[level], *[None] * len(of_command)]
         if cells:
             print_lines(lines(["LEVEL", "NEWS, AND THE COMMAND THAT SHOWS MORE"], cells, [7, None], colours))
     if not common.quiet and form != "slack":
         more = f" --lines {len(rows)} shows {counted(len(rows) - most_lines, 'more kind')}." * (form == "table" and len(rows) > most_lines)
         say(f"{title}{more}")
-    due = [item.sentence for item in answer.news if fail_on and {item.level, item.kind} & fail_on]
-    return alert("; ".join(due))
+    due = [text for text, level, kind, *_ in shown if fail_on and {level, kind} & fail_on]
+    return alert("; ".join(due[:_MOST_DUE]) + f"; and {len(due) - _MOST_DUE} more" * (len(due) > _MOST_DUE))
+
+
+def _title_of_clusters(answers: Sequence[Morning]) -> str:
+    count, concerned = sum(len(answer.news) for answer in answers), sum(bool(answer.news) for answer in answers)
+    news = f"{counted(count, 'kind')} of news in {concerned:,} of them" if count else "nothing new"
+    oldest, newest = (moment(time(answer.run.as_of_ms for answer in answers)) for time in (min, max))
+    return f"Runs of {counted(len(answers), 'cluster')} from {oldest} to {newest}: {news}."
 
 
 def _title(answer: Morning, names_cluster: bool) -> str:
@@ -117,11 +140,11 @@ def _message(title: str, rows: list[tuple[Any, ...]], most_lines: int) -> dict[s
             "type": "rich_text_section",
             "elements": [
                 {"type": "emoji", "name": _EMOJI[level]},
-                {"type": "text", "text": f" {sentence}. "},
+                {"type": "text", "text": f" {text}. "},
                 {"type": "text", "text": command, "style": {"code": True}},
             ],
         }
-        for level, *_, sentence, command in rows[:most_lines]
+        for text, level, *_, command, _ in rows[:most_lines]
     ]
     if len(rows) > most_lines:
         items.append(

@@ -69,6 +69,17 @@ class Common:
             say_which_run(self, warehouse, run)
         return warehouse, run
 
+    def runs(self, shown_run: ShownRun) -> tuple[Warehouse, list[Run]]:
+        """Return the warehouse, and the run chosen by ``shown_run`` of each cluster where none is named; else as ``run`` does."""
+        from groupcoord_spark.warehouse.read import open_warehouse
+
+        warehouse = open_warehouse(self.warehouse)
+        clusters = warehouse.clusters_with_nightly_runs()
+        if self.cluster is not None or len(clusters) < 2 or shown_run.run_id is not None or shown_run.look_back:
+            warehouse, run = self.run(shown_run)
+            return warehouse, [run]
+        return warehouse, [shown_run.of(warehouse, cluster) for cluster in clusters]
+
     def show(
         self,
         names: Sequence[str],

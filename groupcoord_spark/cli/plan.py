@@ -13,7 +13,7 @@ import click
 from groupcoord_spark.cli.names import did_you_mean, matching
 from groupcoord_spark.cli.options import Common, Moment, ShownRun, Words, alert, command, common_options, groups_option, shown_run_options
 from groupcoord_spark.errors import GroupcoordError, InputError, UsageError
-from groupcoord_spark.wording import counted
+from groupcoord_spark.wording import counted, first_of
 
 if TYPE_CHECKING:
     from groupcoord_spark.answers.failover import Failover
@@ -193,5 +193,5 @@ def _source_of(warehouse: Warehouse, source: str | None, cluster: str | None) ->
     other = open_warehouse(source)
     clusters = other.clusters()
     if cluster is None and len(clusters) > 1:
-        raise UsageError(f"{source} holds the clusters {', '.join(map(repr, clusters))}. Name one with --source-cluster.")
+        raise UsageError(f"{source} holds the clusters {first_of([*map(repr, clusters)], 5)}. Name one with --source-cluster.")
     return other, other.run(cluster or other.named_cluster(None))

@@ -11,7 +11,7 @@ from groupcoord_spark.cli.names import did_you_mean
 from groupcoord_spark.cli.options import Common, Moment, command, common_options, complete_groups, complete_topics, semantics_of
 from groupcoord_spark.cli.render import moment, second
 from groupcoord_spark.errors import GroupcoordError, UsageError
-from groupcoord_spark.wording import command_line
+from groupcoord_spark.wording import command_line, first_of
 
 if TYPE_CHECKING:
     from groupcoord_spark.answers.group_history import Question
@@ -123,7 +123,7 @@ def explain_missing_history(warehouse: Warehouse, cluster: str, group_id: str) -
         raise GroupcoordError(f"Group {group_id!r} was in {where} {runs}. {REASONS[str(departure[0].why)]}")
     group_ids = warehouse.read("groups", cluster=cluster, columns=["group_id"])["group_id"].to_pylist()
     clusters = [name for name in warehouse.clusters_with_nightly_runs() if name != cluster and _knows(warehouse, name, group_id)]
-    near = f" It is in cluster {', '.join(map(repr, clusters))}: --cluster." if clusters else did_you_mean([group_id], group_ids)
+    near = f" It is in cluster {first_of([*map(repr, clusters)], 5)}: --cluster." if clusters else did_you_mean([group_id], group_ids)
     listed = command_line("list", warehouse=warehouse.location.uri, cluster=cluster)
     raise GroupcoordError(f"Group {group_id!r} is in no record of {where}.{near} `{listed}` names those that exist.")
 

@@ -59,7 +59,7 @@ from groupcoord_spark.warehouse.maintenance import FEW_BYTES, Upkeep, maintain
 from groupcoord_spark.warehouse.sql import publish as publish_views
 from groupcoord_spark.warehouse.sql import refuse_bad_database
 from groupcoord_spark.warehouse.write import open_to_write
-from groupcoord_spark.wording import command_line
+from groupcoord_spark.wording import command_line, first_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -358,7 +358,7 @@ class _Run:
         if not clusters:
             return DEFAULT_CLUSTER
         if len(clusters) > 1:
-            names = ", ".join(map(repr, clusters))
+            names = first_of([*map(repr, clusters)], 5)
             raise UsageError(f"{place} holds the clusters {names}. Say with --cluster which one this dump is of.")
         if not self.warehouse.clusters_with_nightly_runs():
             return clusters[0]  # it only has point-in-time runs, so another cluster's copy cannot replace a good run

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.metadata
+import json
 import os
 import re
 import shlex
@@ -20,7 +21,7 @@ from groupcoord_spark.errors import WarehouseError
 from groupcoord_spark.wording import counted
 from tests.cli.warehouse import groupcoord
 from tests.conftest import SAMPLE_LOGS
-from tests.warehouse.nights import AS_OF_MS, DAY_MS, begin_run, group, night
+from tests.warehouse.nights import AS_OF_MS, DAY_MS, begin_run, commit_run, group, night, run_fields, written
 
 
 def command_line(*args, **environment):
@@ -154,6 +155,25 @@ def test_several_clusters_must_be_told_apart(tmp_path):
     result = groupcoord("list", "--warehouse", str(tmp_path))
     assert (result.exit_code, result.stderr) == (2, f"Error: {tmp_path} holds the clusters 'prod', 'test'. Name one with --cluster.\n")
     assert groupcoord("list", "--warehouse", str(tmp_path), "--cluster", "test").stdout == "of-test\n"
+
+
+def test_runs_and_morning_answer_for_all_clusters_where_none_is_named(tmp_path):
+    for number, cluster in enumerate(("prod", "test")):
+        doubt = {"offsets_partition": 0, "code": "zero_tail", "detail": "."}
+        start = begin_run(str(tmp_path), cluster)
+        rows = {"groups": [group("g")], "warnings": [{"run_id": start.run_id, **doubt}] * number}
+        commit_run(start, run_fields(as_of_ms=AS_OF_MS + number * DAY_MS), written(start, rows))
+    listed = groupcoord("runs", "--warehouse", str(tmp_path)).stdout.splitlines()
+    assert [line.split()[0] for line in listed] == ["CLUSTER", "test", "prod"]
+    assert groupcoord("runs", "--warehouse", str(tmp_path), "--cluster", "test").stdout.startswith("AS-OF")
+    result = groupcoord("morning", "--warehouse", str(tmp_path), "--fail-on", "doubt")
+    assert "test: 1 doubt of the run (zero_tail)." in result.stdout and "--cluster test" in result.stdout
+    assert result.exit_code == 3 and result.stderr.splitlines() == [
+        "Runs of 2 clusters from 2026-01-01T00:00:00.000Z to 2026-01-02T00:00:00.000Z: 1 kind of news in 1 of them.",
+        "Alert: test: 1 doubt of the run (zero_tail).",
+    ]
+    news = [json.loads(line) for line in groupcoord("morning", "--warehouse", str(tmp_path), "--output", "json").stdout.splitlines()]
+    assert [(row["cluster"], row["what"]) for row in news] == [("test", "doubt")]
 
 
 def test_a_warehouse_without_a_finished_run_says_so(tmp_path):

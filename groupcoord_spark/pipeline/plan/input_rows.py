@@ -41,7 +41,7 @@ from groupcoord_spark.sources.rows import (
 )
 from groupcoord_spark.storage.location import shown
 from groupcoord_spark.warehouse import Warehouse
-from groupcoord_spark.wording import counted
+from groupcoord_spark.wording import counted, first_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -276,7 +276,7 @@ def row_plan(
         )
     names = overview.clusters()
     if len(names) > 1 and cluster not in names:
-        raise UsageError(f"{inputs} holds rows of the clusters {', '.join(map(repr, names))}. Say with --cluster which one to read.")
+        raise UsageError(f"{inputs} holds rows of the clusters {first_of([*map(repr, names)], 5)}. Say with --cluster which one to read.")
     chosen_cluster = cluster if len(names) > 1 else None
     partitions = overview.of_clusters(chosen_cluster)
     for number in begins_ms:

@@ -92,11 +92,12 @@ _EXPIRING: Final = (
 )
 _OF_EXPIRATIONS: Final = "offset_expirations where {}topic_is_unsubscribed"
 _OPEN_TRANSACTIONS: Final = (
-    "SELECT concat_ws(' ', offsets_partition, producer_id) AS subject, group_id, NULL AS reason, 1 AS number"
-    " FROM pending_offsets p WHERE NOT EXISTS (FROM topic_health h"
-    " WHERE h.severity = 'sick' AND h.offsets_partition = p.offsets_partition AND h.subject = CAST(p.producer_id AS VARCHAR))"
-    " GROUP BY offsets_partition, producer_id, group_id"
-    " HAVING MIN(record_timestamp) <= (SELECT MAX(as_of) FROM group_expirations) - INTERVAL 1 HOUR"
+    "SELECT p.cluster, concat_ws(' ', offsets_partition, producer_id) AS subject, group_id, NULL AS reason, 1 AS number"
+    " FROM pending_offsets p JOIN (SELECT cluster, MAX(as_of) AS as_of FROM group_expirations GROUP BY cluster) e USING (cluster)"
+    " WHERE NOT EXISTS (FROM topic_health h WHERE h.cluster = p.cluster"
+    " AND h.severity = 'sick' AND h.offsets_partition = p.offsets_partition AND h.subject = CAST(p.producer_id AS VARCHAR))"
+    " GROUP BY p.cluster, offsets_partition, producer_id, group_id"
+    " HAVING MIN(record_timestamp) <= MAX(e.as_of) - INTERVAL 1 HOUR"
 )
 """Without those that are findings of the doctor (``sick``). The view would read the history."""
 _PLACE: Final = "topic, partition"

@@ -43,7 +43,7 @@ REASONS: Final[Mapping[str, str]] = {
     "converted": "The group was converted to another protocol.",
     "orphaned": "The group was deleted without its offsets: the table orphan_offsets has the offset.",
     "topic_begun_anew": "The offsets topic was deleted and made again.",
-    "reset": "A client that is no member set it back, as kafka-consumer-groups --reset-offsets does.",
+    "reset": "A client that is not a member set it back, as kafka-consumer-groups --reset-offsets does.",
     "restarted_after_removal": "It was removed in between, and the group began again at a lower offset.",
     "topic_recreated": "The topic was deleted and created again, so its offsets began again at 0.",
     "log_truncated": "The log of the partition ended below it.",

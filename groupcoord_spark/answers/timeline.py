@@ -341,7 +341,7 @@ class _Members:
         if self.count is None:
             return "Who committed it is not known: the members of that time are in no record."
         if self.count == 0:
-            return "The group had no members then: an admin's tool committed it, or a client that is no member."
+            return "The group had no members then: an admin's tool committed it, or a client that is not a member."
         if self.names is None or len(self.names) != self.count:
             return "The group's only member then committed it." if self.count == 1 else f"One of {self.count} members committed it."
         if self.count == 1:

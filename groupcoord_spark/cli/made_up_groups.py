@@ -40,7 +40,7 @@ class MemberParam(click.ParamType):  # type: ignore[type-arg]
         for part in parts:
             key, sign, words = part.partition("=")
             if key not in _PARTS:
-                self.fail(f"{value!r} has {key!r}, which is none of {', '.join(_PARTS)}.", param, ctx)
+                self.fail(f"{value!r} has {key!r}, which is not one of {', '.join(_PARTS)}.", param, ctx)
             if not sign or not words:
                 self.fail(f"{value!r} says nothing after {key}=.", param, ctx)
             if key in parts_by_key:

@@ -158,7 +158,7 @@ def nightly(
     for text in inputs:
         if re.fullmatch(r"[A-Za-z0-9.-]+:[0-9]{1,5}", text) and not Path(text).exists():
             raise UsageError(
-                f"{text} is no file, and looks like a broker. kafka://{text} reads the topic, and admin://{text} asks the brokers where"
+                f"{text} is not a file, and looks like a broker. kafka://{text} reads the topic, and admin://{text} asks the brokers where"
                 " nobody may read it."
             )
     with metrics_of_run(metrics_file, common):

@@ -130,4 +130,4 @@ def _refuse_unknown(code: str, warehouse: Warehouse, run: Run) -> None:
     codes = {*TABLES["warnings"].by_name["code"].words, *TABLES["quarantined_records"].by_name["reason"].words}
     if code not in codes:
         listed = command_line("warnings", "--run", run.run_id, warehouse=warehouse.location.uri, cluster=run.cluster)
-        raise UsageError(f"--code {code!r} is no code that a run writes. `{listed}` lists those of the run.")
+        raise UsageError(f"--code {code!r} is not a code that a run writes. `{listed}` lists those of the run.")

@@ -99,7 +99,7 @@ def refuse_misspelled_names(properties: Mapping[str, str]) -> None:
         if name not in kafka_names and not name.startswith(_PREFIX_OF_LISTENER):
             meant = _meant_name(name)
             if meant is not None:
-                raise UsageError(f"{name!r} is no setting of a Kafka broker. Did you mean {meant}?")
+                raise UsageError(f"{name!r} is not a setting of a Kafka broker. Did you mean {meant}?")
     if not any(name in kafka_names or name.startswith(_PREFIX_OF_LISTENER) for name in properties):
         raise UsageError("no line is a setting of a Kafka broker. Give a server.properties, or a file like conf/coordinator.properties.")
 

@@ -44,7 +44,7 @@ CODES: dict[str, Code] = {
     for code in (
         Code("batch_length_invalid", DamageKind.LOST, "The length of an entry is below the smallest of its format."),
         Code("batch_too_large", DamageKind.LOST, "The length of an entry is above the limit for one batch."),
-        Code("unknown_magic", DamageKind.LOST, "The format byte of an entry is none of 0, 1 and 2."),
+        Code("unknown_magic", DamageKind.LOST, "The format byte of an entry is not one of 0, 1 and 2."),
         Code("batch_crc_mismatch", DamageKind.LOST, "The checksum of an entry does not fit its bytes."),
         Code("zero_gap", DamageKind.LOST, "Zero bytes lie where an entry should begin, and other bytes or a newer file follow."),
         Code("segment_truncated", DamageKind.LOST, "An entry is cut, in a place where no write can have been in progress."),

@@ -387,14 +387,14 @@ _NAME_LOST = (
 def _directory_of_segment(location: Location) -> _Directory:
     if not re.fullmatch(r"[0-9]{20}\.log", location.name):
         raise InputError(
-            f"{location.shown}: this is no segment of a log. Segments are called by their first offset, such as 00000000000000000000.log."
+            f"{location.shown}: this is not a segment of a log. A segment has the name of its first offset: 00000000000000000000.log."
         )
     named = _NAMED_PARTITION.fullmatch(location.parent().name)
     if not named:
         raise InputError(f"{location.shown}: {_NAME_LOST.format('this one is not called so')}")
     number = _checked_partition(location.parent(), named[1])
     if int(location.name[:OFFSET_DIGITS]) > LARGEST_OFFSET:
-        raise InputError(f"{location.shown}: this is no segment of a log: no record can have the offset in its name.")
+        raise InputError(f"{location.shown}: this is not a segment of a log: no record can have the offset in its name.")
     return _Directory(number, location.parent(), location.parent().parent(), frozenset([location.name]))
 
 
@@ -419,7 +419,7 @@ def _partitions_in(location: Location, children: Sequence[pafs.FileInfo], doubts
         if child.type == pafs.FileType.Directory and int(named[1]) <= _LARGEST_PARTITION:
             directories.append(_Directory(int(named[1]), location.child(name), location))
         else:
-            why = "a topic cannot have a partition of this number" if child.type == pafs.FileType.Directory else "it is no directory"
+            why = "a topic cannot have a partition of this number" if child.type == pafs.FileType.Directory else "it is not a directory"
             doubts.append(PlacedDoubt("unknown_file", f"{name!r} is not read: {why}.", location.child(name).shown, None, 0, 0, None))
     if directories:
         _refuse_packed(location, children)
@@ -573,7 +573,7 @@ def _refuse_other_log(log: PartitionLog, replica: PartitionLog) -> None:
     at_its_offset = record_at(log.segments, first.record_offset) if first is not None else None
     if first is not None and at_its_offset is not None and not at_its_offset.is_same(first):
         raise BadCopyError(
-            f"{log.directory} and {replica.directory} are no copies of one partition: at offset {first.record_offset} they have different"
+            f"{log.directory} and {replica.directory} are not copies of one partition: at offset {first.record_offset} they have different"
             " records. Read one cluster at a time, from copies made at one time."
         )
 

@@ -167,7 +167,7 @@ def run_nightly(
     if with_end_offsets and kind is not InputKind.KAFKA:
         raise UsageError("--with-end-offsets asks the brokers of a kafka:// INPUT, and there is none. Give --end-offsets FILE instead.")
     if unknown := sorted(set(accept) - set(ACCEPTED_WORDS)):
-        raise UsageError(f"{unknown[0]!r} is no word of accept. There are: {', '.join(ACCEPTED_WORDS)}.")
+        raise UsageError(f"{unknown[0]!r} is not a word of accept. There are: {', '.join(ACCEPTED_WORDS)}.")
     if publish is not None:
         refuse_bad_database(publish)
     end = until_of(until)

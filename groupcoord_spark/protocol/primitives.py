@@ -179,7 +179,7 @@ def uuid_bytes(text: str) -> bytes:
 def write_integer(value: int, kind: Integer) -> bytes:
     """Encode an integer in its fixed size. Raises ValueError if it does not fit."""
     if not kind.least <= value <= kind.greatest:
-        raise ValueError(f"{value} is no {kind.name}")
+        raise ValueError(f"{value} does not fit into {kind.name}")
     return _INTEGERS[kind.size, kind.signed].pack(value)
 
 

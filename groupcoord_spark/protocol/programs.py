@@ -127,7 +127,7 @@ def _flat_programs(messages: dict[int, tuple[Message, int]]) -> FlatPrograms:
             elif isinstance(field.type, Text) and not field.type.nullable:
                 fields[first_int16, place] = columns[field.name], COMPACT if message.is_flexible(version) else 2, True
             else:
-                raise TypeError(f"{message.name}: {field.name!r} is no number, id or text")
+                raise TypeError(f"{message.name}: {field.name!r} is not a number, id or text")
     return FlatPrograms(np.array(steps, np.int64), begin, fields, columns, np.array(absent, np.int64))
 
 

@@ -178,7 +178,7 @@ def _fault_of_first_line(head: bytes) -> str | None:
         try:
             if isinstance(json.loads(line.decode("latin-1")), dict):
                 return None
-            why = "it is no object"
+            why = "it is not an object"
         except (ValueError, RecursionError) as error:
             why = error.msg if isinstance(error, json.JSONDecodeError) else first_line(error)
     return f"line {number} is not JSON: {why}. Give lines of JSON, one record a line."

@@ -44,7 +44,7 @@ def readable(frame: DataFrame) -> DataFrame:
 
     Raises UsageError for anything but a DataFrame of Spark, and for a frame with two columns of one of these names.
     """
-    # Before Spark 4.0 a frame of Spark Connect is no instance of pyspark.sql.DataFrame.
+    # Before Spark 4.0 a frame of Spark Connect is not an instance of pyspark.sql.DataFrame.
     if not any(base.__name__ == "DataFrame" and base.__module__.startswith("pyspark.sql.") for base in type(frame).__mro__):
         raise UsageError(
             "A DataFrame of Spark with records of __consumer_offsets is needed, and this is"

@@ -179,7 +179,7 @@ class _BatchRows:
         return RowBatch(rows, self.other_topics, self.lacks, frozenset(self.topics), self.counts + Counter(of_units))
 
     def add(self, position: int, line: bytes | None) -> None:
-        """Add the row of one line. A line that is no record gives a row with a fault."""
+        """Add the row of one line. A line that is not a record gives a row with a fault."""
         row: dict[str, Any] = {**ABSENT, "offsets_partition": UNKNOWN_PARTITION, "record_offset": None}
         row |= {"source": self.source, "position": position}
         try:
@@ -225,11 +225,11 @@ def _object_of(line: bytes) -> Mapping[str, Any]:
         # kcat prints bytes above 127 unchanged: each byte that is not UTF-8 becomes one surrogate.
         fields = json.loads(line.decode("utf-8-sig", "surrogateescape"))
     except (ValueError, RecursionError) as error:
-        raise _BadLineError("row_malformed", f"The line is no JSON: {first_line(error)}.") from error
+        raise _BadLineError("row_malformed", f"The line is not JSON: {first_line(error)}.") from error
     if isinstance(fields, dict) and fields.keys() == {"schema", "payload"}:
         fields = fields["payload"]
     if not isinstance(fields, dict):
-        raise _BadLineError("row_malformed", "The line is no JSON object.")
+        raise _BadLineError("row_malformed", "The line is not a JSON object.")
     message = fields.get("message")  # KafkaJS
     fields = {**message, **fields, "message": None} if isinstance(message, dict) and "offset" in message else fields
     return fields if fields.keys() & _PARTITION else {**{_PREFIX.sub("", name, 1): each for name, each in fields.items()}, **fields}

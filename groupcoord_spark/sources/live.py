@@ -83,7 +83,7 @@ def brokers_of(uri: str) -> str:
             " --command-config, as Kafka's own tools have it."
         )
     if not all(map(_ADDRESS.fullmatch, brokers.split(","))):
-        raise UsageError(f"{uri!r} is no address of Kafka. Write {scheme}://host:9092, or {scheme}://host:9092,other:9092.")
+        raise UsageError(f"{uri!r} is not an address of Kafka. Write {scheme}://host:9092, or {scheme}://host:9092,other:9092.")
     return brokers
 
 

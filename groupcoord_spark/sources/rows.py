@@ -1,4 +1,4 @@
-"""The one schema of raw rows that every input is read into, with the place of each row, and with the rows that are no records.
+"""The one schema of raw rows that every input is read into, with the place of each row, and with the rows that are not records.
 
 No Spark here. A row that cannot be a record (no place, not base64, not JSON) keeps what is known of it and says why: it is counted and
 quarantined like a damaged batch of a segment, never dropped.
@@ -58,7 +58,7 @@ ABSENT: Final[Mapping[str, Any]] = {
 """Column -> its value where an input or a row does not have it; NULL in the other columns."""
 
 ROW_SCHEMA = pa.schema([*RAW_SCHEMA, ("fault", pa.string()), ("detail", pa.string())])
-"""Raw rows on their way through a run. fault: a code of ROW_CODES where the row is no record; detail: its sentence. Such a row has its
+"""Raw rows on their way through a run. fault: a code of ROW_CODES where the row is not a record; detail: its sentence. Such a row has its
 place as far as it is known (offsets_partition -1 where that is not), key and value, or the line as its value."""
 
 _MARKER_NAMES: Final = {marker.value: marker.name for marker in MarkerType}
@@ -73,7 +73,7 @@ ROW_CODES: dict[str, Code] = {
     code.name: code
     for code in (
         Code("row_without_place", DamageKind.LOST, "A row has no partition or no offset, so nobody knows which record it is."),
-        Code("row_malformed", DamageKind.LOST, "A line is no JSON object, or a field of the row does not hold what it must."),
+        Code("row_malformed", DamageKind.LOST, "A line is not a JSON object, or a field of the row does not hold what it must."),
         Code("line_too_long", DamageKind.LOST, "A line is longer than the limit."),
         Code("offset_conflict", DamageKind.LOST, "Another row has the same partition and offset and other bytes; that one is taken."),
         Code("row_duplicate", DamageKind.INFO, "Rows are there more than once, byte for byte; one of each is taken."),
@@ -146,7 +146,7 @@ class RowBatch:
         is_wanted = wanted_records(of_batch, pc.field("offsets_partition"), pc.field("record_offset"), methodcaller("is_null"))
         if isinstance(wanted, WithNewer):
             is_wanted |= pc.field("record_timestamp_ms") > wanted.newer_than_ms
-        # Rows that are no records are read every night: nothing in such a row says whether an earlier run has seen it.
+        # Rows that are not records are read every night: nothing in such a row says whether an earlier run has seen it.
         return replace(self, rows=self.rows.filter(is_wanted | pc.field("fault").is_valid()))
 
 

@@ -138,7 +138,7 @@ def read_answers(path: str) -> Answers:
     except OSError as e:
         raise UsageError(f"{path} cannot be read: {e.strerror}. --against takes kafka://HOST:PORT, or a file that --save wrote.") from e
     except (msgspec.DecodeError, UnicodeDecodeError) as e:
-        raise UsageError(f"{path} is no file of a broker's answers: {e}. Expected is one JSON object that --save wrote.") from e
+        raise UsageError(f"{path} is not a file of a broker's answers: {e}. Expected is one JSON object that --save wrote.") from e
     if not read.keys() & {"groups", "offsets", "pending"}:
         raise UsageError(f"{path} holds no answers of a broker: expected is one JSON object with 'groups', 'offsets' or 'pending'.")
     parts: dict[str, Any] = {name: part for name, part in read.items() if part is not None}

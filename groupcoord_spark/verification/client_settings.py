@@ -102,7 +102,7 @@ def client_settings(properties: Mapping[str, str], source: str) -> dict[str, Any
 def _chosen(given: dict[str, str], name: str, allowed: tuple[str, ...], default: str) -> str:
     value = given.pop(name, default).upper()
     if value not in allowed:
-        raise UsageError(f"{name} is none of {', '.join(allowed)}.")
+        raise UsageError(f"{name} is not one of {', '.join(allowed)}.")
     return value
 
 

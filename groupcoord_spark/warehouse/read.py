@@ -386,7 +386,7 @@ def open_warehouse(uri: str | PathLike[str]) -> Warehouse:
     location = locate(fspath(uri))
     if (runs := open_runs(location)) is None:
         raise WarehouseError(
-            f"{location.uri} is no warehouse: nothing is there. Make one with"
+            f"{location.uri} is not a warehouse: nothing is there. Make one with"
             f" `{command_line('nightly', 'INPUT', warehouse=location.uri)}`, or name another with --warehouse."
         )
     return Warehouse(location, {RUNS.name: runs})
@@ -422,7 +422,7 @@ def open_runs(location: WarehouseLocation) -> OpenTable | None:
     schema_version = None if runs is None else runs.delta.metadata().configuration.get(SCHEMA_VERSION_PROPERTY)
     if schema_version is None:
         raise WarehouseError(
-            f"{location.uri} holds other things and no table 'runs' of ours: it is no warehouse, and nothing was touched."
+            f"{location.uri} holds other things and no table 'runs' of ours: it is not a warehouse, and nothing was touched."
             " Name a warehouse with --warehouse, or a new directory for `nightly`."
         )
     if not schema_version.isdecimal() or int(schema_version) > SCHEMA_VERSION:

@@ -315,7 +315,7 @@ def refuse_bad_database(database: str) -> None:
     """Raises UsageError for a name of a database that Spark does not take."""
     if not re.fullmatch(r"[A-Za-z0-9_]+(\.[A-Za-z0-9_]+)?", database):
         raise UsageError(
-            f"{database!r} is no name of a database: Spark takes letters, digits and _. Write for example kafka_offsets, or with the"
+            f"{database!r} is not a name of a database: Spark takes letters, digits and _. Write for example kafka_offsets, or with the"
             " catalog main.kafka_offsets."
         )
 

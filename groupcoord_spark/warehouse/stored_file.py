@@ -33,7 +33,7 @@ def checked_file(source: pa.NativeFile, path: str, table: Table) -> pq.ParquetFi
         file = pq.ParquetFile(source, coerce_int96_timestamp_unit="us", **page_checksums.VERIFIED)
         columns = file.schema_arrow
     except UnicodeDecodeError:
-        raise OSError(f"{path} is damaged: the name of one of its columns is no text") from None
+        raise OSError(f"{path} is damaged: the name of one of its columns is not text") from None
     types = dict(zip(table.arrow_schema.names, table.arrow_schema.types, strict=True))
     for column in columns:
         if column.name not in types:

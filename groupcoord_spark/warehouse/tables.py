@@ -159,7 +159,7 @@ GROUPS = Table(
         Column("topology_epoch", "INT", "Epoch of a streams group's topology."),
         Column("state_timestamp", "TIMESTAMP", "When the group came into its state, as stored; NULL: not stored.", absent=-1),
         OFFSETS_PARTITION,
-        Column("record_offset", "BIGINT", "Offset of the group's newest record that is no offset; NULL: it has none."),
+        Column("record_offset", "BIGINT", "Offset of the group's newest record that is not an offset; NULL: it has none."),
         RECORD_TIMESTAMP,
         Column(
             "regular_expressions",
@@ -258,7 +258,7 @@ OFFSET_COMMITS = _history(
 
 GROUP_RECORDS = _history(
     "group_records",
-    "One row for each record of the log that is no offset and no marker.",
+    "One row for each record of the log that is neither an offset nor a marker.",
     RECORD_TIMESTAMP,
     Column("group_id", "STRING", "The group; NULL: the type is not known."),
     Column("member_id", "STRING", "The member, for records about one."),
@@ -499,7 +499,7 @@ QUARANTINED_RECORDS = Table(
         Column("offsets_partition", "INT", "Partition of __consumer_offsets; NULL: not known."),
         Column("record_offset", "BIGINT", "Offset of the record, or the first one of what is lost; NULL: not known."),
         Column("source", "STRING", "File or URI."),
-        Column("position", "BIGINT", "Byte in the file, in Parquet the row; NULL: the input is no file.", absent=-1),
+        Column("position", "BIGINT", "Byte in the file, in Parquet the row; NULL: the input is not a file.", absent=-1),
         Column("size", "INT", f"Bytes that are lost; {MOST_BYTES_LOST} also stands for more: no segment of a broker is as long."),
         Column("reason", "STRING NOT NULL", "Code of the fault.", words=LOST),
         Column("detail", "STRING NOT NULL", "The fault in a sentence."),

@@ -269,7 +269,7 @@ def _refuse_where_none_can_be_made(location: WarehouseLocation) -> None:
     directory = Path(location.path)
     existing = next(parent for parent in (directory, *directory.parents) if os.path.lexists(parent))
     if not existing.is_dir():
-        raise WarehouseError(f"{location.uri} cannot be made: {existing} is no directory. Name another with --warehouse.")
+        raise WarehouseError(f"{location.uri} cannot be made: {existing} is not a directory. Name another with --warehouse.")
     if not os.access(existing, os.W_OK | os.X_OK):
         raise WarehouseError(f"{location.uri} cannot be made: nothing may be written in {existing}. Name another with --warehouse.")
 

@@ -68,7 +68,7 @@ def only(*pieces: Piece, **others: Any) -> str:
     return event.what
 
 
-NO_MEMBERS = "The group had no members then: an admin's tool committed it, or a client that is no member."
+NO_MEMBERS = "The group had no members then: an admin's tool committed it, or a client that is not a member."
 NOT_KNOWN = "Who committed it is not known: the members of that time are in no record."
 
 

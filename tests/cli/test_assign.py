@@ -219,7 +219,7 @@ def test_the_assignor_that_the_coordinator_elects_is_named():
         ((), "Name a group with --group, or make one up with --member and --partitions."),
         (("--member", "a topics=t"), "How many partitions does 't' have? Say so with --partitions t=N."),
         (("--member", "a"), "'a' has no topics: write for example 'c topics=orders'."),
-        (("--member", "a topic=t"), "'a topic=t' has 'topic', which is none of topics, assignors, rack, instance, owns."),
+        (("--member", "a topic=t"), "'a topic=t' has 'topic', which is not one of topics, assignors, rack, instance, owns."),
         (("--member", "a owns=t"), "'t' does not name partitions, such as orders:0,1;visits:3."),
         (
             ("--member", "a topics=t", "--partitions", "t=1", "--replica-racks", "u=r"),

@@ -87,7 +87,7 @@ def test_exit_codes_of_the_process(place, tmp_path):
     missing = command_line("list", "--warehouse", str(tmp_path / "none"))
     assert missing.returncode == 1
     assert missing.stderr == (
-        f"Error: {tmp_path}/none is no warehouse: nothing is there. Make one with"
+        f"Error: {tmp_path}/none is not a warehouse: nothing is there. Make one with"
         f" `groupcoord nightly INPUT --warehouse {tmp_path}/none`, or name another with --warehouse.\n"
     )
     assert command_line("lst").returncode == 2

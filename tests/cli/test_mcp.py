@@ -178,7 +178,7 @@ def test_lag_has_share_groups(tmp_path: Path, in_this_process: None) -> None:
 
 def test_a_server_over_no_warehouse_does_not_start(tmp_path: Path) -> None:
     refused = groupcoord("mcp", "--warehouse", str(tmp_path / "none"))
-    assert refused.exit_code == 1 and "is no warehouse: nothing is there." in refused.stderr
+    assert refused.exit_code == 1 and "is not a warehouse: nothing is there." in refused.stderr
 
 
 @pytest.fixture(scope="module")

@@ -286,7 +286,7 @@ class TestBadInput:
 
     def test_a_file_that_is_no_log(self, tmp_path: Path, untouched: Path) -> None:
         (tmp_path / "notes.txt").write_text("not a log")
-        assert self.refused(untouched, tmp_path / "notes.txt").startswith(f"{tmp_path}/notes.txt: this is no segment of a log.")
+        assert self.refused(untouched, tmp_path / "notes.txt").startswith(f"{tmp_path}/notes.txt: this is not a segment of a log.")
 
     def test_a_scheme_that_no_file_system_has(self, untouched: Path) -> None:
         assert "ftp://host/logs" in self.refused(untouched, "ftp://host/logs")
@@ -356,7 +356,7 @@ class TestBadInput:
     def test_a_settings_file_with_a_misspelled_name(self, tmp_path: Path, untouched: Path) -> None:
         (tmp_path / "server.properties").write_text("broker.id=1\noffsets.retention.minute=60\n")
         sentence = self.refused(untouched, SAMPLE_LOGS, "--settings", tmp_path / "server.properties")
-        told = "'offsets.retention.minute' is no setting of a Kafka broker. Did you mean offsets.retention.minutes?"
+        told = "'offsets.retention.minute' is not a setting of a Kafka broker. Did you mean offsets.retention.minutes?"
         assert sentence == f"{tmp_path}/server.properties: {told}"
 
     def test_a_settings_file_of_something_else(self, tmp_path: Path, untouched: Path) -> None:

@@ -65,7 +65,7 @@ def test_differences_for_programs_are_objects(sample: str, tmp_path: Path) -> No
     ("options", "sentence"),
     [
         (["--against", "nowhere.json"], "nowhere.json cannot be read"),
-        (["--against", "kafka://"], "is no address of Kafka"),
+        (["--against", "kafka://"], "is not an address of Kafka"),
         (["--against", "kafka://user:secret@host:9092"], "has no place for user and password"),
         (["--against", "answers.json", "--save", "more.json"], "--save is for a cluster"),
         (["--against", "answers.json", "--command-config", "client.properties"], "--command-config is for a cluster"),

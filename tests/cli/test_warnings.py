@@ -90,7 +90,7 @@ def test_any_run_can_be_asked_for(doubtful):
     [
         (["--run", "none"], 1, "holds no run 'none' of cluster 'prod'"),
         (["--run", "none", "--at", "now"], 2, "--run names one run: leave --at and --look-back out."),
-        (["--code", "R-99"], 2, "--code 'R-99' is no code that a run writes."),
+        (["--code", "R-99"], 2, "--code 'R-99' is not a code that a run writes."),
     ],
 )
 def test_what_cannot_be_shown_is_one_sentence(doubtful, options, code, sentence):

@@ -140,7 +140,7 @@ def test_setting_that_is_no_number_is_refused_in_a_sentence(name: str, text: str
     ],
 )
 def test_a_misspelled_setting_was_ignored_without_a_word(name: str, meant: str) -> None:
-    with pytest.raises(UsageError, match=re.escape(f"{name!r} is no setting of a Kafka broker. Did you mean {meant}?")):
+    with pytest.raises(UsageError, match=re.escape(f"{name!r} is not a setting of a Kafka broker. Did you mean {meant}?")):
         refuse_misspelled_names({"broker.id": "1", name: "5"})
 
 

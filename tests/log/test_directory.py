@@ -205,7 +205,7 @@ class TestRefusals:
     def test_a_file_that_is_no_segment(self, tmp_path: Path) -> None:
         for name in ("notes.txt", "server.log", "00000000000000000000.index", "00000000000000000000.log.deleted"):
             (tmp_path / name).write_text("hello")
-            assert "no segment of a log" in self.refused(tmp_path / name)
+            assert "not a segment of a log" in self.refused(tmp_path / name)
 
     def test_partitions_without_a_segment_among_their_files(self, tmp_path: Path) -> None:
         for number, name in enumerate(("partition.metadata", "00000000000000000000.log.deleted", "00000000000000000000.LOG")):

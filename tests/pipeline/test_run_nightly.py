@@ -128,7 +128,7 @@ class TestArguments:
             gc.run_nightly(SAMPLE_LOGS, tmp_path, settings={"offsets.retention.minuts": "5"})
 
     def test_a_word_of_accept_that_does_not_exist(self, tmp_path: Path) -> None:
-        with pytest.raises(UsageError, match="'emty' is no word of accept"):
+        with pytest.raises(UsageError, match="'emty' is not a word of accept"):
             gc.run_nightly(SAMPLE_LOGS, tmp_path, accept=["emty"])
 
     def test_topic_ids_of_another_form(self, tmp_path: Path) -> None:

@@ -164,7 +164,7 @@ class TestEncoding:
             definition.encode_key(2, fields)
 
     def test_numbers_out_of_range_are_refused(self) -> None:
-        with pytest.raises(EncodeError, match="2147483648 is no int32"):
+        with pytest.raises(EncodeError, match="2147483648 does not fit into int32"):
             definition.encode_key(1, {"group_id": "g", "topic": "t", "partition": 2**31})
 
     def test_fields_of_other_versions_are_left_out_and_defaults_filled_in(self) -> None:

@@ -68,7 +68,7 @@ def refusal(change: tuple[str, str]) -> str:
         (("topics: [t],", "topic: [t],"), "member 'a' has 'topic', which means nothing there. Did you mean 'topics'?"),
         (
             ("[sticky, range]", "[stickky]"),
-            "`partition.assignment.strategy` of member 'a': 'stickky' is no assignor. Did you mean 'sticky'?",
+            "`partition.assignment.strategy` of member 'a': 'stickky' is not an assignor. Did you mean 'sticky'?",
         ),
         (
             ('version: "4.3"', 'release: "4.3"'),
@@ -82,11 +82,11 @@ def refusal(change: tuple[str, str]) -> str:
         (("start: 2026-01-01T00:00:00Z", "start: tomorrow"), "`start` of the file is 'tomorrow', not a moment such as"),
         (("steps:", "step:"), "the file has 'step', which means nothing there. Did you mean 'steps'?"),
         (("start: a", "strat: a"), "step 1 has no verb. Did you mean 'start'?"),
-        (("start: a", "start: b"), "`start` of step 1 (start): 'b' is no name under `members`. Known are a."),
+        (("start: a", "start: b"), "`start` of step 1 (start): 'b' is not a name under `members`. Known are a."),
         (("start: a", "start: a, crash: a"), "step 1 has the verbs start and crash: make a step of each."),
         (("at: 0s, ", ""), "step 1 (start) needs `at`: a time such as 500ms, 30s or 5m."),
         (("at: 10s", "at: ten"), "`at` of step 2 (send) is 'ten', not a time such as 500ms, 30s or 5m."),
-        (("as: a", "as: z"), "`as` of step 2 (send): 'z' is no name under `members`. Known are a."),
+        (("as: a", "as: z"), "`as` of step 2 (send): 'z' is not a name under `members`. Known are a."),
         (
             ("generation: 7", "genration: 7"),
             "`with` of step 2 (send Heartbeat) has 'genration', which means nothing there. Did you mean 'gener",

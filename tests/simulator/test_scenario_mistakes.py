@@ -26,7 +26,7 @@ steps:
 CHANGES = {
     "a misspelt key": ("members:", "membres:", "line 4: the file has 'membres', which means nothing there. Did you mean 'members'?"),
     "a misspelt verb": ("commit: a", "comit: a", "line 8: step 2 has no verb. Did you mean 'commit'?"),
-    "a member that is not there": ("commit: a", "commit: b", "line 8: `commit` of step 2 (commit): 'b' is no name under `members`."),
+    "a member that is not there": ("commit: a", "commit: b", "line 8: `commit` of step 2 (commit): 'b' is not a name under `members`."),
     "a bad duration": ("at: 20s", "at: 20 sec", "line 8: `at` of step 2 (commit) is '20 sec', not a time such as 500ms, 30s or 5m."),
     "a negative time": ("at: 20s", "at: -5s", "line 8: `at` of step 2 (commit) is '-5s', not a time such as"),
     "a negative number": ("at: 20s", "at: -5", "line 8: `at` of step 2 (commit) is -5, not a time such as"),
@@ -43,7 +43,7 @@ CHANGES = {
     "a member twice": ("steps:", "  a: {}\nsteps:", "line 6: 'a' is there already on line 5: keep one of them."),
     "a tab": ("  a: {", "\ta: {", "line 5: a tab stands where YAML wants spaces. Indent with spaces."),
     "a list that is not closed": ("[orders]", "[orders", "line 5: this is not YAML: while parsing a flow sequence: expected ',' or ']'"),
-    "steps that are no list": ("  - {at: 0s, start: a}\n  - {at: 20s, commit: a}", "  at: 0s", "line 6: `steps` is no list of steps."),
+    "steps that are no list": ("  - {at: 0s, start: a}\n  - {at: 20s, commit: a}", "  at: 0s", "line 6: `steps` is not a list of steps."),
     "a setting at the wrong place": (
         "group: g",
         "session.timeout.ms: 10s",

@@ -45,8 +45,8 @@ CHANGES = {
         "7, co",
         "`source_topics` of subtopology '0' is 7, not a name, or a list of names.",
     ),
-    "a group of no source": ("[[orders, clicks]]", "[[orders, click]]", "names 'click', which is no source of it. Did you mean 'clicks'?"),
-    "one group that is no list": (
+    "no source": ("[[orders, clicks]]", "[[orders, click]]", "names 'click', which is not a source of it. Did you mean 'clicks'?"),
+    "one group that is not a list": (
         "[[orders, clicks]]",
         "orders",
         "`copartition_groups` of subtopology '0' is 'orders', not lists such as [[orders, clicks]].",
@@ -67,7 +67,7 @@ CHANGES = {
         "[0]",
         "`active_tasks` of `with` of step 3 (send StreamsGroupHeartbeat) is [0], not tasks by subtopology",
     ),
-    "a task that is no list": ('{"0": [0]}', '{"0": 0}', "write for example {'0': [0, 1]}, not {'0': 0}."),
+    "a task that is not a list": ('{"0": [0]}', '{"0": 0}', "write for example {'0': [0, 1]}, not {'0': 0}."),
     "no topics": ("topics: {orders: 4, clicks: 4}\n", "", "A streams group needs the topics of the cluster: name those that exist, with"),
     "no member id": ("{member_id: a, member_epoch: 0}", "{member_epoch: 0}", "needs `member_id`: a text."),
     "an endpoint without a port": (

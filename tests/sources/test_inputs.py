@@ -247,7 +247,7 @@ def test_a_packed_segment_is_to_be_unpacked_first(tmp_path):
         ("a.jsonl", b"hello\n{}\n", "line 1 is not JSON: Expecting value"),
         ("a.jsonl.gz", gzip.compress(b"hello\n", mtime=0), "line 1 is not JSON: Expecting value"),
         ("a.jsonl.zst", pa.compress(b"hello\n", "zstd", asbytes=True), "line 1 is not JSON: Expecting value"),
-        ("a.ndjson", b"\n42\n", "line 2 is not JSON: it is no object"),
+        ("a.ndjson", b"\n42\n", "line 2 is not JSON: it is not an object"),
         ("a", b"{broken\n", "line 1 is not JSON: Expecting property name"),
         ("a.jsonl", b"\x00\x01\x02", "line 1 is not JSON: Expecting value"),
     ],

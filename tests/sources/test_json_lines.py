@@ -90,7 +90,7 @@ class TestALine:
         ("line", "code", "told"),
         [
             (b"{", "row_malformed", "no JSON"),
-            (b'"text"', "row_malformed", "no JSON object"),
+            (b'"text"', "row_malformed", "not a JSON object"),
             (b"[" * 100_000, "row_malformed", "no JSON"),
             ({"key": "AAA=", "value": None}, "row_without_place", "partition None, offset None"),
             ({**PLACE, "offset": -1, "key": "AAA=", "value": None}, "row_without_place", "offset -1"),

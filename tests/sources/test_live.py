@@ -19,7 +19,7 @@ def test_a_uri_names_brokers_and_if_it_must_be_the_topic():
 
 @pytest.mark.parametrize("uri", ["kafka://", "kafka://host", "kafka://a:9092,b", "kafka://a:x"])
 def test_what_is_no_address_is_told(uri):
-    with pytest.raises(UsageError, match=r"is no address of Kafka\. Write kafka://host:9092"):
+    with pytest.raises(UsageError, match=r"is not an address of Kafka\. Write kafka://host:9092"):
         live_topic([uri], {})
 
 

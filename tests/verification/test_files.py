@@ -18,10 +18,10 @@ PLACE = {"group": "g", "topic": "t", "partition": 0}
 @pytest.mark.parametrize(
     ("content", "sentence"),
     [
-        ("{", "is no file of a broker's answers: Input data was truncated"),
-        ("[]", "is no file of a broker's answers: Expected `object`, got `array`"),
-        (b"\xff", "is no file of a broker's answers: JSON is malformed"),
-        (b'{"groups": [{"group": "\xff"}]}', "is no file of a broker's answers: "),
+        ("{", "is not a file of a broker's answers: Input data was truncated"),
+        ("[]", "is not a file of a broker's answers: Expected `object`, got `array`"),
+        (b"\xff", "is not a file of a broker's answers: JSON is malformed"),
+        (b'{"groups": [{"group": "\xff"}]}', "is not a file of a broker's answers: "),
         ('{"something": 1}', "holds no answers of a broker"),
         ({"groups": {}}, "Expected `array | null`, got `object` - at `$.groups`"),
         ({"groups": [{"state": "Empty"}]}, "missing required field `group` - at `$.groups[0]`"),
@@ -96,8 +96,8 @@ def test_quoted_password_of_the_jaas_line_is_read_whole(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [
-        ("security.protocol=secret-7\n", "security.protocol is none of PLAINTEXT, SSL"),
-        (f"{SASL}sasl.mechanism=secret-7\n", "sasl.mechanism is none of PLAIN, SCRAM-SHA-256"),
+        ("security.protocol=secret-7\n", "security.protocol is not one of PLAINTEXT, SSL"),
+        (f"{SASL}sasl.mechanism=secret-7\n", "sasl.mechanism is not one of PLAIN, SCRAM-SHA-256"),
         (f"{SASL}sasl.mechanism=PLAIN\n{OF} secret=secret-7;\n", "names no username and password"),
         (f"{SASL}sasl.jaas.config={KRB5} required keyTab=secret-7;\n", "kinit -k -t KEYTAB PRINCIPAL"),
         (f"{SASL}sasl.mechanism=AWS_MSK_IAM\n{OF} awsProfileName=secret-7;\n", "AWS_PROFILE"),

@@ -153,7 +153,7 @@ DAMAGES: dict[str, Damage] = {
     "truncated data file": truncated(newest_data_file),
     "flipped bit": lambda table: flip_a_bit(newest_data_file(table)),
     "renamed column": lambda table: flip_in_the_name_of_a_column(newest_data_file(table), 1),
-    "column that is no text": lambda table: flip_in_the_name_of_a_column(newest_data_file(table), 128),
+    "column that is not text": lambda table: flip_in_the_name_of_a_column(newest_data_file(table), 128),
     "log": lambda table: shutil.rmtree(table / "_delta_log"),
     "table": shutil.rmtree,
 }

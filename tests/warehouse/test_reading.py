@@ -148,7 +148,7 @@ def test_unknown_cluster_names_those_there_are(tmp_path):
 @pytest.mark.parametrize("make", [lambda path: None, lambda path: path.mkdir()])
 def test_an_empty_place_is_no_warehouse(tmp_path, make):
     make(tmp_path / "w")
-    with pytest.raises(WarehouseError, match="is no warehouse: nothing is there"):
+    with pytest.raises(WarehouseError, match="is not a warehouse: nothing is there"):
         open_warehouse(str(tmp_path / "w"))
 
 

@@ -389,7 +389,7 @@ def read_transaction_index(data: bytes, base_offset: int) -> tuple[AbortedTransa
     base_offset: of the segment. Raises DamagedFileError.
     """
     if len(data) % _ABORTED_ENTRY.size:
-        raise DamagedFileError(f"it has {len(data)} bytes, which is no multiple of the {_ABORTED_ENTRY.size} bytes of an entry")
+        raise DamagedFileError(f"it has {len(data)} bytes, which is not a multiple of the {_ABORTED_ENTRY.size} bytes of an entry")
     aborted: list[AbortedTransaction] = []
     for number, (version, *entry) in enumerate(_ABORTED_ENTRY.iter_unpack(data)):
         transaction = AbortedTransaction(*entry)

@@ -398,7 +398,7 @@ def rows_of_events(events: Sequence[OffsetEvent], offsets_partition: int, histor
 
 @dataclass(slots=True)
 class _Marker:
-    """A row of changes that is no change of its own: a marker, or what a part leaves of an offset or a transaction."""
+    """A row of changes that is not a change of its own: a marker, or what a part leaves of an offset or a transaction."""
 
     key: bytes | None
     row: list[int]

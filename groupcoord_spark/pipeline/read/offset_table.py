@@ -239,7 +239,7 @@ class OffsetTable:
 
 
 def _without_plain_restarts(changes: Ints, border_ms: Ints) -> Ints:
-    """Return the changes without the commits after a tombstone that are no event, unless others of the same write make them one.
+    """Return the changes without the commits after a tombstone that are not events, unless others of the same write make them one.
 
     Such a commit is higher than the offset that was removed, and its position was read to. border_ms: the times of writes of which the
     chunks before and after may have records.

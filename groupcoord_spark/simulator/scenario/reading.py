@@ -288,7 +288,7 @@ def _check_pattern(name: str, member: ClientSettings) -> None:
 
 def _steps(listed: Any, members: tuple[str, ...]) -> tuple[ScenarioStep, ...]:
     if not isinstance(listed, list) or not listed:
-        raise UsageError("`steps` is no list of steps. Begin each step with a dash, for example `- {at: 0s, start: a}`.")
+        raise UsageError("`steps` is not a list of steps. Begin each step with a dash, for example `- {at: 0s, start: a}`.")
     steps: list[ScenarioStep] = []
     for number, written in enumerate(listed, 1):
         line = line_of(listed, number - 1)

@@ -56,7 +56,7 @@ def _copartition_group(group: tuple[str, ...], sources: tuple[str, ...], reparti
     for topic in group:
         if topic not in sources and topic not in repartition_sources:
             advice = nearest_word(topic, [*sources, *repartition_sources])
-            raise UsageError(f"`copartition_groups` of {where} names {topic!r}, which is no source of it. {advice}")
+            raise UsageError(f"`copartition_groups` of {where} names {topic!r}, which is not a source of it. {advice}")
     return CopartitionGroup(
         tuple(sources.index(topic) for topic in group if topic in sources),
         tuple(repartition_sources.index(topic) for topic in group if topic not in sources),

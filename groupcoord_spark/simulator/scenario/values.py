@@ -280,7 +280,7 @@ def names_among(names: Sequence[str], what: str, words: str = "") -> ValueKind:
         for name in chosen:
             if name not in names:
                 advice = f". {nearest_word(name, names)}" if names else ": there is none."
-                raise UsageError(f"{name!r} is no {what}{advice}")
+                raise UsageError(f"{name!r} is not {'an' if what[0] in 'aeiou' else 'a'} {what}{advice}")
         return chosen
 
     article = "an" if what[0] in "aeiou" else "a"

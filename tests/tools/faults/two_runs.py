@@ -53,7 +53,7 @@ RACES_OF_A_WAREHOUSE = 5
 NEXT_MONTH_MS = int((time.time() + 40 * 86_400) * 1000)
 EXPECTED_OF_RUNS = ("Another run of cluster",)
 EXPECTED_OF_UPKEEP = (
-    *("Another run of cluster", "holds no run of cluster", "holds no night of cluster", "is no warehouse"),
+    *("Another run of cluster", "holds no run of cluster", "holds no night of cluster", "is not a warehouse"),
     "Run `groupcoord maintain` again",
 )
 

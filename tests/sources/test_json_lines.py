@@ -89,9 +89,9 @@ class TestALine:
     @pytest.mark.parametrize(
         ("line", "code", "told"),
         [
-            (b"{", "row_malformed", "no JSON"),
+            (b"{", "row_malformed", "not JSON"),
             (b'"text"', "row_malformed", "not a JSON object"),
-            (b"[" * 100_000, "row_malformed", "no JSON"),
+            (b"[" * 100_000, "row_malformed", "not JSON"),
             ({"key": "AAA=", "value": None}, "row_without_place", "partition None, offset None"),
             ({**PLACE, "offset": -1, "key": "AAA=", "value": None}, "row_without_place", "offset -1"),
             ({**PLACE, "partition": True, "key": "AAA=", "value": None}, "row_without_place", "partition True"),

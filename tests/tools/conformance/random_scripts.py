@@ -20,6 +20,8 @@ from tests.tools.conformance.transcripts import PLAYS, RealBroker, Simulated, St
 
 TOPIC_SIZES = {"t": 4, "u": 3}
 STEPS = 22
+OFFSETS_STEPS = 0.12
+"""The share of steps about offsets, in scripts of all protocols."""
 MOST_SHORTENINGS = 40
 """How often a script that differs is played again to make it smaller."""
 _LONG = {"rebalance_timeout_ms": 120_000}
@@ -104,8 +106,24 @@ def _share_step(pick: random.Random, who: str) -> Step:
     return who, "share", {}
 
 
+def _offsets_step(pick: random.Random, who: str) -> Step:
+    """Return a request about offsets, which groups of all types answer, or the deletion of the group."""
+    match pick.randrange(8):
+        case 0 | 1:
+            return who, "store", {"older": pick.choice([0, 0, 1, -1]), "version": pick.choice([8, 9])}
+        case 2:
+            return who, "store", {"topic": pick.choice(["t", "u", "missing"]), "member_id": pick.choice(["", "ghost"])}
+        case 3:
+            return who, "stage", {"older": pick.choice([0, 0, 1]), "member_id": pick.choice([None, None, ""])}
+        case 4:
+            return who, "fetch", {"older": pick.choice([0, 0, 1]), "member_id": pick.choice(["", None])}
+        case 5 | 6:
+            return who, "forget", {"topic": pick.choice(["t", "u"])}
+    return who, "delete", {}
+
+
 def _streams_step(pick: random.Random, who: str) -> Step:
-    match pick.randrange(14):
+    match pick.randrange(18):
         case 0:
             return who, "streams", {"member_epoch": pick.choice([0, -1, -1, 1, 99])}
         case 1 | 2:
@@ -118,6 +136,12 @@ def _streams_step(pick: random.Random, who: str) -> Step:
             return who, "streams", {"process": pick.choice(["process-A", "process-B"]), "member_epoch": 0}
         case 6:
             return who, "streams", {"rack_id": pick.choice(["r", "s"])}
+        case 7:
+            return who, "streams", {"group_instance_id": pick.choice(["i1", f"i{who}"]), "member_epoch": pick.choice([0, 0, -1, -2])}
+        case 8:
+            return who, "streams", {"task_offsets": {("0", number): pick.choice([0, 10, 1_000]) for number in range(pick.randrange(5))}}
+        case 9:
+            return who, "streams", {"client_tags": {"zone": pick.choice("ab")}, "user_endpoint": (who, pick.choice([1, 2]))}
     return who, "streams", {}
 
 
@@ -137,7 +161,8 @@ def random_script(protocol: str, seed: int, length: int = STEPS) -> list[Step]:
     topology = pick.choice(["plain", "stateful", "two"])
     steps: list[Step] = []
     for _ in range(length):
-        who, what, fields = STEPS_OF[protocol](pick, pick.choice("AABBC" if protocol != "mixed" else "AABBCCD"))
+        who = pick.choice("AABBC" if protocol != "mixed" else "AABBCCD")
+        who, what, fields = (_offsets_step if pick.random() < OFFSETS_STEPS else STEPS_OF[protocol])(pick, who)
         if what == "streams" and (fields.get("member_epoch") == 0 or not any(one[0] == who and one[1] == what for one in steps)):
             fields = {**fields, "topology": topology, **_LONG, "member_epoch": fields.get("member_epoch", 0)}
             if fields["member_epoch"] != 0:

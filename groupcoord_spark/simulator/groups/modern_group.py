@@ -138,9 +138,8 @@ class ModernGroup(Group):
         if request.member_id not in self.members:
             return Error.UNKNOWN_MEMBER_ID
         epoch = self.member_epoch(request.member_id)
-        if self.speaks_classic_protocol(request.member_id):
-            return Error.NONE if request.generation == epoch else Error.ILLEGAL_GENERATION
-        if not is_transactional and rules.version < FIRST_VERSION_WITH_EPOCHS:
+        is_classic = self.speaks_classic_protocol(request.member_id)
+        if not is_classic and not is_transactional and rules.version < FIRST_VERSION_WITH_EPOCHS:
             return Error.UNSUPPORTED_VERSION
         if request.generation == epoch:
             return Error.NONE
@@ -148,7 +147,7 @@ class ModernGroup(Group):
             epochs = self.epochs_of(request.member_id, request.offsets, rules.topic_ids)
             if all(since is not None and request.generation >= since for since in epochs):
                 return Error.NONE
-        return Error.STALE_MEMBER_EPOCH if rules.tells_stale_epoch else Error.ILLEGAL_GENERATION
+        return Error.STALE_MEMBER_EPOCH if rules.tells_stale_epoch and not is_classic else Error.ILLEGAL_GENERATION
 
     def validate_fetch(self, requested: GroupToFetch) -> Error:
         """Return the error of an offset fetch. A request without a member id comes from an administrator."""

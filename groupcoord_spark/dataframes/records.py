@@ -24,7 +24,7 @@ from groupcoord_spark.sources.frames import RAW_NAMES, READ_NAMES, of_the_offset
 from groupcoord_spark.sources.rows import FILLED_IN
 from groupcoord_spark.spark import udfs
 from groupcoord_spark.spark.column_functions import column_function, struct_of
-from groupcoord_spark.spark.group_values import GROUP_VALUE, decode_group_value
+from groupcoord_spark.spark.group_values import GROUP_VALUE, decode_group_value, decode_group_values
 from groupcoord_spark.spark.session import require_package_on_workers
 from groupcoord_spark.warehouse import TABLES
 
@@ -113,21 +113,22 @@ def decode(frame: DataFrame) -> DataFrame:
     rows = of_the_offsets_topic(frame).select(*raw.values(), _moment(frame, raw), *(F.col(quoted(name)) for name in other_columns))
     decoded = rows.select(
         "*",
-        udfs.decode_offsets_key(key).alias("_key"),
+        udfs.decode_key_fields(key).alias("_key"),
         udfs.decode_offsets_value(key, "value").alias("_commit"),
-        decode_group_value(key, "value").alias("_group"),
+        decode_group_values(key, "value").alias("_groups"),
         decode_error(key, "value").alias("_error"),
     )
     has_commit = F.col("_commit.value_version").isNotNull() & F.col("_commit.error").isNull()
+    group = F.get("_groups", F.lit(0))
     commit = F.struct(*(F.col(f"_commit.{name}") for name in _OF_COMMIT))
     return decoded.select(
         *(_commented(name, F.col(name), {} if name in told else {FILLED_IN: True}) for name in RAW_NAMES),
         _commented(RECORD_TIMESTAMP, F.col(RECORD_TIMESTAMP)),
         *(_commented(name, F.col(f"_key.{name}")) for name in _OF_KEY),
-        _commented("value_version", F.coalesce("_commit.value_version", "_group.value_version")),
+        _commented("value_version", F.coalesce(F.col("_commit.value_version"), group.getField("value_version"))),
         _commented("is_tombstone", F.when(is_data, F.col("value").isNull())),
         _commented("offset_commit", F.when(has_commit, commit).cast(OFFSET_COMMIT)),
-        *(F.col(f"_group.{field.name}").cast(field.dataType).alias(field.name) for field in GROUP_VALUE if field.name != "value_version"),
+        *(group.getField(field.name).cast(field.dataType).alias(field.name) for field in GROUP_VALUE if field.name != "value_version"),
         _commented("error", F.when(is_data & F.col("_error.code").isNotNull(), F.col("_error"))),
         *(F.col(quoted(name)) for name in other_columns),
     )

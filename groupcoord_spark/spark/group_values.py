@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
+import numpy as np
 import pandas as pd
+import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql import types
 from pyspark.sql.pandas.types import from_arrow_type, to_arrow_type
 
@@ -65,6 +68,7 @@ def _classic_fields(fields: tuple[Field, ...]) -> types.StructType:
 
 
 _GROUP_KEY_TYPES: Final = [key_type for key_type in KeyType if key_type not in OFFSET_KEY_TYPES]
+_COMMIT_KEYS: Final = pa.array([key_type.to_bytes(2, "big") for key_type in OFFSET_KEY_TYPES], pa.binary())
 _COLUMN_OF: Final[Mapping[int, str]] = {key_type: key_type.name.lower() for key_type in _GROUP_KEY_TYPES}
 
 GROUP_VALUE: Final = types.StructType(
@@ -85,29 +89,49 @@ GROUP_VALUE: Final = types.StructType(
 
 
 # Without comments: Spark compares the type with the type of Arrow's columns, which have none.
-@column_function(from_arrow_type(to_arrow_type(GROUP_VALUE)))
+_VALUE: Final = from_arrow_type(to_arrow_type(GROUP_VALUE))
+
+
+@column_function(_VALUE)
 def decode_group_value(key: pd.Series, value: pd.Series) -> pd.DataFrame:
     """Decode the value of a group record (key type 2 and higher) into the struct of its type; the other structs are NULL.
 
     NULL for commits, tombstones and values that do not decode. A field missing from the value's version has Kafka's default. A member's
     ``subscription`` and ``assignment`` are NULL if they cannot be read, for example for Connect workers.
     """
-    n = len(key)
-    columns: dict[str, list[Any]] = {name: [None] * n for name in GROUP_VALUE.names}
-    for row, (key_bytes, value_bytes) in enumerate(zip(key, value, strict=True)):
-        # A cheap test first: most records are commits, and their keys begin with 0 or 1.
-        if key_bytes is None or value_bytes is None or int.from_bytes(key_bytes[:2], "big") in OFFSET_KEY_TYPES:
-            continue
+    columns: dict[str, list[Any]] = {name: [None] * len(key) for name in GROUP_VALUE.names}
+    for row, fields in _values(key, value):
+        for name, field in fields.items():
+            columns[name][row] = field
+    return pd.DataFrame({name: pd.Series(column, dtype=object) for name, column in columns.items()})
+
+
+@column_function(types.ArrayType(_VALUE))
+def decode_group_values(key: pd.Series, value: pd.Series) -> pd.Series:
+    """Decode as ``decode_group_value`` does, into an array of one struct; NULL where all columns of that struct would be NULL.
+
+    Most records are commits. In an array they cost one NULL each, and as a struct one for each of the hundred nested fields.
+    """
+    rows: list[list[dict[str, Any]] | None] = [None] * len(key)
+    for row, fields in _values(key, value):
+        rows[row] = [fields]
+    return pd.Series(rows, dtype=object)
+
+
+def _values(key: pd.Series, value: pd.Series) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Yield the number of each row that has a group value, with the columns of GROUP_VALUE that are not NULL."""
+    # Most records are commits, which the first two bytes of their keys show.
+    is_commit = pc.is_in(pc.binary_slice(pa.array(key, pa.binary(), from_pandas=True), 0, 2), _COMMIT_KEYS)
+    is_other = ~is_commit.to_numpy(zero_copy_only=False) & key.notna().to_numpy() & value.notna().to_numpy()
+    for row in np.flatnonzero(is_other).tolist():
         try:
-            key_type = decode_key(bytes(key_bytes)).key_type
-            decoded = decode_value(key_type, bytes(value_bytes))
+            key_type = decode_key(bytes(key.iloc[row])).key_type
+            decoded = decode_value(key_type, bytes(value.iloc[row]))
         except DecodeError:
             continue
         if decoded is not None and key_type in _COLUMN_OF:
             fields = _with_members_decoded(decoded.fields) if key_type == KeyType.GROUP_METADATA else decoded.fields
-            columns["value_version"][row] = decoded.version
-            columns[_COLUMN_OF[key_type]][row] = fields
-    return pd.DataFrame({name: pd.Series(column, dtype=object) for name, column in columns.items()})
+            yield row, {"value_version": decoded.version, _COLUMN_OF[key_type]: fields}
 
 
 def _with_members_decoded(value: Mapping[str, Any]) -> dict[str, Any]:

@@ -15,7 +15,7 @@ import pyarrow as pa
 from pyspark.sql.types import StringType
 
 from groupcoord_spark.protocol import RECORD_TYPES
-from groupcoord_spark.protocol.columnar import decode_key_columns, decode_offset_value_columns
+from groupcoord_spark.protocol.columnar import KeyColumns, decode_key_columns, decode_offset_value_columns
 from groupcoord_spark.protocol.fields import Field, Integer
 from groupcoord_spark.protocol.json_texts import key_json_column, value_json_column
 from groupcoord_spark.protocol.messages.offsets import OFFSET_COMMIT_VALUE
@@ -36,9 +36,13 @@ KEY = struct_of(
     key_json="string",
     error="string",
 )
+KEY_FIELDS: Final = struct_of(**{field.name: field.dataType.typeName() for field in KEY if field.name not in ("key_json", "error")})
 _FIELDS: Final = OFFSET_COMMIT_VALUE.fields
 NONE: Final = -1
 """Kafka's number for "none", in the fields that have it as their default."""
+_NAMES_BY_TYPE: Final = {key_type: record_type.key.name for key_type, record_type in RECORD_TYPES.items()}
+_KEY_NAMES: Final = np.array([*map(_NAMES_BY_TYPE.get, range(max(RECORD_TYPES) + 1)), None], object)
+"""By key type the name of the key, and None at the end."""
 _NUMBERS: Final = {2: "short", 4: "integer", 8: "long"}
 VALUE = struct_of(
     value_version="short",
@@ -67,23 +71,32 @@ def decode_offsets_key(key: pd.Series) -> pd.DataFrame:
     """Decode the fields of a record's key. ``error`` is the reason code if the key does not decode or its type is unknown."""
     slices = _slices(key)
     columns = decode_key_columns(slices)
-    has_type = columns.key_type >= 0
-    has_partition = columns.ok & np.isin(columns.key_type, list(OFFSET_KEY_TYPES))
     return pd.DataFrame(
         {
-            "key_type": _nullable(columns.key_type, "int16", ~has_type),
-            "key_name": [
-                RECORD_TYPES[kind].key.name if good else None
-                for kind, good in zip(columns.key_type.tolist(), columns.ok.tolist(), strict=True)
-            ],
-            "group_id": _texts(columns.group_id),
-            "topic": _texts(columns.topic),
-            "partition": _nullable(columns.partition, "int32", ~has_partition),
-            "member_id": _texts(columns.member_id),
+            **_key_fields(columns),
             "key_json": _texts(key_json_column(slices)),
             "error": _texts(columns.status.cast(pa.string())),
         }
     )
+
+
+@column_function(KEY_FIELDS)
+def decode_key_fields(key: pd.Series) -> pd.DataFrame:
+    """Decode the fields of a record's key as ``decode_offsets_key`` does, without the text in JSON."""
+    return pd.DataFrame(_key_fields(decode_key_columns(_slices(key))))
+
+
+def _key_fields(columns: KeyColumns) -> dict[str, Any]:
+    has_type = columns.key_type >= 0
+    has_partition = columns.ok & np.isin(columns.key_type, list(OFFSET_KEY_TYPES))
+    return {
+        "key_type": _nullable(columns.key_type, "int16", ~has_type),
+        "key_name": _KEY_NAMES[np.where(columns.ok, columns.key_type, NONE)],
+        "group_id": _texts(columns.group_id),
+        "topic": _texts(columns.topic),
+        "partition": _nullable(columns.partition, "int32", ~has_partition),
+        "member_id": _texts(columns.member_id),
+    }
 
 
 @column_function(VALUE)

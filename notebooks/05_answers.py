@@ -341,7 +341,7 @@ FROM may_read ORDER BY group_id, principal
 # Rules are in the cluster's metadata, `__cluster_metadata-0`; superusers are settings of the brokers, and in no log.
 
 # %% [markdown]
-# ## Which topics were made anew?
+# ## Which topics were created again?
 
 # %%
 answer("""

@@ -434,7 +434,7 @@ def _lower_commit(commit: LowerCommit, members: _Members) -> Event:
     if commit.cause is not None:
         sentence += f" Cause: {commit.cause}, {commit.certainty}. {commit.evidence}"
     if commit.is_of_new_topic:
-        sentence += " The topic was made anew between the two commits (they carry different topic ids), so its offsets count from 0 again."
+        sentence += " The topic was created again between the two commits (their topic ids differ), so its offsets count from 0 again."
     if commit.may_miss_commits:
         sentence += " Compaction took records in between before a run read them: there may have been other commits."
     facts = {

@@ -415,7 +415,7 @@ def open_table(location: WarehouseLocation, table: Table, version: int | None = 
             ) from e
         if version is not None and begins_after(location, table, version):
             raise WarehouseError(
-                f"Table {table.name} of {location.uri} was deleted and made anew after this run, whose rows of it are gone: version"
+                f"Table {table.name} of {location.uri} was deleted and created again after this run, whose rows of it are gone: version"
                 f" {version} does not exist any more. Newer runs can be read."
             ) from e
         if isinstance(e.__cause__, TableNotFoundError):
@@ -564,6 +564,6 @@ def way_out(location: WarehouseLocation, table: Table) -> str:
     if table in HISTORY or table is RUNS:
         return "Restore it from a copy, or run the nightly into another directory."
     return (
-        f"Restore it from a copy, or delete the directory {location.table_uri(table.name)}: the next nightly then writes the table anew,"
+        f"Restore it from a copy, or delete the directory {location.table_uri(table.name)}: the next nightly then writes the table again,"
         " and its earlier runs are lost."
     )

@@ -193,7 +193,7 @@ def open_to_write(warehouse: str | Warehouse) -> Warehouse:
     """Open each table that a run can go on with; the warehouse has no tables where none exists and one can be created.
 
     Nothing is written, and only damaged checkpoints that a log does not need are deleted. Raises WarehouseError as ``open_runs`` does,
-    where a table is gone that no run can write anew, is damaged, or is older than a run left it, and where nothing may be written.
+    where a table is gone that no run can write again, is damaged, or is older than a run left it, and where nothing may be written.
 
     ``warehouse`` is its place, or the warehouse as opened before, so that only new commits of its tables except ``runs`` are read.
     """
@@ -241,7 +241,7 @@ def _opened_to_write(location: WarehouseLocation, table: Table, opened: OpenTabl
     """Return the table, which a run named at ``named_version``; None where the run that begins makes it.
 
     opened: the table as it was opened before; None: it was not.
-    Raises WarehouseError where the table is gone and no run can write its rows anew, and where it is damaged or older than that.
+    Raises WarehouseError where the table is gone and no run can write its rows again, and where it is damaged or older than that.
     """
     if not table_exists(location, table):
         if named_version and (table in HISTORY or table is RUNS):
@@ -254,7 +254,7 @@ def _opened_to_write(location: WarehouseLocation, table: Table, opened: OpenTabl
     if opened.version < named_version:
         raise WarehouseError(
             f"Table {table.name} of {location.uri} is at version {opened.version}, and a run was written at version {named_version}: it"
-            f" was put back or made anew. {way_out(location, table)}"
+            f" was restored or created again. {way_out(location, table)}"
         )
     _missing_columns(opened)
     directory = f"{location.path}/{table.name}/_delta_log"
@@ -536,7 +536,7 @@ def _refuse_older_runs(start: RunStart, newest_transaction: int) -> None:
     # An unfinished run is one version ahead of `runs`.
     if newest_transaction > start.transaction + 1:
         raise WarehouseError(
-            f"Table runs of {start.location.uri} is older than the other tables: it was put back or made anew, and it lacks finished runs"
+            f"Table runs of {start.location.uri} is older than the other tables: it was restored or created again, and lacks finished runs"
             f" of cluster {start.cluster!r}. {way_out(start.location, RUNS)}"
         )
 

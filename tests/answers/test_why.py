@@ -221,10 +221,10 @@ def test_records_in_quarantine_that_name_the_group_are_part_of_the_story(tmp_pat
 def test_a_lower_offset_of_a_topic_that_was_made_anew_is_said_to_be_one(tmp_path: Path) -> None:
     ids = {"topic_id": "MkTRaXlSRfWvFLT1M3hZWA"}, {"topic_id": "Uz_G2kQIRWC33YW4WQUDVQ"}
     found = story(tmp_path, "4.3", offset_commits=[at(0, 0, committed_offset=9, **ids[0]), at(1, 1, committed_offset=3, **ids[1])])
-    assert any("The topic was made anew between the two commits" in step.what for step in found.steps)
+    assert any("The topic was created again between the two commits" in step.what for step in found.steps)
     assert "went back from 9 to 3 at 2026-01-01T00:00:01.000Z (topic_recreated, certain)" in found.conclusion
     same = [at(0, 0, committed_offset=9), at(1, 1, committed_offset=3, **ids[1])]
-    assert not any("made anew" in step.what for step in story(tmp_path / "same", "4.3", offset_commits=same).steps)
+    assert not any("created again" in step.what for step in story(tmp_path / "same", "4.3", offset_commits=same).steps)
 
 
 def test_what_is_there_is_said_once_with_its_offsets(tmp_path: Path) -> None:

@@ -434,7 +434,7 @@ class TestABadWarehouse:
         night(tmp_path / "other", "sample", {})
         shutil.rmtree(tmp_path / "w" / "groups")
         shutil.copytree(tmp_path / "other" / "groups", tmp_path / "w" / "groups")
-        assert "was put back or made anew" in self.refused(tmp_path / "w")
+        assert "was restored or created again" in self.refused(tmp_path / "w")
 
 
 class TestJava:

@@ -102,7 +102,7 @@ def test_shares_of_groups_with_long_metadata_add_up_to_that_of_all_of_them(tmp_p
 
 def test_one_group_that_is_made_anew_is_one(tmp_path: Path) -> None:
     (finding,) = found(tmp_path, throwaway(consumers(1), 60))
-    assert finding.summary.startswith("1 of 1 group is made anew for each start of a client (1 named by console-consumer)")
+    assert finding.summary.startswith("1 of 1 group is created for each start of a client (1 named by console-consumer)")
 
 
 def throwaway(names: Iterable[str], commits: int) -> list[tuple[int, list[Rec]]]:

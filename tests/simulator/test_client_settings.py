@@ -66,4 +66,4 @@ def test_an_auto_commit_that_may_be_repeated_is_repeated_soon() -> None:
     rows = rows_of("{a: {}}", steps, client=", enable.auto.commit: true", until="9s")
     commits = [(row.at_ms, row.answer) for row in rows if row.what.startswith("OffsetCommit")]
     assert commits[-1][1] == "NONE" and commits[-1][0] < 6_000
-    assert sum(answer == "NONE" for _, answer in commits) == 1, "the interval begins anew"
+    assert sum(answer == "NONE" for _, answer in commits) == 1, "the interval begins again"

@@ -435,11 +435,11 @@ class TestOrphanTopics:
         assert self.state(topic("t", old, is_deleted=True, all_topics_known=False)) == [("deleted",)]
         assert self.state(topic("t", now)) == [("exists",)]
         assert self.state(topic("t", now), topic_id=now) == [("exists",)]
-        assert self.state(topic("t", now), topic_id=old) == [("made anew",)]
-        assert self.state(topic("t", now, created_at_ms=AS_OF_MS + 1)) == [("made anew",)]
+        assert self.state(topic("t", now), topic_id=old) == [("recreated",)]
+        assert self.state(topic("t", now, created_at_ms=AS_OF_MS + 1)) == [("recreated",)]
         assert self.state(topic("t", now, created_at_ms=AS_OF_MS - 1)) == [("exists",)]
         gone_since = topic("t", old, is_deleted=True, deleted_at_ms=AS_OF_MS + 5)
-        assert self.state(topic("t", now), gone_since) == [("made anew",)]
+        assert self.state(topic("t", now), gone_since) == [("recreated",)]
 
 
 class TestMayRead:

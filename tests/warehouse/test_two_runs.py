@@ -408,7 +408,7 @@ def test_runs_that_was_put_back_to_an_earlier_night_is_refused(warehouse: Path) 
 def test_a_state_table_that_was_deleted_is_written_anew_and_never_shows_another_night(tmp_path: Path) -> None:
     runs = [night(tmp_path, "prod", rows_of_night(number)) for number in (1, 2)]
     shutil.rmtree(tmp_path / "groups")
-    with pytest.raises(WarehouseError, match=r"has no table groups: it was removed.* the next nightly then writes the table anew"):
+    with pytest.raises(WarehouseError, match=r"has no table groups: it was removed.* the next nightly then writes the table again"):
         open_warehouse(str(tmp_path)).read("groups")
     start = begin_run(str(tmp_path), "prod")
     assert start.previous("groups").num_rows == 0
@@ -419,7 +419,7 @@ def test_a_state_table_that_was_deleted_is_written_anew_and_never_shows_another_
     assert opened.read("groups")["group_id"].to_pylist() == ["g3"]
     for run in runs:
         assert opened.read("committed_offsets", run=run).num_rows == 1
-        with pytest.raises(WarehouseError, match=r"Table groups of .* was deleted and made anew after this run"):
+        with pytest.raises(WarehouseError, match=r"Table groups of .* was deleted and created again after this run"):
             opened.read("groups", run=run)
     nights(tmp_path, 4)
     assert newest_rows(tmp_path)["groups"]

@@ -114,7 +114,7 @@ def of_idle_cleaner(patient: Patient) -> Iterator[Finding]:
     if damaged:
         stem = damaged[0].removesuffix(".txnindex")
         summary += f" The transaction index {damaged[0]} is damaged, and a cleaner that reads it gives up."
-        remedy = f"Stop the broker, remove {stem}.txnindex and {stem}.index (it makes both anew from the segment), and start the broker."
+        remedy = f"Stop the broker, remove {stem}.txnindex and {stem}.index (it makes both again from the segment), and start the broker."
     else:
         remedy = "Restart the broker: it forgets which partitions it marked as uncleanable. First save log-cleaner.log, which says why."
     yield patient.finding(STOPPED, summary, remedy, evidence=evidence, ask=ask)

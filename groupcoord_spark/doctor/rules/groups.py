@@ -104,7 +104,7 @@ def throwaway_groups(copy: CopyFacts) -> Iterator[Finding]:
     }
     parts = ", ".join(f"{figures['groups']:,} named by {kind}" for kind, figures in kinds.items())
     summary = (
-        f"{number:,} of {counted(all_groups, 'group')} {'is' if number == 1 else 'are'} made anew for each start of a client ({parts}),"
+        f"{number:,} of {counted(all_groups, 'group')} {'is' if number == 1 else 'are'} created for each start of a client ({parts}),"
         f" such as {names[0]!r}:"
         f" {round(100 * throwaway_bytes / record_bytes)} % of the bytes of all records."
     )

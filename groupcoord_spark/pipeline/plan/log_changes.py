@@ -28,7 +28,7 @@ class LogChange(StrEnum):
     """What happened to a log. The value says why the run reads the log from its beginning."""
 
     EMPTIED = "the log has no record any more"
-    RECREATED = "the log was begun anew"
+    RECREATED = "the log was created again"
     TRUNCATED = "the log was truncated since the last run: a new leader had fewer records"
     OLDER = "the log ends before the one of the last run"
     END_REPLACED = "the log has other records at the end of the last run"

@@ -22,7 +22,7 @@ lives AS (
   GROUP BY cluster, group_id
 ),
 logs AS (
-  -- The log of a group has more than one part where __consumer_offsets was begun anew.
+  -- The log of a group has more than one part where __consumer_offsets was created again.
   SELECT w.cluster, w.group_id, CAST(SUM(l.records) AS DOUBLE) / SUM(l.end_offset) AS completeness
   FROM (SELECT DISTINCT cluster, offsets_partition, incarnation, group_id FROM written) w
   JOIN log_completeness l ON l.cluster = w.cluster AND l.offsets_partition = w.offsets_partition AND l.incarnation = w.incarnation

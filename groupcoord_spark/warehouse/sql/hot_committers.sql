@@ -18,7 +18,7 @@ counts AS (
   GROUP BY cluster, group_id, topic
 ),
 logs AS (
-  -- The log of a group has more than one part where __consumer_offsets was begun anew.
+  -- The log of a group has more than one part where __consumer_offsets was created again.
   SELECT s.cluster, s.group_id, s.topic, CAST(SUM(l.records) AS DOUBLE) / SUM(l.end_offset) AS completeness
   FROM (SELECT DISTINCT cluster, offsets_partition, incarnation, group_id, topic FROM steps) s
   JOIN log_completeness l ON l.cluster = s.cluster AND l.offsets_partition = s.offsets_partition AND l.incarnation = s.incarnation

@@ -2,7 +2,7 @@
 -- can be said, with the reason in remark: no_sample (the sample lacks the partition), topic_gone (an older sample has the topic, the newest
 -- one has none of its partitions), nothing_read (the offset is negative: the client has not read yet). A negative lag keeps its sign; remark says
 -- sample_is_older (the commit came after the sample) or beyond_end (the offset lies behind the end of the log: the topic may have been made
--- anew). source says where the log ends come from (checkpoint, sample, broker). A broker writes its checkpoint every 5 seconds, so a committed
+-- again). source says where the log ends come from (checkpoint, sample, broker). A broker writes its checkpoint every 5 seconds, so a committed
 -- offset beyond the end in a checkpoint has lag 0 if the commit is newer than 5 seconds before it. Where the log begins after the committed offset, remark is lost, and lost counts the records that are gone unread.
 -- behind_since: the newest sample in which the log ended at or before the committed offset; the group is behind for no longer than from
 -- then on. hours_behind: how long before the sample the next record to read was written, as if the log had grown evenly between samples.

@@ -1,6 +1,6 @@
 -- Topics that nobody reads now although groups have committed offsets of them: no group with members has a partition of the topic or
 -- subscribes to it, and no group whose subscription cannot be known has members and an offset of it. Whether the topic still exists is in
--- no record of __consumer_offsets, but in the cluster's metadata, if the run had a copy of it. topic_state: exists, deleted, made anew
+-- no record of __consumer_offsets, but in the cluster's metadata, if the run had a copy of it. topic_state: exists, deleted, recreated
 -- (a topic of this name exists, and these offsets were committed for an earlier one) or not known. deleted_at, made_at: where a record still
 -- tells.
 WITH live AS (
@@ -29,7 +29,7 @@ orphans AS (
   GROUP BY c.cluster, c.topic
 )
 SELECT o.cluster, o.topic, o.groups_with_offsets, o.partitions, o.offsets, o.last_commit,
-  CASE WHEN e.topic IS NOT NULL AND (o.has_other_id OR e.created_at > o.last_commit OR d.deleted_at > o.last_commit) THEN 'made anew'
+  CASE WHEN e.topic IS NOT NULL AND (o.has_other_id OR e.created_at > o.last_commit OR d.deleted_at > o.last_commit) THEN 'recreated'
     WHEN e.topic IS NOT NULL THEN 'exists'
     WHEN d.topic IS NOT NULL OR m.all_topics_known THEN 'deleted'
     ELSE 'not known' END AS topic_state,

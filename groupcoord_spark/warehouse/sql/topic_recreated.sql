@@ -1,4 +1,4 @@
--- Topics that were deleted and made anew. evidence: topic_id (commits of the topic carry several topic ids), tombstones (the offsets of
+-- Topics that were deleted and created again. evidence: topic_id (commits of the topic carry several topic ids), tombstones (the offsets of
 -- the topic were removed as for a deleted topic, and somebody committed to it afterwards).
 -- stale_offsets: committed offsets that still carry an older topic id. Compaction takes older commits, and with them older topic ids.
 WITH ids AS (

@@ -111,7 +111,8 @@ def test_a_load_of_the_log_brings_the_streams_group_back() -> None:
     scene.beat("a", 2)
     scene.beat("b", 0)
     scene.beat("a", 3, {"active": {"0": (0, 1), "1": (0, 1, 2)}})
-    shown, epoch = scene.group, scene.group.members[0].member_epoch
+    shown = scene.group
+    epoch = next(member.member_epoch for member in shown.members if member.member_id == "a")
     number = scene.simulator.broker.partition_number(GROUP)
     scene.simulator.act(LosePartition(number))
     assert scene.beat("a", epoch).error is Error.NOT_COORDINATOR

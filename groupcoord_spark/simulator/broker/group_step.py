@@ -269,7 +269,7 @@ class GroupStep(Generic[M]):
             self._put_classic_back = self.broker.remove_group(classic)
         if self.group is not None:
             self.partition.groups[self.group_id] = self.group
-            self.group.grow(len(self.group.members))
+            self.group.grow(len(self.group.members) + 1)
 
     def undo_finished(self) -> None:
         """Take back the step after ``finish``: the append has failed later."""
@@ -296,9 +296,11 @@ class GroupStep(Generic[M]):
         for record in records:
             if record.key is not None and record.key.get("group_id") == group_id:
                 group.note(record.key_type, record.value)
-                if record.key_type == group.key_types.member:
-                    (member_ids.discard if record.value is None else member_ids.add)(record.key["member_id"])
-                    group.grow(len(member_ids))
+                if record.key_type == group.key_types.member and record.value is None:
+                    member_ids.discard(record.key["member_id"])
+                elif record.key_type in (group.key_types.member, group.key_types.current) and record.value is not None:
+                    group.grow(len(member_ids) + 1)
+                    member_ids.add(record.key["member_id"])
         broker.partition_of(group_id).groups[group_id] = group
         step = cls(broker, group_id)
         for member_id in group.members:

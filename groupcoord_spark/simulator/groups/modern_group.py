@@ -76,11 +76,12 @@ class ModernGroup(Group):
         return not self.members
 
     def members_in_order(self) -> list[str]:
-        """Return the member ids in the order of Kafka's member map (TimelineHashMap)."""
-        return sorted(self.members, key=lambda member_id: _timeline_slot(member_id, self.slots))
+        """Return the member ids in the order of Kafka's member map (TimelineHashMap): by slot, the newest member of a slot first."""
+        newest_first = list(self.members)[::-1]
+        return sorted(newest_first, key=lambda member_id: _timeline_slot(member_id, self.slots))
 
     def grow(self, members: int) -> None:
-        """Double the slots of the member map until it has room for this many members."""
+        """Double the slots of the member map until it has room for this many members. Kafka counts a stored member again: one more."""
         while members * 3 > self.slots * 4:
             self.slots *= 2
 

@@ -98,11 +98,13 @@ class StreamsGroup(ModernGroup):
         is_of_member = record.key_type in _KEY_TYPES_OF_MEMBERS
         if is_of_member:
             self._forget_tasks(record.key["member_id"])
+        members_before = len(self.members)
         self.replayed.apply(record_offset, record.key_type, record.key, record.value)
         if is_of_member:
             self.note_tasks(record.key["member_id"])
         self.note(record.key_type, record.value)
-        self.grow(len(self.members))
+        if record.value is not None and record.key_type in (self.key_types.member, self.key_types.current):
+            self.grow(members_before + 1)
         if record.key_type == self.key_types.member and record.value is None:
             self.task_offsets.pop(record.key["member_id"], None)
         if not self.members:

@@ -329,6 +329,17 @@ CONSUMER_SCRIPTS: dict[str, list[Step]] = {
         ("C", "new", {"partitions": {}}),
         ("A", "new", {}),
     ],
+    "the-newest-member-of-a-slot-comes-first": [
+        ("I", "new", {}),
+        ("Y", "new", {}),
+        ("I", "new", {}),
+        ("I", "new", {}),
+        ("Y", "new", {}),
+        ("C", "new", {}),
+        ("X", "new", {}),
+        ("H", "new", {}),
+        ("A", "new", {}),
+    ],
     "a-topic-without-partitions-is-converted": [
         ("A", "join", {**_CLASSIC_TIMES}),
         ("A", "join", {**_CLASSIC_TIMES}),

@@ -105,13 +105,18 @@ class ConsumerGroup(ModernGroup):
         """Return whether the instance id belonged to a member that has left, so that no member can join with it (before 4.4)."""
         return self.replayed.static_members.get(instance_id, "") not in ("", *self.members)
 
-    def elected_assignor(self, member_id: str, assignor: str | None) -> str | None:
+    def assignor_votes(self) -> Counter[str]:
+        """Return how many members name each server-side assignor."""
+        return Counter(name for id_ in self.members if (name := self.metadata_of(id_)["server_assignor"]) is not None)
+
+    def elected_assignor(self, votes: Counter[str], member_id: str, assignor: str | None) -> str | None:
         """Return the server-side assignor with the most votes if a member votes for ``assignor``, or None without votes.
 
+        votes: before the heartbeat, which may replace a static member.
         Of equal numbers the first in the order of Kafka's copy of the votes wins. Both names share a slot of its table, where the only vote
         for a name moves the name to the front when it is given again.
         """
-        votes = Counter(name for id_ in self.members if (name := self.metadata_of(id_)["server_assignor"]) is not None)
+        votes = votes.copy()
         names = [name for name in _ASSIGNORS_IN_MAP_ORDER if votes[name]]
         for name, change in ((self.metadata_of(member_id)["server_assignor"], -1), (assignor, 1)):
             if name is not None:

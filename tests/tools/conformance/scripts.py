@@ -79,6 +79,13 @@ SCRIPTS: dict[str, list[Step]] = {
         ("B", "leave", {}),
         ("B", "commit", {}),
     ],
+    "a-member-takes-the-instance-id-of-another": [
+        ("B", "new", {"server_assignor": "range", "group_instance_id": "i1"}),
+        ("A", "new", {"server_assignor": "uniform"}),
+        ("B", "join", {}),
+        ("A", "new", {"group_instance_id": "i1", "member_epoch": 0}),
+        ("A", "new", {}),
+    ],
     "a-classic-member-before-the-next-targets": [
         ("D", "new", {}),
         ("C", "new", {}),

@@ -6,6 +6,7 @@ fails, the group goes back to what it was.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import partial
 from typing import Any, Final
@@ -88,6 +89,7 @@ class ConsumerStep(GroupStep[ConsumerGroup]):
         self._is_homogeneous = self.group is None or self.group.is_homogeneous
         """The subscription type for the next target assignment: as it was before this step, unless the step looks at the topics."""
         self._epoch_before = 0 if self.group is None else self.group.epoch
+        self._votes = Counter[str]() if self.group is None else self.group.assignor_votes()
         self._has_new_targets = False
         self._forgotten_regexes: list[str] = []
         self._regexes_of_leaving: set[str] = set()
@@ -115,10 +117,11 @@ class ConsumerStep(GroupStep[ConsumerGroup]):
         if self.is_full(group, request.member_id, request.group_instance_id):
             raise RefusedError(Error.GROUP_MAX_SIZE_REACHED)
         reported = None if request.partitions is None else self.with_ids(request.partitions)
+        assignor = group.replayed.protocol(KAFKAS_ASSIGNORS)
         member_id = request.member_id or broker.new_member_id(request.client_id, request.client_id)
         self._check_or_create_member(group, request, member_id, reported)
         old_metadata = group.members[member_id].metadata if member_id in group.members else None
-        metadata, assignor = group.changed_metadata(member_id, request), group.replayed.protocol(KAFKAS_ASSIGNORS)
+        metadata = group.changed_metadata(member_id, request)
         self.elect_assignor(group, member_id, metadata)
         if metadata != old_metadata:
             self.add(group.member_record(member_id, metadata))
@@ -149,7 +152,7 @@ class ConsumerStep(GroupStep[ConsumerGroup]):
 
     def elect_assignor(self, group: ConsumerGroup, member_id: str, metadata: Mapping[str, Any]) -> None:
         """Take the server assignor that the members vote for once the member has this metadata. Before the metadata is written."""
-        self._assignor = group.elected_assignor(member_id, metadata["server_assignor"]) or KAFKAS_ASSIGNORS.consumer
+        self._assignor = group.elected_assignor(self._votes, member_id, metadata["server_assignor"]) or KAFKAS_ASSIGNORS.consumer
 
     def is_full(self, group: ConsumerGroup, member_id: str, instance_id: str | None) -> bool:
         """Return whether the group has reached its maximum size without this member."""

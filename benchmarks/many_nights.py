@@ -122,7 +122,7 @@ def main() -> None:
     warehouse = str(options.warehouse)
     seconds: list[float] = []
     upkeep: list[float] = []
-    for number in range(options.runs):
+    for number in range(options.nights):
         seconds.append(make_run(warehouse, number, options.groups))
         if (number + 1) % RUNS_BETWEEN_UPKEEP == 0:
             began = time.perf_counter()
@@ -132,13 +132,13 @@ def main() -> None:
             upkeep.append(time.perf_counter() - began)
         if (number + 1) % 100 == 0:
             print(f"{number + 1} nights: {on_disk(options.warehouse)}", flush=True)
-    for begin in range(0, options.runs, 50):
+    for begin in range(0, options.nights, 50):
         print(f"nights {begin + 1} to {begin + 50}: {statistics.median(seconds[begin : begin + 50]):.2f} s each to begin and commit")
     print(f"upkeep: first {upkeep[0]:.2f} s, last {upkeep[-1]:.2f} s" if upkeep else "no upkeep")
     began = time.perf_counter()
     maintain(warehouse, CLUSTER, now_ms=time.time_ns() // 1_000_000 + 40 * DAY_MS)
     print(f"groupcoord maintain in the next month: {time.perf_counter() - began:.2f} s; {on_disk(options.warehouse)}")
-    at = str(FIRST_RUN_MS + (options.runs - 10) * DAY_MS)
+    at = str(FIRST_RUN_MS + (options.nights - 10) * DAY_MS)
     commands = (["list"], ["describe", "--all-groups", "--at", at], ["diff"], ["runs"], ["warnings"])
     for command in commands:
         print(f"groupcoord {' '.join(command)}: {timed_command(*command, '--warehouse', warehouse):.2f} s")

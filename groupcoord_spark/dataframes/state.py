@@ -235,7 +235,7 @@ def _of_clusters(replayed: DataFrame, semantics: Semantics) -> DataFrame:
 
 
 def _kinds_of(report: PartitionReport) -> Iterable[tuple[int, int, int, bool]]:
-    """Key type, value version, the number of records that decode, and whether the rows tell which records are of transactions."""
+    """Key type, value version, the number of records that decode, and whether the rows identify transactional records."""
     return ((*kind, count.decoded, TRANSACTIONS not in report.lacks) for kind, count in report.counts.by_kind.items())
 
 

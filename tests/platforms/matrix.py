@@ -29,7 +29,7 @@ SHOWN = ("pyspark", "pyarrow", "pandas", "numpy")
 
 
 def release_of(language: str, platform: Path) -> str:
-    """Return the release of Python or of Java with which a platform is run: the last one that its file names."""
+    """Return the release of Python or Java for a platform: the last one in its file."""
     return str(re.findall(rf"{language} ([\d.]*\d)", platform.read_text(encoding="utf-8"))[-1])
 
 

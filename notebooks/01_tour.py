@@ -17,7 +17,7 @@
 
 # %% tags=["parameters"]
 LOGS = "../demo-logs/night-3"  # a broker's log directory, or a URI of one; `groupcoord demo` writes this one
-DAYS_LATER = 2  # the cleanup happens so many days after the newest record
+DAYS_LATER = 2  # days from the newest record to the cleanup
 
 # %%
 import matplotlib.pyplot as plt
@@ -78,7 +78,7 @@ standing = state.committed_offsets.groupBy("group_id", "topic").agg(
 standing.orderBy("group_id", "topic").toPandas()
 
 # %% [markdown]
-# `committed_offset` is the next record that the group will read; how far behind it is cannot be told without the topics' end offsets.
+# `committed_offset` is the next record that the group will read. The lag also needs the topics' end offsets.
 
 # %% [markdown]
 # ## Who holds which partition?

@@ -18,7 +18,7 @@
 # %% tags=["parameters"]
 LOGS = "../tests/golden/classic-modern/logs"  # a broker's log directory, or a URI of one
 PRESENT, OTHER = "7d", "1d"  # offsets.retention now, and the one to try
-DAYS_LATER = 2  # the cleanup happens so many days after the newest record
+DAYS_LATER = 2  # days from the newest record to the cleanup
 
 # %%
 import matplotlib.pyplot as plt

@@ -11,7 +11,7 @@
 # ---
 
 # %% [markdown]
-# # What do people ask about consumer groups, and which table knows the answer?
+# # What do people ask about consumer groups, and which table has the answer?
 #
 # Every answer of `why` and of the views on one warehouse, with the records that are its evidence and what it cannot know.
 # Only the first cell needs Spark: it makes a warehouse of a log. The same statements run in Spark and Trino, and as `groupcoord sql`.

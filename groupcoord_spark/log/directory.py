@@ -93,6 +93,11 @@ class PartitionLog:
     is_surveyed: bool = True
     files: Mapping[int, int] = field(default_factory=dict)
 
+    @property
+    def begin(self) -> int | None:
+        """Where the log starts, whether or not a record is left there; None if it is empty or the start is unknown."""
+        return self.first_offset if self.log_start_offset is None else self.log_start_offset
+
 
 def leader_epochs_of(log: PartitionLog) -> tuple[tuple[int, int], ...]:
     """Return (epoch, first offset) of the leader epochs in the log's checkpoint, or () without a checkpoint."""

@@ -113,8 +113,7 @@ def plan_carry_over(
     *,
     complete_from: Callable[[Mapping[int, int]], set[int]] | None = None,
 ) -> CarryOver:
-    """Return an identifier of the replay rules: the release and all its semantics. With equal identifiers the same records give the same
-    state.
+    """Decide for each offsets partition whether the run goes on from the last run or reads the log from its beginning, and why.
 
     Args:
         verdict: what the guards let the run do. histories: from ``partition_histories``.
@@ -150,7 +149,7 @@ def plan_carry_over(
         why = reason or accepted or _why_whole(request, row, histories.get(number, PartitionHistory()), change)
         if why is None and row is not None:
             ends[number] = row["end_offset"]
-            first = _begin_of(log)
+            first = log.begin
             if first is not None and first >= row["end_offset"]:
                 has_nothing_older.add(number)
             if first is not None and first > row["end_offset"]:
@@ -269,11 +268,6 @@ def _why_whole(request: RunRequest, row: Row | None, history: PartitionHistory, 
     if request.with_history and history_end < row["end_offset"]:
         return "runs without history came before"
     return None
-
-
-def _begin_of(log: PartitionLog) -> int | None:
-    """Return where the log starts, whether or not a record is left there, or None if it is empty or the start is unknown."""
-    return log.first_offset if log.log_start_offset is None else log.log_start_offset
 
 
 def _complete(

@@ -268,7 +268,7 @@ def gap(run: ComparedRun) -> Doubts:
     """Report a log that starts after the last run's end: the records in between were never read."""
     doubts = []
     for number, compared in run.compared.items():
-        log, history, first = compared.log, compared.last, compared.begin
+        log, history, first = compared.log, compared.last, compared.log.begin
         if first is None or first <= history.end_offset or run.changes[number] in OF_ANOTHER_LOG or not history.end_offset:
             continue
         detail = (

@@ -136,14 +136,9 @@ class ComparedLog:
         )
 
     @property
-    def begin(self) -> int | None:
-        """Return where the log starts, whether or not a record is left there, or None if it is empty or the start is unknown."""
-        return self.log.first_offset if self.log.log_start_offset is None else self.log.log_start_offset
-
-    @property
     def begins_earlier(self) -> bool:
         """The log has offsets below those that the last run read."""
-        return self.begin is not None and self.last.first_offset is not None and self.begin < self.last.first_offset
+        return self.log.begin is not None and self.last.first_offset is not None and self.log.begin < self.last.first_offset
 
     @property
     def begins_later(self) -> bool:
@@ -155,7 +150,7 @@ class ComparedLog:
     def is_proven(self) -> bool:
         """The log has, below the end of the last run, what that run read, but for compaction; or nothing at all, which cannot differ."""
         end, known = self.last.end_offset, self.last.leader_epoch
-        if end == 0 or (self.begin is not None and self.begin >= end):
+        if end == 0 or (self.log.begin is not None and self.log.begin >= end):
             return True
         epochs = self.evidence.epochs if known is not None else ()
         if self.has_newest and self.last.newest_record is not None:

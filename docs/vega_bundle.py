@@ -6,11 +6,12 @@ update of vl-convert-python, write the hash that is printed into `tests/report/t
 
 from __future__ import annotations
 
+import gzip
 import hashlib
 import importlib.metadata
 from pathlib import Path
 
-BUNDLE = Path(__file__).parents[1] / "groupcoord_spark" / "report" / "browser" / "vega.js"
+BUNDLE = Path(__file__).parents[1] / "groupcoord_spark" / "report" / "browser" / "vega.js.gz"
 
 VEGA_LITE = "6.4"
 
@@ -21,11 +22,11 @@ SNIPPET = "window.vegaEmbed = vegaEmbed;"
 def main() -> None:
     import vl_convert
 
-    BUNDLE.write_text(vl_convert.javascript_bundle(SNIPPET, VEGA_LITE), encoding="utf-8")
-    size = BUNDLE.stat().st_size
+    script = vl_convert.javascript_bundle(SNIPPET, VEGA_LITE).encode()
+    BUNDLE.write_bytes(gzip.compress(script, mtime=0))
     version = importlib.metadata.version("vl-convert-python")
-    print(f"{BUNDLE.name}: {size:,} bytes of Vega-Lite {VEGA_LITE} by vl-convert-python {version}")
-    print(f"sha256 {hashlib.sha256(BUNDLE.read_bytes()).hexdigest()}")
+    print(f"{BUNDLE.name}: {len(script):,} bytes of Vega-Lite {VEGA_LITE} by vl-convert-python {version}")
+    print(f"sha256 {hashlib.sha256(script).hexdigest()}")
 
 
 if __name__ == "__main__":

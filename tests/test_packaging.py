@@ -74,7 +74,7 @@ def test_the_wheel_has_what_the_report_reads_beside_its_code() -> None:
     assert wheel == {"packages": ["groupcoord_spark"]}  # every file of the package, but for what git ignores
     report = ROOT / "groupcoord_spark" / "report"
     data = [path for folder in ("browser", "charts", "sql") for path in (report / folder).iterdir()]
-    assert {"vega.js", "page.html", "calendar.json", "groups.sql"} <= {path.name for path in data}
+    assert {"vega.js.gz", "page.html", "calendar.json", "groups.sql"} <= {path.name for path in data}
     ignored = subprocess.run(["git", "check-ignore", *data], cwd=ROOT, capture_output=True, text=True)
     if ignored.returncode == 128:
         pytest.skip("the tests do not run in a git repository")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
@@ -56,7 +57,7 @@ def page(report: Report) -> str:
         style=_file("browser", "page.css"),
         script=_file("browser", "page.js"),
         data=packed(as_json(facts)),
-        library=packed(_file("browser", "vega.js")),
+        library=base64.b64encode((files(__package__) / "browser" / "vega.js.gz").read_bytes()).decode("ascii"),  # as ``packed`` has it
         licences=packed(_file("browser", "vega-licences.txt")),
     )
 

@@ -12,6 +12,7 @@ from click.testing import Result
 
 from tests.cli import warehouse
 from tests.conftest import DAY_MS
+from tests.doctor.copies import oracle
 from tests.doctor.test_rules_of_groups import commit
 from tests.log.log_writer import T0, batch, write_segment
 
@@ -148,7 +149,7 @@ def test_log_of_the_transaction_coordinator_decides_what_the_offsets_topic_canno
     corpus = SICK / "hanging"
     arguments = ("--transaction-state", corpus / "coordinator", "--as-of", "1795328868235", "--output", "json")
     rows = [json.loads(line) for line in doctor(corpus / "logs", *arguments).stdout.splitlines()]
-    expected = json.loads((corpus / "oracle" / "diagnosis.json").read_text())
+    expected = oracle("hanging", "diagnosis")
     names = ("finding", "severity", "subject")
     assert {(row["offsets_partition"], *(row[name] for name in names)) for row in rows} == {
         (finding["partition"], *(finding[name] for name in names)) for finding in expected

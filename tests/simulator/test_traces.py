@@ -9,16 +9,16 @@ import pytest
 from tests.tools.conformance import traces
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "traces"
-PATHS = sorted(GOLDEN.rglob("*.json"))
+PATHS = sorted(GOLDEN.rglob("*.json.gz"))
 
 
-@pytest.mark.parametrize("path", PATHS, ids=lambda path: f"{path.parent.name}-{path.stem}")
+@pytest.mark.parametrize("path", PATHS, ids=traces.name_of)
 def test_the_simulator_answers_and_writes_what_the_broker_did(path):
     assert traces.compare(path) is None
 
 
 def test_the_runner_prints_a_line_a_scenario_and_tells_by_its_exit_whether_all_are_equal(tmp_path, capsys):
-    trace = json.loads((GOLDEN / "4.3.1" / "first-join.json").read_text())
+    trace = traces.read_trace(GOLDEN / "4.3.1" / "first-join.json.gz")
     (tmp_path / "good.json").write_text(json.dumps(trace))
     assert traces.main([str(tmp_path)]) == 0
     trace["steps"][-1]["response"]["errorCode"] = 27
@@ -47,7 +47,7 @@ DOCTORED = {
 
 @pytest.mark.parametrize("place", DOCTORED)
 def test_a_trace_with_one_thing_changed_differs(place):
-    trace = json.loads((GOLDEN / "4.3.1" / "second-member.json").read_text())
+    trace = traces.read_trace(GOLDEN / "4.3.1" / "second-member.json.gz")
     changed = copy.deepcopy(trace)
     path, value = DOCTORED[place]
     inner = changed
@@ -61,7 +61,7 @@ def test_a_trace_with_one_thing_changed_differs(place):
 
 @pytest.mark.parametrize(("recorded", "replayed"), [("4.3.1", "3.9.1"), ("3.9.1", "4.3.1"), ("2.8.2", "3.9.1")])
 def test_another_release_gives_other_answers(recorded, replayed):
-    trace = json.loads((GOLDEN / recorded / "static-fenced.json").read_text())
+    trace = traces.read_trace(GOLDEN / recorded / "static-fenced.json.gz")
     assert traces.Replay({**trace, "broker": replayed}).difference() is not None
 
 

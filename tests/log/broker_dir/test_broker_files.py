@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 import struct
 from functools import partial
@@ -24,17 +23,12 @@ from groupcoord_spark.log.broker_dir.broker_files import (
     read_transaction_index,
 )
 from groupcoord_spark.storage.location import Location
+from tests.doctor.copies import CORPORA, SICK, oracle
 
-SICK = Path(__file__).parents[2] / "golden" / "sick"
-CORPORA = sorted(path.parent.parent.relative_to(SICK).as_posix() for path in SICK.rglob("oracle/snapshots.json"))
 HANGING = SICK / "hanging" / "logs"
 SNAPSHOT = HANGING / "__consumer_offsets-4" / "00000000000000000889.snapshot"
 INDEX = HANGING / "__consumer_offsets-4" / "00000000000000000247.txnindex"
 CHECKPOINT = HANGING / "cleaner-offset-checkpoint"
-
-
-def oracle(corpus: str, name: str) -> Any:
-    return json.loads((SICK / corpus / "oracle" / f"{name}.json").read_text())
 
 
 @pytest.mark.parametrize("corpus", CORPORA)

@@ -8,6 +8,7 @@ they are compared as sets, and so are the records of one commit (Scala) and of o
 """
 
 import base64
+import gzip
 import json
 import sys
 from collections.abc import Callable, Iterator, Mapping
@@ -530,17 +531,29 @@ def _shown(record: WrittenRecord) -> Json:
     }
 
 
+def read_trace(path: Path) -> dict[str, Any]:
+    """Read a trace: JSON, compressed where the file ends in ``.gz``."""
+    raw = path.read_bytes()
+    trace: dict[str, Any] = json.loads(gzip.decompress(raw) if path.suffix == ".gz" else raw)
+    return trace
+
+
+def name_of(path: Path) -> str:
+    """Return the name of a trace: its release and its scenario."""
+    return f"{path.parent.name}/{path.name.removesuffix('.gz').removesuffix('.json')}"
+
+
 def compare(path: Path) -> str | None:
     """Return the first difference between a trace and the simulator, in words; None where it has none."""
     try:
-        return Replay(json.loads(path.read_text())).difference()
+        return Replay(read_trace(path)).difference()
     except GroupcoordError as fault:
         return f"the simulator gave up: {fault}"
 
 
 def main(arguments: list[str]) -> int:
     """Compare every trace under the paths given; 1 if one differs, 2 without any."""
-    paths = [path for argument in map(Path, arguments) for path in (sorted(argument.rglob("*.json")) if argument.is_dir() else [argument])]
+    paths = [path for argument in map(Path, arguments) for path in (sorted(argument.rglob("*.json*")) if argument.is_dir() else [argument])]
     if not paths:
         print("No traces. Usage: python -m tests.tools.conformance.traces FILE_OR_DIR...", file=sys.stderr)
         return 2
@@ -548,7 +561,7 @@ def main(arguments: list[str]) -> int:
     for path in paths:
         first_difference = compare(path)
         has_difference |= first_difference is not None
-        print(f"{path.parent.name}/{path.stem}: {first_difference or 'equal'}")
+        print(f"{name_of(path)}: {first_difference or 'equal'}")
     return int(has_difference)
 
 

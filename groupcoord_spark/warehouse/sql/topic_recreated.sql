@@ -23,9 +23,11 @@ stale AS (
   GROUP BY n.cluster, n.topic
 ),
 deleted AS (
-  SELECT cluster, topic, MAX(record_timestamp) AS deleted_at
-  FROM tombstone_causes WHERE cause = 'topic_deleted'
-  GROUP BY cluster, topic
+  SELECT t.cluster, t.topic, MAX(t.record_timestamp) AS deleted_at
+  FROM tombstone_causes t
+  LEFT JOIN newest n ON n.cluster = t.cluster AND n.topic = t.topic
+  WHERE t.cause = 'topic_deleted' AND n.topic IS NULL
+  GROUP BY t.cluster, t.topic
 ),
 again AS (
   SELECT d.cluster, d.topic, MIN(c.record_timestamp) AS first_at
@@ -39,5 +41,3 @@ JOIN stale s ON s.cluster = n.cluster AND s.topic = n.topic
 UNION ALL
 SELECT a.cluster, a.topic, 'tombstones', CAST(NULL AS BIGINT), CAST(NULL AS VARCHAR(22)), a.first_at, CAST(NULL AS BIGINT)
 FROM again a
-LEFT JOIN newest n ON n.cluster = a.cluster AND n.topic = a.topic
-WHERE n.topic IS NULL

@@ -1,7 +1,5 @@
 """Times and durations as users write them, in options, settings and arguments."""
 
-from __future__ import annotations
-
 import re
 import time
 from dataclasses import dataclass

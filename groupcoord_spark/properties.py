@@ -1,7 +1,5 @@
 """Reads files of Java properties as brokers and Kafka's clients read them."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from itertools import chain

@@ -1,7 +1,5 @@
 """Numbers, lists and commands in sentences."""
 
-from __future__ import annotations
-
 import re
 import shlex
 import textwrap

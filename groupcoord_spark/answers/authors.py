@@ -1,7 +1,5 @@
 """A sentence for the user where the key types and value versions show that another coordinator wrote the records."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Set
 from typing import Final, NamedTuple
 

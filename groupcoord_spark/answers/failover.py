@@ -1,7 +1,5 @@
 """Where the groups of a cluster continue in the cluster to which MirrorMaker copies it."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 

@@ -1,7 +1,5 @@
 """Possible faults in a run, the worst first: the kinds of news of ``morning``, and the findings that the report looks for."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, Literal, NamedTuple
 

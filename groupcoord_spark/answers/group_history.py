@@ -1,7 +1,5 @@
 """All that the history tables have of one group, place by place: commits, transactions, rebalances and removals with their causes."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import datetime
 from itertools import pairwise

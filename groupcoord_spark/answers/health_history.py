@@ -1,7 +1,5 @@
 """Health of the offsets topic over the runs: findings, since when each exists, and how fast the log grows."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

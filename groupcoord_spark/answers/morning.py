@@ -1,7 +1,5 @@
 """Changes since the last run that differs, the worst first: one row for each kind, with the command that shows more."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
@@ -188,7 +186,7 @@ class _Compared(NamedTuple):
     """The copy is that of half a day ago."""
 
     @classmethod
-    def of(cls, warehouse: Warehouse, run: Run) -> _Compared:
+    def of(cls, warehouse: Warehouse, run: Run) -> "_Compared":
         since, changes = last_run_that_differs(warehouse, run) or (None, [])
         same_copy_since = unchanged_since(warehouse, run)
         is_stale = same_copy_since is not None and run.as_of_ms - same_copy_since.as_of_ms >= STALE_AFTER_MS

@@ -1,7 +1,5 @@
 """The member of a group that a partition belonged to, from the records of the group in order."""
 
-from __future__ import annotations
-
 import base64
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple

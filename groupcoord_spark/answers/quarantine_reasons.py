@@ -1,7 +1,5 @@
 """What each reason of the table ``quarantined_records`` says, in a sentence, from the places where the reasons are declared."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 
 from groupcoord_spark.log.damage import CODES

@@ -1,7 +1,5 @@
 """The removals of groups and their offsets with their causes: rows of the table ``offset_events``."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, Final, Literal, NamedTuple
 
@@ -28,7 +26,7 @@ class Place(NamedTuple):
     offsets_partition: int
 
     @classmethod
-    def of(cls, row: Mapping[str, Any]) -> Place:
+    def of(cls, row: Mapping[str, Any]) -> "Place":
         """Return the place of a row of a history table."""
         return cls(row["incarnation"], row["offsets_partition"])
 

@@ -1,7 +1,5 @@
 """Transactional commits that never count: a later commit or a tombstone of the same offset replaced them before their marker came."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from typing import Final, NamedTuple
 

@@ -1,7 +1,5 @@
 """What a reset of committed offsets would do: offsets read again or skipped, offsets out of range, partitions that are left out."""
 
-from __future__ import annotations
-
 import csv
 from collections.abc import Collection, Iterable, Mapping
 from typing import Final, NamedTuple

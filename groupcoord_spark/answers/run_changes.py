@@ -1,7 +1,5 @@
 """What changed from one run to another: groups, committed offsets and pending offsets, and why offsets and groups are gone."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime

@@ -1,7 +1,5 @@
 """The events of one group in order: commits, rewinds, transactions, rebalances, removals with their causes, and what will expire."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -324,12 +322,12 @@ class _Members:
     names: Sequence[str] | None
 
     @classmethod
-    def before_first(cls, rebalance: Mapping[str, Any] | None) -> _Members:
+    def before_first(cls, rebalance: Mapping[str, Any] | None) -> "_Members":
         """Members before the first rebalance in the history. A group without rebalances never had members."""
         return cls(0, ()) if rebalance is None or rebalance["members_joined"] is not None else cls(None, None)
 
     @classmethod
-    def after(cls, rebalance: Mapping[str, Any]) -> _Members:
+    def after(cls, rebalance: Mapping[str, Any]) -> "_Members":
         joined, kept = rebalance["members_joined"], rebalance["members_kept"]
         return cls(rebalance["member_count"], None if joined is None or kept is None else [*joined, *kept])
 

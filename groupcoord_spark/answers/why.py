@@ -1,7 +1,5 @@
 """Why a group or a committed offset is there, has gone or never counted: the story in order, the evidence, and one sentence at the end."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Final, Literal, NamedTuple
@@ -513,7 +511,7 @@ class _Fates(NamedTuple):
     jumps: Mapping[tuple[str, int], Outcome]
 
     @classmethod
-    def of(cls, steps: Sequence[Step]) -> _Fates:
+    def of(cls, steps: Sequence[Step]) -> "_Fates":
         last: dict[tuple[str, int], Outcome] = {}
         of_group: Outcome | None = None
         pending: dict[tuple[str, int], Outcome] = {}

@@ -5,8 +5,6 @@ member. Ties are broken by the iteration order of Kafka's hash maps, as in Kafka
 chapters 12 (client) and 13 (server).
 """
 
-from __future__ import annotations
-
 from groupcoord_spark.assignors.comparison import (
     MemberChange,
     OwnerChange,

@@ -3,8 +3,6 @@
 The quality is the balance, and the partitions that move, have no owner or are in another rack than their owner.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple

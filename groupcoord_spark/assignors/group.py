@@ -3,8 +3,6 @@
 Some of that input is not in the offsets topic. Each assumption made in its place is reported to the user as a sentence.
 """
 
-from __future__ import annotations
-
 import hashlib
 from base64 import urlsafe_b64encode
 from collections import Counter

@@ -5,8 +5,6 @@ goes by slot and, within a slot, by insertion order. Slots with nine or more key
 Maps that lose keys, and Scala's maps before 4.x, are in simulator/groups/map_order.py.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
 from typing import Final, TypeVar

@@ -1,7 +1,5 @@
 """The input of an assignor (members and topics) and its output (an assignment)."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol

@@ -3,8 +3,6 @@
 A member claims the partitions that its subscription lists as owned. Members of different generations may claim the same partition.
 """
 
-from __future__ import annotations
-
 from collections.abc import Container, Iterable, Sequence
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """Racks of members and partitions: which members can read a partition from a replica in their own rack (KIP-881)."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 

@@ -4,8 +4,6 @@ Client: RangeAssignor, with racks since 3.5 (KIP-881). Broker: group-coordinator
 Rules: docs/reference/coordinator.md, chapters 12.1 and 13.1.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 

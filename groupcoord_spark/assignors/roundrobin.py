@@ -1,7 +1,5 @@
 """The client's round robin assignor (RoundRobinAssignor; docs/reference/coordinator.md, chapter 12.2)."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from groupcoord_spark.assignors import membership

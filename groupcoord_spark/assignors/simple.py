@@ -3,8 +3,6 @@
 Rules: docs/reference/coordinator.md, chapter 13.6.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from math import ceil
 from operator import itemgetter

@@ -4,8 +4,6 @@ They compute the same assignment. The cooperative one moves a partition only aft
 Rules: docs/reference/coordinator.md, chapter 12.3.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 
 from groupcoord_spark.assignors.java_maps import hash_of_text, in_hash_order

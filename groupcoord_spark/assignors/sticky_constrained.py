@@ -1,7 +1,5 @@
 """Sticky assignment of a group whose members all subscribe to the same topics (AbstractStickyAssignor, ConstrainedAssignmentBuilder)."""
 
-from __future__ import annotations
-
 from collections import Counter, deque
 from collections.abc import Collection, Sequence
 

@@ -1,7 +1,5 @@
 """Sticky assignment of a group whose members subscribe to different topics (AbstractStickyAssignor, GeneralAssignmentBuilder)."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 

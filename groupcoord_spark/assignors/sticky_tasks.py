@@ -4,8 +4,6 @@ A task is a partition number of a subtopology. A member is one thread of an appl
 number of tasks for each of its members. Rules: docs/reference/coordinator.md, chapter 13.7.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType

@@ -1,7 +1,5 @@
 """Topic ids with their order and hash in Java, which the broker's assignors use."""
 
-from __future__ import annotations
-
 from functools import lru_cache
 from typing import NamedTuple
 

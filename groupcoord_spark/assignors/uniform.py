@@ -3,8 +3,6 @@
 Rules: docs/reference/coordinator.md, chapter 13.2.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from heapq import heapreplace

@@ -4,8 +4,6 @@ Commands print data on stdout and everything else on stderr, end 0, 1 or 2, and 
 module is imported when it is called: ``list`` and ``describe`` start without Spark. No rule about groups or offsets lives here.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Sequence
 from typing import NoReturn

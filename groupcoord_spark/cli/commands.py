@@ -1,7 +1,5 @@
 """The ``groupcoord`` command: which commands there are, versions, and what becomes of errors."""
 
-from __future__ import annotations
-
 import io
 import os
 import sys

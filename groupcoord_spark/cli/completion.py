@@ -1,7 +1,5 @@
 """``groupcoord completion``: a shell script that completes commands, options, groups and topics."""
 
-from __future__ import annotations
-
 import click
 from click.shell_completion import get_completion_class
 

@@ -1,7 +1,5 @@
 """``groupcoord demo``: three nights of a shop's cluster, and five questions about it."""
 
-from __future__ import annotations
-
 import sys
 import tarfile
 from datetime import UTC, datetime

@@ -1,7 +1,5 @@
 """``groupcoord export-offsets``: a run's offsets as the file that kafka-consumer-groups --reset-offsets --from-file takes."""
 
-from __future__ import annotations
-
 import csv
 import io
 import sys

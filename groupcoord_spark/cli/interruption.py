@@ -5,8 +5,6 @@ workers at once, since the main thread may be waiting for them, and ends the pro
 as in a library that waits for the network.
 """
 
-from __future__ import annotations
-
 import os
 import signal
 import sys

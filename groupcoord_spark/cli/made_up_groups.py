@@ -1,7 +1,5 @@
 """Members and topics that are written on the command line of ``groupcoord assign``."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping, Sequence
 from difflib import get_close_matches

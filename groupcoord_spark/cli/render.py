@@ -4,8 +4,6 @@ Group ids, topics, hosts and metadata are texts that clients chose. No character
 the CSV and the sentences have its escape, and JSON has a JSON escape, which keeps the value exact.
 """
 
-from __future__ import annotations
-
 import codecs
 import csv
 import io

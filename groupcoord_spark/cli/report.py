@@ -1,7 +1,5 @@
 """``groupcoord report``: one page about one run."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from urllib.parse import quote
 

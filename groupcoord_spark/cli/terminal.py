@@ -3,8 +3,6 @@
 Widths are counted in the cells of the terminal: an emoji and a Chinese letter take two.
 """
 
-from __future__ import annotations
-
 import re
 import sys
 from collections.abc import Collection, Iterator, Sequence
@@ -70,7 +68,7 @@ class _Column(NamedTuple):
     has_times: bool
 
     @classmethod
-    def of(cls, title: str, cells: Sequence[str]) -> _Column:
+    def of(cls, title: str, cells: Sequence[str]) -> "_Column":
         """Return the column with this title and these cells."""
         part = max((len(part) for part in _TITLE_PARTS.findall(title)), default=1)
         longest = max(map(cell_len, cells), default=0)

@@ -1,7 +1,5 @@
 """The broker settings on which the coordinator's rules depend, from a server.properties file."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass

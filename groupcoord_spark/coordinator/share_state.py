@@ -1,7 +1,5 @@
 """The state of share groups as the share coordinator keeps it: the sum of the records of ``__share_group_state`` (KIP-932)."""
 
-from __future__ import annotations
-
 from bisect import insort
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace

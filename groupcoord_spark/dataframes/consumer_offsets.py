@@ -1,7 +1,5 @@
 """Log segments as a Spark source: ``spark.read.format("consumer_offsets").load(path)``. Needs Spark 4.0."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """Facts of one offsets partition in one copy of the log, as ``gather`` finds them."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 
 from groupcoord_spark.doctor.gather.group_table import GroupInLog, GroupSums
@@ -32,7 +30,7 @@ class SegmentFacts:
     value_bytes: int = 0
     last_value_bytes: int = 0
 
-    def add(self, part: SegmentFacts) -> None:
+    def add(self, part: "SegmentFacts") -> None:
         """Add a part of the same segment, which lies behind the parts that are here already."""
         self.batches += part.batches
         self.records += part.records
@@ -92,7 +90,7 @@ class BatchFacts:
     largest_batch_bytes: int = 0
     largest_batch_offset: int = -1
 
-    def add(self, later: BatchFacts) -> None:
+    def add(self, later: "BatchFacts") -> None:
         """Add the batches that follow."""
         for name in _SUMS_OF_BATCHES:
             setattr(self, name, getattr(self, name) + getattr(later, name))

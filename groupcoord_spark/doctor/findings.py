@@ -1,7 +1,5 @@
 """What a finding is, how much it matters, and what a kind of findings has in common."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Any, NamedTuple

@@ -5,8 +5,6 @@ one transaction at a time, and writes the next one only after the markers of the
 4.3.1 brokers; the 15-minute rule is the one of ``kafka-transactions.sh find-hanging``.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum

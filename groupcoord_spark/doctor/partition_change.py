@@ -1,7 +1,5 @@
 """What another number of offsets partitions would do to the groups: Kafka finds a group by a hash, and moves no record."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 

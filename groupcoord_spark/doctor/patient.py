@@ -1,7 +1,5 @@
 """One offsets partition of one copy, as the rules look at it."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any, Final
 

@@ -1,7 +1,5 @@
 """Works on the partitions of a log in several processes where the log is large."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor

@@ -1,7 +1,5 @@
 """Reads the copies of a log into facts: one pass over each partition."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from groupcoord_spark.doctor.facts import CopyFacts, FilesBeside

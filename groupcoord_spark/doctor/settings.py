@@ -1,7 +1,5 @@
 """The broker and topic settings on which the findings depend."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Compare the side files with the segments. A file that does not fit is reported and not used."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final

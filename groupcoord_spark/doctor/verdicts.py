@@ -1,7 +1,5 @@
 """The verdicts: what the rules say of all partitions and copies, worst first. Seen on brokers of 4.3.1 with known illnesses."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence, Set
 from dataclasses import dataclass
 from typing import Any

@@ -1,7 +1,5 @@
 """Sizes and ages in sentences."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from groupcoord_spark.doctor.facts import SegmentFacts

@@ -4,8 +4,6 @@
 records, ``protocol.json_loops`` writes the same lines for the records that brokers usually write, and ``line`` writes the others. No Spark.
 """
 
-from __future__ import annotations
-
 import json
 from base64 import b64encode
 from collections import Counter

@@ -3,8 +3,6 @@
 Records of MirrorMaker's checkpoints and offset syncs are lines of JSON too, or the text that Kafka's formatters print.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress

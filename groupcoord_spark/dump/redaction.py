@@ -1,7 +1,5 @@
 """The redaction of a dump: client ids, hosts, member ids and metadata are replaced by names that reveal nothing."""
 
-from __future__ import annotations
-
 import hashlib
 import secrets
 from typing import Any, Final

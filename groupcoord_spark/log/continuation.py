@@ -5,8 +5,6 @@ missing, the earlier run and this one together have read every record. A missing
 earlier run has read, so the whole log must be read.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace

@@ -1,8 +1,6 @@
 """Damage that the reader of a log reports in addition to its records: unused bytes, and doubtful bytes that are used. Codes never
 change."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field

@@ -3,8 +3,6 @@
 Planning looks at names, at both ends of each file and at a few small text files, never at a whole log.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace

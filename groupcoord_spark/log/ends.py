@@ -1,7 +1,5 @@
 """The two ends of segment files. The plan derives from them the offsets of a log without reading it."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple

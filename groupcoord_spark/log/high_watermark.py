@@ -3,8 +3,6 @@
 A coordinator of Kafka 0.10 loaded records up to the high watermark; later ones load to the end of the log.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import replace
 

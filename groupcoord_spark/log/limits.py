@@ -1,7 +1,5 @@
 """Limits on what a reader spends on one batch, whatever the batch claims about itself. They are far above what brokers write."""
 
-from __future__ import annotations
-
 MIB = 1 << 20
 
 BATCH_BYTES = 128 * MIB

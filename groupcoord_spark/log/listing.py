@@ -1,7 +1,5 @@
 """Lists the directory of a partition at one moment, while a broker may be at work on it, and takes hold of its files at that moment."""
 
-from __future__ import annotations
-
 import errno
 import os
 import re

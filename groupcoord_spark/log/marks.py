@@ -4,8 +4,6 @@ Each needs one batch. Compaction rewrites files and batches and removes records,
 value. Control records do not count here: markers of different clusters can be equal, and not every input has them.
 """
 
-from __future__ import annotations
-
 import struct
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -31,7 +29,7 @@ class RecordMark:
     timestamp_ms: int
     crc: int
 
-    def is_same(self, other: RecordMark) -> bool:
+    def is_same(self, other: "RecordMark") -> bool:
         """Return whether both describe the same record. Timestamps are compared only if both records have one."""
         timestamps_fit = NO_TIMESTAMP in (self.timestamp_ms, other.timestamp_ms) or self.timestamp_ms == other.timestamp_ms
         return self.record_offset == other.record_offset and self.crc == other.crc and timestamps_fit

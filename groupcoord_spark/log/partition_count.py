@@ -1,7 +1,5 @@
 """Partition count of a topic, derived from the names in its keys and their partitions, because no file contains it."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final, NamedTuple, Self
@@ -83,7 +81,7 @@ class PlacedGroups(NamedTuple):
         """Return the arrays of rows with the fields of this class."""
         return cls(*np.array(list(rows), np.int64).reshape(-1, 4).T)
 
-    def take(self, at: npt.NDArray[np.int64] | npt.NDArray[np.bool_]) -> PlacedGroups:
+    def take(self, at: npt.NDArray[np.int64] | npt.NDArray[np.bool_]) -> "PlacedGroups":
         """Return the elements at these indices, or where the mask is true."""
         return PlacedGroups(*(column[at] for column in self))
 

@@ -5,8 +5,6 @@ batch then does not depend on other batches, so the ranges give the same records
 as a whole, so any other file is read as a whole.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise

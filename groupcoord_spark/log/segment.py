@@ -1,7 +1,5 @@
 """Reads one segment file in bounded memory: first all of it is walked, then its records come in the order of their offsets."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -68,7 +66,7 @@ class Segment:
     next_base_offset: int | None = None
     skip_below: int = 0
     log_start_offset: int = 0
-    covers: tuple[Segment, ...] = ()
+    covers: "tuple[Segment, ...]" = ()
     start: int = 0
     file_size: int | None = None
     held: HeldFile | None = None
@@ -120,7 +118,7 @@ class Chunk:
     sources: Sequence[str] | None = None
     below_log_start: int = 0
 
-    def part(self, rows: npt.NDArray[np.int64], lost: list[Lost], doubts: list[PlacedDoubt], size: int) -> Chunk:
+    def part(self, rows: npt.NDArray[np.int64], lost: list[Lost], doubts: list[PlacedDoubt], size: int) -> "Chunk":
         """Return some of the records with the lost and doubtful places among them."""
         return replace(
             self,

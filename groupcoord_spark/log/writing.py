@@ -1,7 +1,5 @@
 """Writes segments as a broker does: batches of magic 2, one file for each partition."""
 
-from __future__ import annotations
-
 import struct
 from collections.abc import Iterable
 from dataclasses import dataclass

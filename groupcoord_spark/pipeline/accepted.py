@@ -1,7 +1,5 @@
 """The words of ``--accept``: what a run may do although its input looks like a bad copy."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Final
 

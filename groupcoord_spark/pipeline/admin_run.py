@@ -4,8 +4,6 @@ What only the log has is not made up: record offsets, versions, times of commits
 expiration and of open transactions have no rows. No Spark job runs.
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import replace

@@ -14,8 +14,6 @@ few record sequences are rejected, or load differently, because of that:
 ``cleanings_to_try`` finds these orders; the loader of ``load_check`` replays what each such cleaning leaves of the group.
 """
 
-from __future__ import annotations
-
 from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence, Set
@@ -189,7 +187,7 @@ def _answer_of(exposure: Exposure) -> tuple[int, str]:
     return exposure.offsets_partition, exposure.answer
 
 
-def _records_of_groups(log: PartitionLog, group_ids: Set[str], semantics: Semantics) -> _Kept:
+def _records_of_groups(log: PartitionLog, group_ids: Set[str], semantics: Semantics) -> "_Kept":
     """Return the markers, all records of these groups, and the records of their offsets that a replay needs."""
     kept, starts, log_end = [], [], 0
     wanted = pa.array(sorted(group_ids), pa.string())
@@ -214,7 +212,7 @@ def _records_of_groups(log: PartitionLog, group_ids: Set[str], semantics: Semant
     return _Kept(as_one(kept), np.concatenate(starts), log_end)
 
 
-def _exposures(records: _Kept, semantics: Semantics, offsets_partition: int, deleted: Set[str]) -> tuple[Exposure, ...]:
+def _exposures(records: "_Kept", semantics: Semantics, offsets_partition: int, deleted: Set[str]) -> tuple[Exposure, ...]:
     """Return the exposures by group."""
     rows_by_group = records.rows_by_group()
     to_try = {group: cleanings_to_try(records, rows, semantics, deleted) for group, rows in rows_by_group.items()}
@@ -283,7 +281,7 @@ def _states(state: PartitionState) -> dict[str, dict[tuple[Any, ...], Any]]:
 
 
 def _exposure(
-    records: _Kept, group: int, cleaning: Cleaning, uncleaned: _Replayed, cleaned: _Replayed, semantics: Semantics, offsets_partition: int
+    records: "_Kept", group: int, cleaning: Cleaning, uncleaned: _Replayed, cleaned: _Replayed, semantics: Semantics, offsets_partition: int
 ) -> Exposure | None:
     name = records.names[group]
     refused_uncleaned = {warning.record_offset for warning in uncleaned.refusals.get(name, ())}

@@ -4,8 +4,6 @@ The high watermarks are a small file. Of the share groups' log and the metadata 
 are decoded. Each part is optional: a missing part leaves its tables without rows; a damaged part is not used, and a warning reports it.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field

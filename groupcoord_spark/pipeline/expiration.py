@@ -1,7 +1,5 @@
 """The offsets and groups that a cleanup at ``as_of`` removes, from the state of one offsets partition or from the state tables."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple

@@ -1,7 +1,5 @@
 """The records of an offsets partition that a run reads: from its log, from the history tables, and up to which record offset."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple

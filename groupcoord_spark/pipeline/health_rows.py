@@ -5,8 +5,6 @@ records only. They reveal new transactions, and which transactions of the last r
 ``read_at`` of the run that it was found in.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet

@@ -3,8 +3,6 @@
 A record that the loader refuses makes the load of its whole offsets partition fail. A skipped record is left out, and the load goes on.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field

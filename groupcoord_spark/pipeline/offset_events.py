@@ -1,7 +1,5 @@
 """Judges the offset events of a run that depend on several offsets partitions: deleted topics, and offsets copied to another group."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import cache

@@ -1,7 +1,5 @@
 """Rows that the driver writes after the workers are done, a few for each offsets partition, and the summary of the run."""
 
-from __future__ import annotations
-
 import json
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence

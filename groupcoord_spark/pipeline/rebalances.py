@@ -4,8 +4,6 @@ Most of these records are superseded and not kept for the replay. A reader that 
 itself. For other partitions the readers send the new group records to the replay, which makes the rows.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache

@@ -1,7 +1,5 @@
 """What a cleanup would do under other settings, from the state tables of a run. No table changes."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import NamedTuple

@@ -1,7 +1,5 @@
 """Which values of classic groups a broker surely loads, without decoding one of them."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from groupcoord_spark.protocol import fast_path

@@ -1,7 +1,5 @@
 """Decodes records of ``__cluster_metadata``: the frame, the record type and the message."""
 
-from __future__ import annotations
-
 import re
 from typing import Any, NamedTuple
 

@@ -4,8 +4,6 @@ The numba kernels read rows in the layout that brokers write. ``definition`` dec
 time, so results, doubts and errors always match ``definition``. Texts are Arrow strings.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Generic, NamedTuple, TypeVar

@@ -5,8 +5,6 @@ read as much as they can: bytes that cannot be read cost their own fields and ne
 ``subscribed_topics``, reads exactly as the broker does.
 """
 
-from __future__ import annotations
-
 import struct
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass

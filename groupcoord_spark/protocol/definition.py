@@ -5,8 +5,6 @@ the layouts that single early releases wrote (``Message.dialect``). ``errors.py`
 decoders of this package give the same results as the functions here, and tests compare them.
 """
 
-from __future__ import annotations
-
 import base64
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, NoReturn
@@ -107,7 +105,7 @@ def decode_value(
     *,
     dialect: str | None = None,
     record_types: Mapping[int, RecordType] = RECORD_TYPES,
-    shared: SharedElements | None = None,
+    shared: "SharedElements | None" = None,
 ) -> DecodedValue | None:
     """Decode the value of a record; return None for a tombstone.
 
@@ -163,7 +161,7 @@ def _record_type(key_type: int, dialect: str | None, record_types: Mapping[int, 
     return record_type
 
 
-def _decode_by(message: Message, version: int, value: bytes, shared: SharedElements | None = None) -> tuple[DecodedValue, int]:
+def _decode_by(message: Message, version: int, value: bytes, shared: "SharedElements | None" = None) -> tuple[DecodedValue, int]:
     """Decode the fields after the two version bytes; return the value and the position after it."""
     reader = FieldReader(value, message, version, shared)
     fields, at = reader.read_struct(message.fields, 2)
@@ -189,7 +187,7 @@ class FieldReader:
 
     __slots__ = ("buf", "doubts", "flexible", "message", "shared", "version")
 
-    def __init__(self, buf: bytes, message: Message, version: int, shared: SharedElements | None = None) -> None:
+    def __init__(self, buf: bytes, message: Message, version: int, shared: "SharedElements | None" = None) -> None:
         self.buf = buf
         self.message = message
         self.version = version

@@ -5,8 +5,6 @@ A ``DecodeError`` is the reason why a record cannot be decoded; the record goes 
 an oddity of a decoded record and goes to the table ``warnings``. Both tables contain the codes, so a code never changes.
 """
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass
 from typing import ClassVar, Self

@@ -4,8 +4,6 @@ Loading numba and the kernels takes 0.2 to 0.4 s; meanwhile the scalar decoders 
 records (planning, and most commands that only read the warehouse) never loads the kernels.
 """
 
-from __future__ import annotations
-
 import hashlib
 import logging
 import os

@@ -4,8 +4,6 @@ A table declares a message in all its versions. ``definition.py`` walks the tabl
 for the loops that read many records. Nothing here reads a byte.
 """
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -64,7 +62,7 @@ class Blob:
 class Array:
     """Elements behind a count: int32, or unsigned varint of n + 1 in flexible versions."""
 
-    element: Type
+    element: "Type"
     nullable: bool = False
 
 
@@ -75,7 +73,7 @@ class Struct:
     A nullable struct begins with a presence mark: an int8, or an unsigned varint inside a tagged field.
     """
 
-    fields: tuple[Field, ...]
+    fields: "tuple[Field, ...]"
     nullable: bool = False
 
     def default(self) -> dict[str, Any]:

@@ -3,8 +3,6 @@
 What JSON does not have is lost: unknown tags, bytes after the end, texts that were not UTF-8.
 """
 
-from __future__ import annotations
-
 import base64
 from collections.abc import Mapping, Sequence
 from typing import Any

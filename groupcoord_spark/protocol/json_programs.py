@@ -4,8 +4,6 @@ numba cannot walk the tables themselves, which are Python objects. Each version 
 literal, which is the text between two values, for example ``,"topic":``; then it acts.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass

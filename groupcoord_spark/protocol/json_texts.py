@@ -4,8 +4,6 @@ The compiled loop of ``json_loops`` writes the texts straight from the bytes. Ro
 decoded one by one, equal rows once.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from functools import cache

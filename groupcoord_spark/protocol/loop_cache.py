@@ -5,8 +5,6 @@ another path, so each would compile the loops again, which takes some twenty sec
 in a directory that is named after its text, is the same for all of them, so that a host compiles the loops once.
 """
 
-from __future__ import annotations
-
 import hashlib
 import importlib.util
 import os

@@ -1,7 +1,5 @@
 """Decodes records of MirrorMaker's topics as its classes do, and formats them as CheckpointFormatter and OffsetSyncFormatter."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from typing import Any, Final

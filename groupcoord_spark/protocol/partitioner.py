@@ -1,7 +1,5 @@
 """Which partition of the offsets topic holds a group, and which of ``__transaction_state`` a transactional id."""
 
-from __future__ import annotations
-
 import struct
 from functools import lru_cache
 

@@ -5,8 +5,6 @@ and LengthBeyondEnd where a declared length is larger than the number of bytes t
 decodes them and says whether they were UTF-8. Numbers are big endian.
 """
 
-from __future__ import annotations
-
 import base64
 import codecs
 import struct

@@ -4,8 +4,6 @@ numba cannot walk the tables themselves, which are Python objects. Each version 
 kind lie in one array of steps. ``json_programs`` makes those that write JSON.
 """
 
-from __future__ import annotations
-
 from enum import IntEnum
 from functools import cache
 from typing import NamedTuple

@@ -1,7 +1,5 @@
 """The numbers of Kafka that name things in the offsets topic: types of keys, types of markers, and the values that mean "none"."""
 
-from __future__ import annotations
-
 from enum import IntEnum
 from typing import Final, NamedTuple
 

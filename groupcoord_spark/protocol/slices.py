@@ -1,7 +1,5 @@
 """Many byte strings in one buffer: the form of keys and values until they are decoded. No byte is copied on the way."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Self
@@ -38,7 +36,7 @@ class Slices:
     def __len__(self) -> int:
         return len(self.start)
 
-    def take(self, rows: npt.NDArray[Any]) -> Slices:
+    def take(self, rows: npt.NDArray[Any]) -> "Slices":
         """Return the rows of a boolean mask or of indices without copying bytes."""
         return Slices(self.data, self.start[rows], self.end[rows], self.is_null[rows])
 
@@ -84,7 +82,7 @@ class Slices:
         return codes_of(encoded), encoded.dictionary.cast(pa.binary())
 
     @staticmethod
-    def from_arrow(array: pa.Array) -> Slices:
+    def from_arrow(array: pa.Array) -> "Slices":
         """Return the rows of a ``binary``, ``large_binary``, ``string`` or ``large_string`` array without copying bytes.
 
         Raises TypeError for an array of another type.
@@ -106,7 +104,7 @@ class Slices:
         return Slices(data, start, np.where(is_null, start, end), is_null)
 
     @staticmethod
-    def of(rows: list[bytes | None]) -> Slices:
+    def of(rows: list[bytes | None]) -> "Slices":
         """Build rows from a list of byte strings, for tests and small inputs."""
         return Slices.from_arrow(pa.array(rows, pa.binary()))
 

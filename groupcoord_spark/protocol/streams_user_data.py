@@ -3,8 +3,6 @@
 Facts of the layouts: kafka, streams/.../processor/internals/assignment/SubscriptionInfo.java and AssignmentInfo.java.
 """
 
-from __future__ import annotations
-
 import struct
 import uuid
 from typing import Final, NamedTuple

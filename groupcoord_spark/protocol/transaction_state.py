@@ -1,7 +1,5 @@
 """Decodes records of the topic ``__transaction_state``."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 from groupcoord_spark.protocol.definition import decode_key, decode_value

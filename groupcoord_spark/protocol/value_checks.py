@@ -4,8 +4,6 @@ The reader needs only this from most values, because a later record supersedes t
 does not decode supersedes nothing and is quarantined. The kernels recognize the values that brokers write.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np

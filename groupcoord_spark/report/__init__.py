@@ -4,7 +4,5 @@ The page makes no network requests: rows, chart specifications and the chart lib
 and become text nodes, never HTML.
 """
 
-from __future__ import annotations
-
 from groupcoord_spark.report.gather import gather
 from groupcoord_spark.report.page import index, page

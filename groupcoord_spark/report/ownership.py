@@ -1,7 +1,5 @@
 """Which member had which partition, and when, from the records of a group."""
 
-from __future__ import annotations
-
 import json
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set

@@ -1,7 +1,5 @@
 """Rows and texts as the page carries them: columns of JSON, compressed with gzip, in base64."""
 
-from __future__ import annotations
-
 import base64
 import gzip
 import json

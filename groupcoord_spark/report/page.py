@@ -1,7 +1,5 @@
 """The page as text: findings and figures as HTML, everything else as packed data that the page's own script shows."""
 
-from __future__ import annotations
-
 import base64
 import json
 from collections.abc import Iterator, Mapping, Sequence

@@ -1,7 +1,5 @@
 """The tables of the report: title, the question that each answers, what a run must have for it. The rows are SQL in the folder sql."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from importlib.resources import files
 from typing import Final, Literal

@@ -4,8 +4,6 @@ Text does not show its own form: ``00010002`` is valid hex and valid base64. A c
 the one in which most of them decode to keys and values of the offsets topic. A later row in another form is a fault of that row.
 """
 
-from __future__ import annotations
-
 import re
 from binascii import a2b_base64
 from collections.abc import Callable, Iterable, Sequence

@@ -6,8 +6,6 @@ If a table has both, a name of the second kind counts, because in decoded record
 No Spark here: workers convert the rows of files and of DataFrames in the same way.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final

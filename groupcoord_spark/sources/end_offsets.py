@@ -3,8 +3,6 @@
 docs/how-to/other-inputs.md lists the forms: lines of kafka-get-offsets or ``kcat -Q``, tables with a heading, and JSON.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence

@@ -1,7 +1,5 @@
 """Find the format of one file from its first bytes: Parquet, lines of JSON, or a format that is refused with the way out."""
 
-from __future__ import annotations
-
 import json
 import re
 import zlib

@@ -3,8 +3,6 @@
 A folder has the format of its data files. docs/how-to/other-inputs.md lists the rules that decide which files are data.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass

@@ -19,8 +19,6 @@ formatters, which is encoded again. A line with a key and a place and no value i
 may have Connect's envelope too. Files may be packed by gzip or zstd. No Spark here.
 """
 
-from __future__ import annotations
-
 import io
 import json
 import re

@@ -4,8 +4,6 @@ No Spark here. A row that cannot be a record (no place, not base64, not JSON) ke
 quarantined like a damaged batch of a segment, never dropped.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import reduce
@@ -138,7 +136,7 @@ class RowBatch:
     topics: frozenset[str] = frozenset()
     counts: Mapping[str, int] = field(default_factory=dict)
 
-    def wanted(self, wanted: Wanted) -> RowBatch:
+    def wanted(self, wanted: "Wanted") -> "RowBatch":
         """Return the batch without unwanted records."""
         of_batch = {number: wanted[number] for number in pc.unique(self.rows["offsets_partition"]).to_pylist() if number in wanted}
         if not of_batch:

@@ -3,8 +3,6 @@
 The nightly reads the same files through the same functions, without this detour. No Spark here.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final

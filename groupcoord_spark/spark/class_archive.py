@@ -4,8 +4,6 @@ Java's own class data sharing (JEP 350): later sessions map the archive into mem
 ten thousand classes. Java ignores, without a message, an archive that was made by another Java or from other jars.
 """
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Report Spark failures in one sentence: a worker's error, or the process that died, the stage, and the next step."""
 
-from __future__ import annotations
-
 import re
 import signal
 import subprocess

@@ -1,7 +1,5 @@
 """The values of group records as nested columns: a pandas UDF whose struct follows from the declarations of the messages."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 

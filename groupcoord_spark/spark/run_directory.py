@@ -4,8 +4,6 @@ Java, Spark and the Python workers put every temporary file below it, so that en
 however they end.
 """
 
-from __future__ import annotations
-
 import os
 import shutil
 import signal
@@ -24,7 +22,7 @@ ABANDONED_AFTER_SECONDS = 86_400
 SECONDS_TO_STOP = 10.0
 
 _PROCESSES = Path("/proc")
-_open: list[RunDirectory] = []
+_open: "list[RunDirectory]" = []
 
 
 class RunDirectory:

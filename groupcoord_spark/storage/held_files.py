@@ -4,8 +4,6 @@ The log cleaner of a running broker never changes a file that has another one af
 that has the old file open still reads the old bytes, also after the file was renamed or deleted (docs/decisions/0014-files-held-open.md).
 """
 
-from __future__ import annotations
-
 import errno
 import os
 import stat

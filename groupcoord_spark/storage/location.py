@@ -1,7 +1,5 @@
 """Reads files and folders by path or URI, on every file system that pyarrow.fs knows."""
 
-from __future__ import annotations
-
 import errno
 import os
 import time
@@ -52,7 +50,7 @@ class Location:
     path: str
 
     @staticmethod
-    def of(given: str) -> Location:
+    def of(given: str) -> "Location":
         """Return the location of a path or URI. Nothing is opened yet.
 
         Raises InputError for a scheme that pyarrow does not know, or a file system that cannot be reached.
@@ -84,7 +82,7 @@ class Location:
         """The last part of the path."""
         return self.path.rstrip("/").rsplit("/", 1)[-1]
 
-    def child(self, name: str) -> Location:
+    def child(self, name: str) -> "Location":
         """Return the file or directory ``name`` in this directory."""
         path = _path_below(self.path, name)
         if "://" not in self.uri:
@@ -92,7 +90,7 @@ class Location:
         base, mark, options = self.uri.partition("?")
         return Location(f"{base.rstrip('/')}/{quote(name)}{mark}{options}", self.filesystem, path)
 
-    def parent(self) -> Location:
+    def parent(self) -> "Location":
         """Return the parent directory; the top directory is its own parent."""
         path = self.path.rpartition("/")[0] or "/"
         if "://" not in self.uri:

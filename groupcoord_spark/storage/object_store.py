@@ -4,8 +4,6 @@ A request to an object store takes some 50 ms, and a store answers many requests
 once, and never request data that a listing has already returned.
 """
 
-from __future__ import annotations
-
 import os
 from functools import lru_cache
 from typing import Final

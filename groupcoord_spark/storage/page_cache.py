@@ -1,7 +1,5 @@
 """Reads a log without pushing the pages of other processes out of memory: a broker depends on its page cache."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress

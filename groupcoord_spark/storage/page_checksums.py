@@ -1,7 +1,5 @@
 """Checksums of the pages of Parquet files, which pyarrow writes and verifies from release 15 on."""
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Mapping
 from typing import Final

@@ -1,7 +1,5 @@
 """The place of a warehouse: a local path or a URI, in the forms that pyarrow's file systems and delta-rs take."""
 
-from __future__ import annotations
-
 import errno
 import os
 import re

@@ -17,8 +17,6 @@ Every part and every field except names and partition numbers is optional; a mis
 topics, because a classic member's rack is in its subscription).
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields

@@ -1,7 +1,5 @@
 """The answers of a running cluster, over connections of kafka-python. Import this module only to ask a cluster."""
 
-from __future__ import annotations
-
 import time
 from base64 import urlsafe_b64encode
 from collections import defaultdict

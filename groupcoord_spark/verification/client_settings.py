@@ -1,7 +1,5 @@
 """The settings of kafka-python's connections from a properties file for Kafka's tools (--command-config)."""
 
-from __future__ import annotations
-
 import json
 import re
 import ssl

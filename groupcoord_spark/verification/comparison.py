@@ -4,8 +4,6 @@ Only fields that the broker answered are compared. A broker answers from its mem
 facts than the log, so a group in a rebalance can differ although both sides are right.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from operator import itemgetter

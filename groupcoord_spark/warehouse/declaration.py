@@ -1,7 +1,5 @@
 """The declaration of a table: its columns, and everything that follows from them (Arrow and Delta schema, conversions, reference)."""
 
-from __future__ import annotations
-
 import enum
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields

@@ -5,8 +5,6 @@ Nothing that a kept run or a point-in-time run shows changes. The entries of Del
 not be read any more.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -237,7 +235,7 @@ def _is_in_order(opened: OpenTable, file: _TableFile) -> bool:
     return all(first["max"] <= second["min"] for first, second in pairwise(bounds))
 
 
-def _rewrite(target: _Target, opened: OpenTable, files: Sequence[_TableFile], kept: _KeptRows | None) -> list[AddedFile]:
+def _rewrite(target: _Target, opened: OpenTable, files: Sequence[_TableFile], kept: "_KeptRows | None") -> list[AddedFile]:
     """Writes the rows of the files in order, without those that are not kept, and commits the new files in place of the old ones."""
     table = opened.table
     of_files = ((_rows(opened, target.cluster, file), file.run) for file in files)

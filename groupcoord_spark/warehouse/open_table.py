@@ -1,7 +1,5 @@
 """A table of a warehouse at one version: its files, its transactions and its rows, as Delta's log has them. Delta through delta-rs."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -3,8 +3,6 @@
 No table shows the rows before the driver commits the files (``write.commit_run``).
 """
 
-from __future__ import annotations
-
 import json
 import re
 import time

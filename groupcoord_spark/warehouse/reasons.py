@@ -1,7 +1,5 @@
 """Why an offset or a group goes or stays: the rules of the column ``rule``, and a sentence for each word of ``blocked_by``."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Final
 

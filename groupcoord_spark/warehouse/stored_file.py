@@ -1,7 +1,5 @@
 """Reads one Parquet file of a table: its columns are checked against the table's, and the rows that meet conditions are read."""
 
-from __future__ import annotations
-
 from array import array
 from collections.abc import Sequence
 from itertools import accumulate

@@ -4,8 +4,6 @@ Words are Kafka's own. ``partition`` is a partition of a consumed topic, ``offse
 ``committed_offset`` is the position a consumer saved, ``record_offset`` the place of a record in the log.
 """
 
-from __future__ import annotations
-
 from typing import Final
 
 from groupcoord_spark.log import CODES, DamageKind

@@ -1,7 +1,5 @@
 """Views over the tables, as SQL that Spark, DuckDB and Trino read, and their registration in a Spark session as of one run."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from importlib.resources import files
 from typing import Final

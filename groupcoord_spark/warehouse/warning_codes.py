@@ -1,7 +1,5 @@
 """Every code of the table ``warnings``, with what it says. A code that the package writes and this list lacks fails a test."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Final
 

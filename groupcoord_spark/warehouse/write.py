@@ -14,8 +14,6 @@ A point-in-time run is committed like a run, and then every table is put back to
 point-in-time run are in the versions that its row names, and nowhere else.
 """
 
-from __future__ import annotations
-
 import os
 import time
 import uuid

@@ -1,7 +1,5 @@
 """The causes of a rebalance, the confidence in a cause, and parts of the sentences for the evidence."""
 
-from __future__ import annotations
-
 from collections.abc import Collection
 from typing import Literal, NamedTuple
 

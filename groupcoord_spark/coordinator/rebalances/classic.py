@@ -1,7 +1,5 @@
 """Rebalances of a classic group: one row for each record with a new generation or other members."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Mapping
 from functools import lru_cache
 

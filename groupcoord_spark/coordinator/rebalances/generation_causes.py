@@ -4,8 +4,6 @@ No record of a classic group has a cause. The members that joined and left are c
 inferred from the times of the two records and the members' timeouts.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Sequence
 from typing import Final

@@ -1,7 +1,5 @@
 """One generation of a classic group from its record, and the differences between two generations."""
 
-from __future__ import annotations
-
 from functools import lru_cache
 
 from groupcoord_spark.coordinator.groups.classic import CONNECT, CONSUMER, connect_tasks, decoded_or_none

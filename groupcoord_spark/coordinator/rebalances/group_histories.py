@@ -1,7 +1,5 @@
 """The rebalances of all groups of one offsets partition: finds the group of each record, and where a group ends and a new one begins."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 from typing import Final
 

@@ -1,7 +1,5 @@
 """State of a group that outlives its generations: had it members, who had a partition before, which partitions were added to a topic."""
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Mapping

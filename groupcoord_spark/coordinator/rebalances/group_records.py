@@ -1,7 +1,5 @@
 """The decoded group records that rebalances are read from, and their key types."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 

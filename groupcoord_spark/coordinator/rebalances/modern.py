@@ -4,8 +4,6 @@ The broker writes the records of a change right before the record of the new epo
 assignment that follows has the same cause.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any, Final
 

@@ -1,7 +1,5 @@
 """The numbers of partitions that moved between members, got their first owner, or lost their owner."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from typing import Any, NamedTuple

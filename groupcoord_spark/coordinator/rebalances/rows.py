@@ -1,7 +1,5 @@
 """The row of a rebalance, and the function that fills it for groups of every type."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Sequence
 from typing import Any, Final, NamedTuple
 

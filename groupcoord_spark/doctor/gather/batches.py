@@ -1,7 +1,5 @@
 """What the batches of a chunk add to the facts of a segment and of the whole log, and the offsets that no record has."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Final
 
@@ -92,7 +90,7 @@ class Holes:
             self.gap_end = max(self.gap_end, int(entries.last_offset[inside > 0][-1]))
         self.next_offset = max(self.next_offset, int(entries.last_offset.max()) + 1)
 
-    def absorb(self, later: Holes) -> None:
+    def absorb(self, later: "Holes") -> None:
         """Add the runs of the part of the log that follows."""
         if later.first_offset >= 0:
             if self.first_offset < 0:

@@ -1,7 +1,5 @@
 """What the records of an offsets partition add up to, by group and by key."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
@@ -34,7 +32,7 @@ class ChunkKeys:
     columns: KeyColumns
 
     @staticmethod
-    def of(records: Records) -> ChunkKeys:
+    def of(records: Records) -> "ChunkKeys":
         """Return the keys of records that have not been decoded yet."""
         code, distinct = records.distinct_keys()
         return ChunkKeys(code, distinct, decode_key_columns(Slices.from_arrow(distinct)))
@@ -70,7 +68,7 @@ class RecordCounts:
         waited = head, place, fates, *(records[name].to_numpy() for name in ("record_offset", "size", "timestamp_ms"))
         self._add((*waited, False, *_OF_NO_RECORDS, numbers, is_active, _NOTHING), _NOTHING)
 
-    def absorb(self, later: RecordCounts) -> Ints:
+    def absorb(self, later: "RecordCounts") -> Ints:
         """Add the counts of records that follow, and return the number here of each of their keys, by the key's number there."""
         group_numbers = self.groups.absorb(later.groups)
         self.totals += later.totals

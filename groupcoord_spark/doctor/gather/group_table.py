@@ -3,8 +3,6 @@
 The rules need the sums and the few groups that may be findings: their size does not grow with the groups.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -234,7 +232,7 @@ class GroupTable:
         """Note the bytes of the metadata of one commit."""
         self.metadata_bytes[group] = max(self.metadata_bytes.get(group, 0), metadata_bytes)
 
-    def absorb(self, later: GroupTable) -> Ints:
+    def absorb(self, later: "GroupTable") -> Ints:
         """Add a later part of the log, and return the number here of each of its groups, by the group's number there."""
         numbers = self.numbers([*later._number_of])
         added, present = later.rows[: len(numbers)], self.rows[numbers]

@@ -1,7 +1,5 @@
 """Statistics of each key in the log of an offsets partition: one row for each key, which the loop over the records updates."""
 
-from __future__ import annotations
-
 import numpy as np
 import pyarrow as pa
 
@@ -49,7 +47,7 @@ class KeyTable:
         rows = self.rows[1 : len(self._number_of) + 1]
         return np.asarray(rows[rows[:, loop.LAST_OFFSET] != loop.NO_COMMIT])
 
-    def absorb(self, later: KeyTable, group_numbers: Ints, groups: GroupTable) -> Ints:
+    def absorb(self, later: "KeyTable", group_numbers: Ints, groups: GroupTable) -> Ints:
         """Add a later part of the log, and return the number here of each of its keys, by the key's number there.
 
         group_numbers: of the later part's groups here. groups: counts the commits that repeat the offset of the last commit before.

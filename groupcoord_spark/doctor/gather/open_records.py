@@ -1,7 +1,5 @@
 """Records of transactions: what the markers of a chunk decide, and the records that wait for a marker of a later chunk."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import replace
 from itertools import pairwise

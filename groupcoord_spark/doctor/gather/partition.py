@@ -1,7 +1,5 @@
 """The facts of a partition while its chunks are added in the order of the log."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np
@@ -94,7 +92,7 @@ class PartitionGatherer:
         """Set the side files that ``facts`` compares with the segments."""
         self._files = files
 
-    def absorb(self, later: PartitionGatherer) -> None:
+    def absorb(self, later: "PartitionGatherer") -> None:
         """Add the statistics of another gatherer of the same log, whose records follow the records of this one."""
         self._decide_open(later._first_markers)
         key_numbers = self._counts.absorb(later._counts)

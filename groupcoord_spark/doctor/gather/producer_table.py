@@ -1,7 +1,5 @@
 """What each producer wrote to each segment: rows that grow chunk by chunk, and are merged when they have become many."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -52,7 +50,7 @@ class ProducerTable:
         if self._rows > 2 * self._merged_rows + _ROWS_BEFORE_MERGE:
             self.by_segment()
 
-    def absorb(self, later: ProducerTable) -> None:
+    def absorb(self, later: "ProducerTable") -> None:
         """Add the rows of another table."""
         self._parts += later._parts
         self._rows += later._rows

@@ -1,7 +1,5 @@
 """The log cleaner: where it stopped, never came, or cannot go on; and what a load makes of the log after the cleaner."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Final
 

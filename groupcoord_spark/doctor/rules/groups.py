@@ -1,7 +1,5 @@
 """Groups that fill the log, and groups with a new name for each client start."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 

@@ -1,7 +1,5 @@
 """What makes the log large: large records, leftovers of transactions, tombstones, the latest values."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Final
 

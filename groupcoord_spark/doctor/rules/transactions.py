@@ -1,7 +1,5 @@
 """Open transactions: which hang, which are overdue, and what they hold back."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 

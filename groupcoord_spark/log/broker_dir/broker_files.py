@@ -5,8 +5,6 @@ regular file is not used, and a sentence says why. ``doctor`` checks whether a v
 org.apache.kafka.storage.internals.
 """
 
-from __future__ import annotations
-
 import re
 import struct
 from collections.abc import Callable, Mapping, Sequence

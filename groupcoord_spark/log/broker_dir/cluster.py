@@ -4,8 +4,6 @@ A snapshot has the state before its offset; the records of the log follow. Recor
 transaction of the controller (KIP-868) count when it ends, and never when it is aborted.
 """
 
-from __future__ import annotations
-
 import struct
 from collections import Counter
 from collections.abc import Iterator
@@ -124,14 +122,14 @@ class Cluster:
         """Whether a topic was deleted whose creation is in no record."""
         return bool(self._unnamed_removals)
 
-    def name_removed(self, snapshot: Cluster) -> None:
+    def name_removed(self, snapshot: "Cluster") -> None:
         """Take the names of deleted topics whose creation is in no record from an earlier snapshot."""
         for topic_id, deleted_at_ms in self._unnamed_removals.items():
             if topic_id in snapshot._topics:
                 count = snapshot._partition_counts.get(uuid_bytes(topic_id), 0)
                 self._deleted.append(TopicLifetime(topic_id, snapshot._topics[topic_id][0], count, None, deleted_at_ms))
 
-    def learn_history(self, earlier: Cluster) -> None:
+    def learn_history(self, earlier: "Cluster") -> None:
         """Take creation times and deleted topics from the records before the snapshot."""
         for topic_id, (_, created_at_ms) in earlier._topics.items():
             if topic_id in self._topics:

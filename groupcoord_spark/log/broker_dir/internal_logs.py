@@ -1,7 +1,5 @@
 """Read the logs of Kafka's other internal topics: the cluster's metadata, the states of transactions and of share groups."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from itertools import islice

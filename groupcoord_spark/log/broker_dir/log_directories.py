@@ -1,7 +1,5 @@
 """Find brokers' log directories, and read their checkpoints and directories for every topic."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress

@@ -1,7 +1,5 @@
 """Read the log of the coordinator of transactions, where a copy of the log directory has it."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple

@@ -4,8 +4,6 @@ An entry is a record batch (magic 2) or a message of an old format (magic 0 or 1
 has its magic in byte 16. Only the way from one entry to the next is a loop; everything else works on columns.
 """
 
-from __future__ import annotations
-
 import struct
 import zlib
 from dataclasses import dataclass
@@ -91,7 +89,7 @@ class Entries(Columns):
     moved_by: Positions
 
     @staticmethod
-    def none() -> Entries:
+    def none() -> "Entries":
         """Return empty columns."""
         nothing = np.zeros(0, np.int64)
         return Entries(nothing, nothing, nothing.astype(np.int8), nothing, nothing, nothing)

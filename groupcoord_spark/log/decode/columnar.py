@@ -4,8 +4,6 @@ The compiled loops read batches that are written in the usual way. All other bat
 ``definition``.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
@@ -41,7 +39,7 @@ class Rows(Columns):
     value_is_null: Mask
     size: Positions
 
-    def without(self, batches: Iterable[int]) -> Rows:
+    def without(self, batches: Iterable[int]) -> "Rows":
         """Return the rows of all other batches."""
         left_out = list(batches)
         return self.take(~np.isin(self.batch, left_out)) if left_out else self
@@ -51,7 +49,7 @@ class Rows(Columns):
         return tuple(getattr(self, name) for name in Rows.__slots__ if name != "batch")
 
     @staticmethod
-    def empty(n: int) -> Rows:
+    def empty(n: int) -> "Rows":
         """``n`` rows whose contents are not set."""
         return Rows(*(np.empty(n, np.bool_ if name.endswith("is_null") else np.int64) for name in Rows.__slots__))
 

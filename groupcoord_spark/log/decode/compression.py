@@ -1,7 +1,5 @@
 """Decompresses the records of a batch or an old message to the bytes that Kafka would read, and compresses them."""
 
-from __future__ import annotations
-
 import gzip
 import struct
 import zlib

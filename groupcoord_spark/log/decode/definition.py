@@ -4,8 +4,6 @@ Nothing is copied: keys and values are ranges of the buffer. As for Kafka, a bat
 of its records is used.
 """
 
-from __future__ import annotations
-
 import zlib
 from typing import NamedTuple
 

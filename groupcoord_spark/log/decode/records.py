@@ -1,7 +1,5 @@
 """Turns entries into records: the columns that all later stages work on."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
@@ -81,7 +79,7 @@ class Records(Columns):
         return Slices(keys.data, keys.start, keys.end, keys.is_null | (self.control_type != NOT_A_CONTROL_RECORD)).distinct()
 
     @staticmethod
-    def none() -> Records:
+    def none() -> "Records":
         """Return empty columns."""
         nothing = np.zeros(0, np.int64)
         flags = np.zeros(0, np.bool_)
@@ -220,7 +218,7 @@ class StoredRecords:
     lost: list[int]
     damages: Iterable[Damage]
 
-    def take(self, rows: npt.NDArray[Any]) -> StoredRecords:
+    def take(self, rows: npt.NDArray[Any]) -> "StoredRecords":
         """Return the records of a mask or of indices without copying keys or values."""
         return StoredRecords(self.records.take(rows), self.batch[rows], self.size[rows], self.keep[rows], self.lost, self.damages)
 

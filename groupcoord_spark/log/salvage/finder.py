@@ -4,8 +4,6 @@ Sound entries follow one another. Behind an entry that is not sound the search g
 a bad entry is never trusted: the checksum does not cover it, and a length that is too large would take good entries with it.
 """
 
-from __future__ import annotations
-
 import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass, field

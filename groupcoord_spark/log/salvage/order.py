@@ -1,7 +1,5 @@
 """Puts the entries of one file in the order of their offsets. No checksum covers offsets: one flipped bit moves good records elsewhere."""
 
-from __future__ import annotations
-
 from bisect import bisect_left, insort
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """The latest records of an earlier run, from the table latest_records, and the topic names that go with them."""
 
-from __future__ import annotations
-
 import pyarrow as pa
 
 from groupcoord_spark.errors import WarehouseError

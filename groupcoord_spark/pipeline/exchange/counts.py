@@ -1,7 +1,5 @@
 """Counts of the records of each offsets partition. Each reader counts while it reads; the replay adds up the counts of all readers."""
 
-from __future__ import annotations
-
 from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any
@@ -29,7 +27,7 @@ class KindCount:
     decoded: int = 0
     misplaced: int = 0
 
-    def add(self, other: KindCount) -> None:
+    def add(self, other: "KindCount") -> None:
         """Add the counts of other records."""
         self.records += other.records
         self.bytes += other.bytes
@@ -88,7 +86,7 @@ class PartitionCounts:
         times = [time for time in (self.newest_timestamp_ms, newest_timestamp_ms) if time is not None]
         self.newest_timestamp_ms = max(times, default=None)
 
-    def add(self, other: PartitionCounts) -> None:
+    def add(self, other: "PartitionCounts") -> None:
         """Add the counts of another reader of the same partition."""
         if other.first_offset is not None and other.end_offset is not None:
             self.reach(other.first_offset, other.end_offset, other.newest_timestamp_ms)

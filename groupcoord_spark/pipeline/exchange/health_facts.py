@@ -1,7 +1,5 @@
 """What the readers found out about the health of an offsets partition, on its way to the replay: large facts in several rows."""
 
-from __future__ import annotations
-
 import pickle
 from collections.abc import Iterator
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """The rows from the readers to the replay: kept records as packed Arrow batches, and a report for each offsets partition."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -48,7 +46,7 @@ class ShuffledRow(NamedTuple):
     payload: bytes | pa.RecordBatch
 
     @classmethod
-    def of(cls, batch: pa.RecordBatch) -> Iterator[ShuffledRow]:
+    def of(cls, batch: pa.RecordBatch) -> "Iterator[ShuffledRow]":
         """Yield the rows of a batch of SHUFFLED. Each payload is copied only when its row comes."""
         *others, payloads = (batch.column(name) for name in cls._fields)
         return map(cls, *(column.to_pylist() for column in others), (payload.as_py() for payload in payloads))

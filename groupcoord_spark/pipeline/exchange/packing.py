@@ -3,8 +3,6 @@
 A packed batch has a third of the bytes. Packing costs less than it saves when the rows cross to Spark's JVM and back.
 """
 
-from __future__ import annotations
-
 import pyarrow as pa
 
 # Without Arrow's threads: most batches are small, and to divide their columns among threads costs five times as much as to pack them.

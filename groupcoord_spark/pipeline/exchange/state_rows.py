@@ -1,7 +1,5 @@
 """The rows of the state and rule tables of one offsets partition, packed, from the replay to the writers."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any

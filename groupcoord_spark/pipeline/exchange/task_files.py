@@ -1,7 +1,5 @@
 """The rows of tables that one Spark task makes: to Parquet files of its own, or on with the task's other rows to those who write."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from typing import Any

@@ -1,7 +1,5 @@
 """What the cluster says of itself: topics, settings and rules of access, from ``__cluster_metadata``. Only what counts is decoded."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from typing import Final

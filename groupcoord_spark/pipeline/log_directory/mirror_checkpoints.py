@@ -1,7 +1,5 @@
 """Translated offsets of other clusters' groups, from the checkpoints that MirrorMaker keeps in the log directory."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

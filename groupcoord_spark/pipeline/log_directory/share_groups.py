@@ -1,7 +1,5 @@
 """Positions of share groups from ``__share_group_state``: the newest snapshots and the records after them."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Final
 

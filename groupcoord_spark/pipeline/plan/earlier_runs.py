@@ -1,7 +1,5 @@
 """State of each offsets partition according to earlier runs: how far it was read, sample records, and the incarnation of the topic."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final

@@ -1,7 +1,5 @@
 """What a dump shows of each offsets partition before it is read: a few records, and where some of the groups are."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final
@@ -59,7 +57,7 @@ class Evidence:
         ends = (mark for mark in (self.first_record, self.newest_record) if mark is not None and mark.record_offset == record_offset)
         return self.remembered.get(record_offset) or next(ends, None)
 
-    def merged(self, other: Evidence) -> Evidence:
+    def merged(self, other: "Evidence") -> "Evidence":
         """Return the evidence of both inputs. Of two records with one offset the newer one counts, as in the reader of rows."""
         remembered = dict(self.remembered)
         for mark in other.remembered.values():

@@ -7,8 +7,6 @@ refusal, a warning, or nothing. The user goes on past a refusal with ``--accept 
 ``log_changes`` decides whether a dump is of the log that the last run read.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -388,7 +386,7 @@ class Verdict:
     accepted: tuple[str, ...] = ()
     remarks: tuple[str, ...] = ()
 
-    def accepting(self, word: str, run: ComparedRun) -> Verdict:
+    def accepting(self, word: str, run: ComparedRun) -> "Verdict":
         """Return the verdict if the user accepts one more word."""
         return replace(self, accepted=(*self.accepted, word), remarks=(*self.remarks, _remark(word, run)))
 

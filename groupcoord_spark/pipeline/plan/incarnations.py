@@ -4,8 +4,6 @@ The coordinator gives each record the time of its broker, whatever message.times
 newer than one at a higher offset only by as much as the clocks of brokers differ. A larger difference proves that an incarnation began.
 """
 
-from __future__ import annotations
-
 from collections import deque
 from dataclasses import dataclass, field
 from typing import Any
@@ -42,7 +40,7 @@ class OffsetsByTime:
             self._add(number, tuple(bucket))
         self._widen()
 
-    def add(self, other: OffsetsByTime) -> None:
+    def add(self, other: "OffsetsByTime") -> None:
         """Add what another task has seen."""
         while other.width_ms < self.width_ms:
             other.double()

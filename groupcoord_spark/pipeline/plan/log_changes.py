@@ -11,8 +11,6 @@ Compaction rewrites files and batches and removes records, so file sizes and che
 reads the log from its beginning, which costs time but no row.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum

@@ -1,7 +1,5 @@
 """Partition count of ``__consumer_offsets``, derived from group ids and their partitions, because no file contains it."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from groupcoord_spark.coordinator.broker_settings import OFFSETS_PARTITIONS

@@ -5,8 +5,6 @@ groups, and also lists what the rows lack. It reads only rows that are new since
 same.
 """
 
-from __future__ import annotations
-
 import pickle
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -42,7 +40,7 @@ class PartitionOverview:
     evidence: Evidence = field(default_factory=Evidence)
     times: OffsetsByTime = field(default_factory=OffsetsByTime)
 
-    def add(self, other: PartitionOverview) -> None:
+    def add(self, other: "PartitionOverview") -> None:
         """Add the overview that another task made of the same partition."""
         self.rows += other.rows
         if other.first_offset is not None and (self.first_offset is None or other.first_offset < self.first_offset):
@@ -109,7 +107,7 @@ class RowOverview:
             partition.add(PartitionOverview(part.num_rows, ends["min"], ends["max"] + 1, evidence))
             partition.times.add_rows(part["record_offset"].to_numpy(), part["record_timestamp_ms"].to_numpy(zero_copy_only=False))
 
-    def add(self, other: RowOverview) -> None:
+    def add(self, other: "RowOverview") -> None:
         """Add the overview that another task made."""
         for name, partition in other.partitions.items():
             self.partitions.setdefault(name, PartitionOverview()).add(partition)

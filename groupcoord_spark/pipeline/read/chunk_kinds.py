@@ -1,7 +1,5 @@
 """The kinds of the records of a chunk: all that the rules of dropping look at, as columns."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any, NamedTuple
@@ -44,7 +42,7 @@ class ChunkKinds:
     def __len__(self) -> int:
         return len(self.key_type)
 
-    def take(self, rows: Mask | Ints) -> ChunkKinds:
+    def take(self, rows: Mask | Ints) -> "ChunkKinds":
         """Return the columns of the chosen records."""
         return replace(self, **{name: getattr(self, name)[rows] for name in _COLUMNS})
 

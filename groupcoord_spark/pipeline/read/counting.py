@@ -1,7 +1,5 @@
 """Counts the records of a chunk for decode_coverage and the summary of the run."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from groupcoord_spark.log import Chunk

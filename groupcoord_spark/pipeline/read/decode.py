@@ -1,7 +1,5 @@
 """The records of a chunk, decoded as far as all of them must be: key type, group, value version, whether it decodes, and notes about it."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -86,7 +84,7 @@ class RowNotes:
         return cls(rows, np.zeros(len(rows), np.int64), (code,), (detail,)) if len(rows) else cls.none()
 
     @classmethod
-    def concatenated(cls, parts: Iterable[RowNotes]) -> Self:
+    def concatenated(cls, parts: "Iterable[RowNotes]") -> Self:
         """Return the notes of all parts in row order."""
         some = [part for part in parts if len(part)]
         if not some:

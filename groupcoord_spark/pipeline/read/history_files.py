@@ -3,8 +3,6 @@
 The rows never cross to the JVM: the driver only gets the names of the files.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 from operator import attrgetter
 from typing import Any, TypeAlias

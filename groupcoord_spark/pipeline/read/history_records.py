@@ -1,7 +1,5 @@
 """Records from the history tables, as they were in the log. Compaction may have removed them from the log since."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator, Sequence
 from typing import Any, Final

@@ -1,7 +1,5 @@
 """Chunks of a log up to a point in time: which of their records the history tables have too."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 from itertools import groupby
 

@@ -1,7 +1,5 @@
 """The newest value of each offset while the chunks of an offsets partition are read, and the changes that may be events."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping
 from functools import cache, lru_cache
 from types import ModuleType
@@ -42,7 +40,7 @@ class OffsetValues(NamedTuple):
     columns: OffsetValueColumns
 
     @classmethod
-    def of(cls, rows: Ints, decoded: DecodedChunk) -> OffsetValues:
+    def of(cls, rows: Ints, decoded: DecodedChunk) -> "OffsetValues":
         """Decode the values of some offset records."""
         values = decoded.records.value.take(rows)
         kept = np.flatnonzero(~values.is_null)

@@ -4,8 +4,6 @@ One pass gives the records that the replay needs (packed: one row goes to the JV
 the history tables and of quarantined_records, and the counts.
 """
 
-from __future__ import annotations
-
 import pickle
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field

@@ -7,8 +7,6 @@ history, topic ids of dropped values, or refusals that depend on one record alon
 loader may refuse because of the state before it is never dropped. docs/explanation/why-records-may-be-dropped.md says why the rules hold.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np

@@ -1,7 +1,5 @@
 """What earlier runs carried on, compared with a log that is read as a whole: the state of the groups, and the live keys."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Replay one offsets partition from batches of kept records, including state that needs the log and not only the coordinator."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from itertools import chain
 from typing import Any, Self

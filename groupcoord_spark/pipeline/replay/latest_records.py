@@ -7,8 +7,6 @@ records that ``read.superseded`` keeps. A rule of this module can therefore neve
 more records. docs/explanation/incremental-nights.md has the full argument.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

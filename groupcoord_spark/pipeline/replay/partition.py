@@ -4,8 +4,6 @@
 records of a partition come in batches, and only the state of the partition stays in memory.
 """
 
-from __future__ import annotations
-
 import pickle
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

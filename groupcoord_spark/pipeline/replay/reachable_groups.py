@@ -1,7 +1,5 @@
 """Leave out of the tables the groups that no client reaches, because the topic got more partitions after their records were written."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 
 import numpy as np

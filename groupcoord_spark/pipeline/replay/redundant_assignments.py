@@ -7,8 +7,6 @@ owners. Then no record of the group is refused, and these records are redundant:
 records of a member that joins and leaves in the batch, and a setting that a later record sets again.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import NamedTuple
 

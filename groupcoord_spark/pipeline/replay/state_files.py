@@ -1,7 +1,5 @@
 """The last stage on the workers: the rows of the state and rule tables are written to Parquet, if small in one file for each table."""
 
-from __future__ import annotations
-
 import pickle
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field

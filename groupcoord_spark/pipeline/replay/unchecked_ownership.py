@@ -4,8 +4,6 @@
 without the owner of each partition: on a log of consumer groups that takes most of the time of a replay.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 from groupcoord_spark.coordinator.groups.consumer import ConsumerMember, ReplayedConsumerGroup

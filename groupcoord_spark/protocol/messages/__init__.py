@@ -3,8 +3,6 @@
 ``RECORD_TYPES`` holds each record type by the number that begins its keys. Type 18 was never released.
 """
 
-from __future__ import annotations
-
 from ..fields import RecordType
 from . import classic, consumer, offsets, share, streams
 

@@ -3,8 +3,6 @@
 Source: kafka, group-coordinator/src/main/resources/common/message/, a file for each message by its name.
 """
 
-from __future__ import annotations
-
 from ..fields import Array, Bytes, Field, Int32, Int64, Message, NullableString, RecordType, String, Struct
 from ..record_types import KeyType
 

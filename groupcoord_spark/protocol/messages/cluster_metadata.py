@@ -6,8 +6,6 @@ are flexible from version 0.
 Source: kafka, metadata/src/main/resources/common/metadata/ and, of control records, clients/src/main/resources/common/message/.
 """
 
-from __future__ import annotations
-
 from ..fields import Array, Boolean, Bytes, Field, Float64, Int8, Int16, Int32, Int64, Message, NullableString, String, Struct, Uint16, Uuid
 
 FRAME_VERSION = 1

@@ -3,8 +3,6 @@
 Source: kafka, connect/runtime/.../runtime/distributed/IncrementalCooperativeConnectProtocol.java.
 """
 
-from __future__ import annotations
-
 from ..fields import Array, Field, Int16, Int32, Int64, Message, NullableBytes, String, Struct
 
 _SINCE = {0: "0.9, protocol default", 1: "2.3, KIP-415: protocol compatible", 2: "2.4, KIP-507: protocol sessioned, same layout as 1"}

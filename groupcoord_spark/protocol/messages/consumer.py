@@ -1,7 +1,5 @@
 """Consumer groups of the new protocol (KIP-848): key types 3 to 8 and 16."""
 
-from __future__ import annotations
-
 from functools import partial
 
 from ..fields import Array, Bytes, Field, Int8, Int16, Int32, Int64, NullableString, String, Struct

@@ -4,8 +4,6 @@ Source: kafka, ConsumerProtocolSubscription.json and ConsumerProtocolAssignment.
 StickyAssignor and CooperativeStickyAssignor of org.apache.kafka.clients.consumer, and SubscriptionInfoData.json of streams.
 """
 
-from __future__ import annotations
-
 from ..fields import Array, Field, Int32, Int64, Message, NullableBytes, NullableString, String, Struct, Uuid
 
 _TOPIC_PARTITIONS = Array(Struct((

@@ -3,8 +3,6 @@
 Source: kafka, clients/src/main/resources/common/message/EndTxnMarker.json.
 """
 
-from __future__ import annotations
-
 from ..fields import Field, Int32, Message
 
 END_TRANSACTION_MARKER = Message(

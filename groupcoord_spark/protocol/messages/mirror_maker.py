@@ -3,8 +3,6 @@
 Source: kafka, connect/mirror-client/.../mirror/Checkpoint.java and connect/mirror/.../mirror/OffsetSync.java.
 """
 
-from __future__ import annotations
-
 from ..fields import Field, Int32, Int64, Message, String
 
 _SINCE = {0: "2.4, KIP-382"}

@@ -3,8 +3,6 @@
 Source: kafka, group-coordinator/src/main/resources/common/message/, a file for each message by its name.
 """
 
-from __future__ import annotations
-
 from ..fields import ZERO_UUID, Field, Int32, Int64, Message, RecordType, String, Uuid
 from ..record_types import KeyType
 

@@ -1,7 +1,5 @@
 """Share groups (KIP-932): key types 9 to 15. Their positions lie in another topic, ``__share_group_state``."""
 
-from __future__ import annotations
-
 from functools import partial
 
 from ..fields import Array, Field, Int8, Int32, Int64, NullableString, String, Struct, Uuid

@@ -1,7 +1,5 @@
 """Streams groups (KIP-1071): key types 17 and 19 to 23."""
 
-from __future__ import annotations
-
 from functools import partial
 
 from ..fields import Array, Field, Int8, Int16, Int32, Int64, NullableString, String, Struct, Uint16

@@ -3,8 +3,6 @@
 Source: kafka, transaction-coordinator/src/main/resources/common/message/, a file for each message by its name.
 """
 
-from __future__ import annotations
-
 from ..fields import Array, Field, Int8, Int16, Int32, Int64, Message, RecordType, String, Struct
 
 TRANSACTION_LOG_KEY = Message(

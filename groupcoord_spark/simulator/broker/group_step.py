@@ -1,7 +1,5 @@
 """One step of a group whose partitions the broker assigns: its records, and the timers of its members."""
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """A partition of ``__consumer_offsets`` that the broker leads, and its appends in flight (docs/reference/coordinator.md, chapter 9.7)."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Final

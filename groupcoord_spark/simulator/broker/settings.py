@@ -1,7 +1,5 @@
 """The broker settings that groups depend on, the overrides of single streams groups, and the topics that exist."""
 
-from __future__ import annotations
-
 import uuid
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, replace
@@ -87,7 +85,7 @@ class Settings:
         """Whether a consumer group whose members all use the classic protocol becomes a classic group."""
         return self.group_consumer_migration_policy in ("bidirectional", "downgrade")
 
-    def with_topic(self, topic: str, partitions: int) -> Settings:
+    def with_topic(self, topic: str, partitions: int) -> "Settings":
         """Return the settings with this partition count for a topic, whether or not it already exists.
 
         Raises:
@@ -101,7 +99,7 @@ class Settings:
         changed = ClusterTopic(partitions, stand_in_topic_id(topic)) if existing is None else replace(existing, partitions=partitions)
         return replace(self, topics={**self.topics, topic: changed})
 
-    def without_topic(self, topic: str) -> Settings:
+    def without_topic(self, topic: str) -> "Settings":
         """Return the settings without a topic, unless every topic exists."""
         if self.topics is None:
             return self

@@ -3,8 +3,6 @@
 Heartbeats come from a thread of their own. Rules: docs/reference/coordinator.md, chapters 9.5 and 14.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 from groupcoord_spark import assignors

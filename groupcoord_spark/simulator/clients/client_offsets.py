@@ -1,7 +1,5 @@
 """The offsets of a simulated consumer: commits of the application, auto commits, and fetches of committed offsets."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
@@ -125,7 +123,7 @@ class OffsetsClient(ClientCore):
         for interceptor in self.settings.interceptor_classes:
             self._notify_application(f"onCommit({offsets_text(offsets)}) of {interceptor}")
 
-    def _send_commit(self, commit: _PendingCommit) -> None:
+    def _send_commit(self, commit: "_PendingCommit") -> None:
         if self.phase is Phase.CLOSED:
             self._end_commit(commit, "IllegalStateException: the consumer has failed or is closed")
         elif self.phase is not Phase.STABLE:
@@ -136,7 +134,7 @@ class OffsetsClient(ClientCore):
             loses_answer, commit.loses_answer = commit.loses_answer, False
             self._send(self._commit_request(commit.offsets), lambda answer: self._on_commit(commit, answer), loses_answer=loses_answer)
 
-    def _on_commit(self, commit: _PendingCommit, answer: OffsetCommitAnswer | None) -> None:
+    def _on_commit(self, commit: "_PendingCommit", answer: OffsetCommitAnswer | None) -> None:
         errors = (Error.REQUEST_TIMED_OUT,) if answer is None else tuple(answer.errors.values())
         error = next((answer_error for answer_error in errors if answer_error is not Error.NONE), Error.NONE)
         if error in RETRIABLE_ERRORS:
@@ -168,7 +166,7 @@ class OffsetsClient(ClientCore):
         self._request_rejoin()
 
     def _end_commit(
-        self, commit: _PendingCommit, outcome: str, *, is_retriable: bool = False, then: Callable[[], None] | None = None
+        self, commit: "_PendingCommit", outcome: str, *, is_retriable: bool = False, then: Callable[[], None] | None = None
     ) -> None:
         if outcome == "done":
             self._tell_interceptors(commit.offsets)

@@ -3,8 +3,6 @@
 Source of the defaults: ``ConsumerConfig`` of kafka-clients 1.1 to 4.3 on Maven Central.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final

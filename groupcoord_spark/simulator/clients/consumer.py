@@ -4,8 +4,6 @@ The thread of the application polls all the time, except while it is busy or blo
 listeners and commit callbacks, and exceptions, to its ``Environment``. Rules: docs/reference/coordinator.md, chapters 9.5 and 14.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterable
 
 from groupcoord_spark.assignors import TopicPartition

@@ -4,8 +4,6 @@ A rebalance listener takes no time. So the client gives up partitions as soon as
 another heartbeat.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterable, Mapping
 from typing import Final
 

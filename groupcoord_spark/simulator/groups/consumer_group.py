@@ -3,8 +3,6 @@
 Rules: docs/reference/coordinator.md, chapter 13, and docs/reference/replay-rules.md, chapter 3.2.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field

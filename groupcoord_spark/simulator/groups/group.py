@@ -1,7 +1,5 @@
 """A group as the handlers of every protocol see it, whatever its kind (Kafka: ``Group``)."""
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from typing import ClassVar, NamedTuple
@@ -20,7 +18,7 @@ class CommitRules(NamedTuple):
     transactional commit with another member epoch is answered STALE_MEMBER_EPOCH, not ILLEGAL_GENERATION.
     """
 
-    first_error: Callable[[Group, OffsetCommit | TxnOffsetCommit], Error]
+    first_error: "Callable[[Group, OffsetCommit | TxnOffsetCommit], Error]"
     version: int
     takes_older_epochs: bool
     topic_ids: Mapping[str, str]

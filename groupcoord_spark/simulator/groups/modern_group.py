@@ -4,8 +4,6 @@ The state of such a group is what a replay of its records gives, as in Kafka 4.x
 written.
 """
 
-from __future__ import annotations
-
 import hashlib
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Mapping

@@ -3,8 +3,6 @@
 Rules: docs/reference/coordinator.md, chapter 13.6.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Final

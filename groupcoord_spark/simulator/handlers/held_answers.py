@@ -5,8 +5,6 @@ checks of a request find is answered at once. JoinGroup and SyncGroup of classic
 append before them fails while they still wait for the group, they get its error.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from typing import Final
 

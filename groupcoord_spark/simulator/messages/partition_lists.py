@@ -1,7 +1,5 @@
 """Partitions and offsets as clients list them and as a timeline shows them."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 
 from groupcoord_spark.assignors import TopicPartition

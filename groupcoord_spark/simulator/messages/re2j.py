@@ -10,8 +10,6 @@ text alone; the broker refuses such expressions with INVALID_REGULAR_EXPRESSION.
 - An expression with more than 1,000 named groups is refused here: RE2 needs memory that grows with the square of the number of groups.
 """
 
-from __future__ import annotations
-
 import re
 from functools import lru_cache
 from typing import Any, Final

@@ -1,7 +1,5 @@
 """Requests, answers and rows of a timeline as plain values for JSON."""
 
-from __future__ import annotations
-
 import base64
 from collections.abc import Collection, Iterable, Mapping
 from enum import Enum

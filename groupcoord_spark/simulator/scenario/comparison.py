@@ -1,7 +1,5 @@
 """Play one scenario on several releases and list the timeline rows that differ."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
@@ -24,7 +22,7 @@ class Behaviour(NamedTuple):
     generation: int | None
     records: str
 
-    def is_like(self, second: Behaviour) -> bool:
+    def is_like(self, second: "Behaviour") -> bool:
         """Everything is the same, and happens at the same time but for the time that a few requests take."""
         return self[1:] == second[1:] and abs(self.at_ms - second.at_ms) <= _TIME_OF_REQUESTS_MS
 

@@ -1,7 +1,5 @@
 """The settings of a scenario: its own and the defaults of its releases."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 

@@ -3,8 +3,6 @@
 The reader (``reading``), the reference page and the JSON schema all come from these declarations.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any, Final

@@ -3,8 +3,6 @@
 A member is a ``Consumer``; the step ``send`` sends a single request of any kind, as an administrator or another client would.
 """
 
-from __future__ import annotations
-
 import heapq
 import time
 from collections import Counter

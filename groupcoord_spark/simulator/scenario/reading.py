@@ -1,7 +1,5 @@
 """Read a scenario from YAML. Keys must be declared in ``language``; anything else is rejected with the nearest known word."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial

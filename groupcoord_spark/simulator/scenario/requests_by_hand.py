@@ -4,8 +4,6 @@ A field that the step does not name has the value that the member in ``as`` woul
 group would send.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from operator import attrgetter

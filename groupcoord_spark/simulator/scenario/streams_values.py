@@ -1,7 +1,5 @@
 """Values of streams groups in a scenario file: topologies, tasks, endpoints, tags, and the settings of a group."""
 
-from __future__ import annotations
-
 import re
 from typing import Any, Final
 

@@ -1,7 +1,5 @@
 """The short texts of requests, answers and records in a timeline."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 

@@ -1,7 +1,5 @@
 """The kinds of values in a scenario file: how a value is read, how the reference describes it, and its JSON schema."""
 
-from __future__ import annotations
-
 import difflib
 import reprlib
 from collections.abc import Callable, Iterable, Mapping, Sequence

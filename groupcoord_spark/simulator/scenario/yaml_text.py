@@ -4,8 +4,6 @@ Stricter than YAML: a key that is there twice is refused, where YAML keeps the l
 release 4.10 is not read as 4.1.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, Final

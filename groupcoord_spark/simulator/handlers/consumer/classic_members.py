@@ -4,8 +4,6 @@ A JoinGroup is one reconciliation step and is answered at once, without a leader
 Heartbeat asks the member to rejoin when the next step is due. Rules: docs/reference/coordinator.md, chapter 13.5.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from functools import partial
 

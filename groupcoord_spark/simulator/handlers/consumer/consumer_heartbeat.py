@@ -4,8 +4,6 @@ Every change is a list of records. The group applies each record at once, so tha
 fails, the group goes back to what it was.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import partial

@@ -4,8 +4,6 @@ A classic group becomes a consumer group when a member of the new protocol joins
 member of the new protocol goes. Rules: docs/reference/coordinator.md, chapter 13.5.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 

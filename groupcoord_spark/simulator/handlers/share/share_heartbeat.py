@@ -4,8 +4,6 @@ A member takes its target over at once, since several members may have the same 
 Rules: docs/reference/coordinator.md, chapter 13.6.
 """
 
-from __future__ import annotations
-
 from functools import partial
 from typing import Final
 

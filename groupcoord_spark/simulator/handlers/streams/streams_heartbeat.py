@@ -3,8 +3,6 @@
 Rules: docs/reference/coordinator.md, chapter 13.7.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from functools import partial
 from typing import Any, Final, NamedTuple

@@ -15,15 +15,8 @@ from groupcoord_spark.dataframes.rows_of_tables import PACKED, frame_of, of_each
 from groupcoord_spark.dataframes.state import State, named_semantics
 from groupcoord_spark.errors import UsageError
 from groupcoord_spark.moments import Moment, milliseconds_of, retention_of
+from groupcoord_spark.pipeline import expiration
 from groupcoord_spark.pipeline.exchange.state_rows import packed_by_table
-from groupcoord_spark.pipeline.expiration import (
-    GROUP_COLUMNS,
-    OFFSET_COLUMNS,
-    PENDING_COLUMNS,
-    RULE_COLUMNS,
-    ExpirationJob,
-    expiration_rows,
-)
 from groupcoord_spark.pipeline.what_if import StateTables, cleanups
 from groupcoord_spark.spark.session import require_package_on_workers
 
@@ -71,13 +64,13 @@ def expire(
     if not isinstance(state, State):
         raise UsageError(f"expire takes what replay gives: expire(replay(records), ...). This is of the type {type(state).__name__}.")
     require_package_on_workers(state.groups.sparkSession)
-    job = ExpirationJob(milliseconds_of(as_of), retention_of(retention), named_semantics(semantics), assume_members_gone)
+    job = expiration.ExpirationJob(milliseconds_of(as_of), retention_of(retention), named_semantics(semantics), assume_members_gone)
     place = ("cluster", "offsets_partition")
-    columns = [*place, *OFFSET_COLUMNS]
+    columns = [*place, *expiration.OFFSET_COLUMNS]
     offsets = state.committed_offsets.select(*columns, F.lit(_COMMITTED).alias("origin")).unionByName(
         state.pending_offsets.select(*columns, F.lit(_PENDING).alias("origin"))
     )
-    groups = state.groups.select("cluster", *GROUP_COLUMNS)
+    groups = state.groups.select("cluster", *expiration.GROUP_COLUMNS)
     if state.type_0_offsets is not None:
         of_groups = groups.select(*place, "group_id")
         type_0 = state.type_0_offsets.join(of_groups, on=["cluster", "group_id"], how="inner").withColumn("origin", F.lit(_TYPE_0))
@@ -88,24 +81,24 @@ def expire(
         kept_groups = state.kept_groups.groupBy("cluster", "group_id").agg(F.collect_set("kept_for").alias("kept_for"))
         groups = groups.join(kept_groups, on=["cluster", "group_id"], how="left")
     # One frame of both: before Spark 4.0 no function takes two frames as Arrow.
-    offset, group = F.struct(*OFFSET_COLUMNS, "origin").alias("offset"), F.struct(*groups.columns).alias("group")
+    offset, group = F.struct(*expiration.OFFSET_COLUMNS, "origin").alias("offset"), F.struct(*groups.columns).alias("group")
     both = offsets.select(*place, offset).unionByName(groups.select(*place, group), allowMissingColumns=True)
     packed = in_few_tasks(kept(of_each_group(both, place, _rules(job), PACKED, task_count(groups.sparkSession))))
-    return Expirations(*(frame_of(packed, table) for table in RULE_COLUMNS))
+    return Expirations(*(frame_of(packed, table) for table in expiration.RULE_COLUMNS))
 
 
-def _rules(job: ExpirationJob) -> Callable[[tuple[Any, ...], pa.Table], pa.Table]:
+def _rules(job: expiration.ExpirationJob) -> Callable[[tuple[Any, ...], pa.Table], pa.Table]:
     """Return the function of one offsets partition: its offsets and groups -> rows of PACKED."""
 
     def apply(key: tuple[Any, ...], offsets_and_groups: pa.Table) -> pa.Table:
         cluster, offsets_partition = key
         offsets, groups = (_rows_of(offsets_and_groups[name]) for name in ("offset", "group"))
         of_origin = {origin: offsets.filter(pc.equal(offsets["origin"], origin)) for origin in (_COMMITTED, _PENDING, _TYPE_0)}
-        type_0 = frozenset(zip(*(of_origin[_TYPE_0][name].to_pylist() for name in PENDING_COLUMNS), strict=True))
+        type_0 = frozenset(zip(*(of_origin[_TYPE_0][name].to_pylist() for name in expiration.PENDING_COLUMNS), strict=True))
         reasons = zip(groups["group_id"].to_pylist(), groups["kept_for"].to_pylist(), strict=True)
         kept_groups = frozenset((group_id, reason) for group_id, of_group in reasons for reason in of_group or ())
         state = StateTables(of_origin[_COMMITTED], of_origin[_PENDING], groups, type_0, kept_groups)
-        expirations = expiration_rows((cleaned for _, cleaned in cleanups(state, job)), job, type_0)
+        expirations = expiration.expiration_rows((cleaned for _, cleaned in cleanups(state, job)), job, type_0)
         packed = dict(packed_by_table(offsets_partition, expirations))
         return pa.table({"cluster": [cluster] * len(packed), "kind": [*packed], "payload": [*packed.values()]}, _PACKED_ARROW)
 

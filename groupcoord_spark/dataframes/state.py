@@ -22,15 +22,7 @@ from groupcoord_spark.dataframes.partitions import in_few_tasks, kept, replayed_
 from groupcoord_spark.dataframes.rows_of_tables import frame_of, of_each_group, plain_frame_of, schema_of
 from groupcoord_spark.errors import UsageError
 from groupcoord_spark.moments import Moment, milliseconds_of
-from groupcoord_spark.pipeline.exchange.state_rows import (
-    KEPT_GROUPS,
-    PARTITION_REPORT,
-    PLACED_GROUPS,
-    TABLES_OF_GROUPS,
-    TOPIC_NAMES,
-    TYPE_0_OFFSETS,
-    PartitionReport,
-)
+from groupcoord_spark.pipeline.exchange import state_rows
 from groupcoord_spark.pipeline.extents import Until
 from groupcoord_spark.pipeline.plan.input_rows import TRANSACTIONS_UNKNOWN
 from groupcoord_spark.pipeline.rebalances import REBALANCES
@@ -135,7 +127,7 @@ class _ReplayedState(State):
         from pyspark.sql import functions as F  # noqa: N812
 
         assignments = self._of_clients("assignments")
-        names = plain_frame_of(self._replayed, TOPIC_NAMES, _NAMES, dict.items)
+        names = plain_frame_of(self._replayed, state_rows.TOPIC_NAMES, _NAMES, dict.items)
         names = names.groupBy("cluster", "topic_id").agg(F.max("name").alias("name"))
         return assignments.join(names, on=["cluster", "topic_id"], how="left").select(
             *(
@@ -165,7 +157,7 @@ class _ReplayedState(State):
             of_key = pa.repeat(pa.scalar(key[0], pa.string()), warnings.num_rows)
             return warnings.append_column("cluster", of_key).select(columns.names).cast(columns)
 
-        placed = plain_frame_of(self._replayed, PLACED_GROUPS, _PLACED, list)
+        placed = plain_frame_of(self._replayed, state_rows.PLACED_GROUPS, _PLACED, list)
         return kept(of_each_group(placed, ["cluster"], of_cluster, schema, tasks=1))
 
     def _of_clients(self, table: str) -> DataFrame:
@@ -173,7 +165,7 @@ class _ReplayedState(State):
         from pyspark.sql import functions as F  # noqa: N812
 
         rows = frame_of(self._replayed, table)
-        if table not in TABLES_OF_GROUPS:
+        if table not in state_rows.TABLES_OF_GROUPS:
             return rows
         unreachable = F.broadcast(self._unreachable)
         is_same = [rows[name] == unreachable[name] for name in ("cluster", "offsets_partition", "group_id")]
@@ -181,11 +173,11 @@ class _ReplayedState(State):
 
     @cached_property
     def type_0_offsets(self) -> DataFrame:
-        return plain_frame_of(self._replayed, TYPE_0_OFFSETS, _TYPE_0, list)
+        return plain_frame_of(self._replayed, state_rows.TYPE_0_OFFSETS, _TYPE_0, list)
 
     @cached_property
     def kept_groups(self) -> DataFrame:
-        return plain_frame_of(self._replayed, KEPT_GROUPS, _KEPT, list)
+        return plain_frame_of(self._replayed, state_rows.KEPT_GROUPS, _KEPT, list)
 
 
 def rebalances(records: DataFrame, *, semantics: Semantics | str = "java", cluster: str | None = None) -> DataFrame:
@@ -231,10 +223,10 @@ def _of_clusters(replayed: DataFrame, semantics: Semantics) -> DataFrame:
         rows = [{"cluster": key[0], "code": code, "detail": detail} for code, detail in details.items() if detail]
         return pa.Table.from_pylist(rows, columns)
 
-    return of_each_group(plain_frame_of(replayed, PARTITION_REPORT, _KINDS, _kinds_of), ["cluster"], of_cluster, schema, tasks=1)
+    return of_each_group(plain_frame_of(replayed, state_rows.PARTITION_REPORT, _KINDS, _kinds_of), ["cluster"], of_cluster, schema, tasks=1)
 
 
-def _kinds_of(report: PartitionReport) -> Iterable[tuple[int, int, int, bool]]:
+def _kinds_of(report: state_rows.PartitionReport) -> Iterable[tuple[int, int, int, bool]]:
     """Key type, value version, the number of records that decode, and whether the rows identify transactional records."""
     return ((*kind, count.decoded, TRANSACTIONS not in report.lacks) for kind, count in report.counts.by_kind.items())
 

@@ -6,13 +6,7 @@ from groupcoord_spark.doctor.facts import CopyFacts, FilesBeside
 from groupcoord_spark.doctor.gather.partition import gather_partition
 from groupcoord_spark.doctor.processes import map_partitions
 from groupcoord_spark.log import PartitionLog
-from groupcoord_spark.log.broker_dir.broker_files import (
-    LogDirectoryFiles,
-    PartitionFiles,
-    read_log_directory_files,
-    read_partition_files,
-    read_segment_sizes,
-)
+from groupcoord_spark.log.broker_dir import broker_files
 from groupcoord_spark.log.directory import plan_copies
 from groupcoord_spark.storage.held_files import HeldFiles
 from groupcoord_spark.storage.location import Location
@@ -24,7 +18,7 @@ def read_copies(inputs: Sequence[str]) -> list[CopyFacts]:
     Raises InputError if an input is missing, is not a log of the offsets topic, or cannot be read.
     """
     with HeldFiles() as held_files:
-        copies = [(log_dir, plan, read_log_directory_files(log_dir)) for log_dir, plan in plan_copies(inputs, held=held_files)]
+        copies = [(log_dir, plan, broker_files.read_log_directory_files(log_dir)) for log_dir, plan in plan_copies(inputs, held=held_files)]
         tasks = [(partition, files_beside(partition, log_dir, files)) for log_dir, plan, files in copies for partition in plan.partitions]
         facts = iter(map_partitions(gather_partition, tasks))
     return [CopyFacts(log_dir.shown, log_dir.uri, files, tuple(next(facts) for _ in plan.partitions)) for log_dir, plan, files in copies]
@@ -33,7 +27,7 @@ def read_copies(inputs: Sequence[str]) -> list[CopyFacts]:
 def segments_beside(log: PartitionLog) -> FilesBeside:
     """Return the segment files of a log, including empty ones, without other files: enough to gather, not to judge."""
     directory = Location.of(log.segments[0].uri).parent()
-    return FilesBeside(PartitionFiles(segments=read_segment_sizes(directory)), LogDirectoryFiles())
+    return FilesBeside(broker_files.PartitionFiles(segments=broker_files.read_segment_sizes(directory)), broker_files.LogDirectoryFiles())
 
 
 def log_dir_of(log: PartitionLog) -> Location:
@@ -44,13 +38,13 @@ def log_dir_of(log: PartitionLog) -> Location:
 def all_files_beside(log: PartitionLog) -> FilesBeside:
     """Return the side files of a log with a segment."""
     log_dir = log_dir_of(log)
-    return files_beside(log, log_dir, read_log_directory_files(log_dir))
+    return files_beside(log, log_dir, broker_files.read_log_directory_files(log_dir))
 
 
-def files_beside(log: PartitionLog, log_dir: Location, checkpoints: LogDirectoryFiles) -> FilesBeside:
+def files_beside(log: PartitionLog, log_dir: Location, checkpoints: broker_files.LogDirectoryFiles) -> FilesBeside:
     """Return the side files of this log; none if the user named single segments of a partition."""
     # log.directory is the printed form of the path, without the password that opens the directory
-    files = read_partition_files(log_dir.child(log.directory.rstrip("/").rsplit("/", 1)[-1]))
+    files = broker_files.read_partition_files(log_dir.child(log.directory.rstrip("/").rsplit("/", 1)[-1]))
     read = {segment.base_offset for segment in log.segments}
     is_whole = all(base_offset in read for base_offset, size in files.segments if size)
-    return FilesBeside(files, checkpoints) if is_whole else FilesBeside(PartitionFiles(), LogDirectoryFiles())
+    return FilesBeside(files, checkpoints) if is_whole else FilesBeside(broker_files.PartitionFiles(), broker_files.LogDirectoryFiles())

@@ -12,23 +12,9 @@ from groupcoord_spark.log import LogPlan, PartitionLog, leader_epochs_of, log_st
 from groupcoord_spark.pipeline.exchange.counts import NO_KEY_TYPE, NO_VERSION, KindCount, PartitionCounts, add_kinds
 from groupcoord_spark.pipeline.exchange.state_rows import PartitionReport, VanishedKeys
 from groupcoord_spark.pipeline.extents import PointInTime
+from groupcoord_spark.pipeline.plan import earlier_runs, guards
 from groupcoord_spark.pipeline.plan.carry_over import RULES_SETTING, SEGMENT_BYTES, CarryOver, rules_of
-from groupcoord_spark.pipeline.plan.earlier_runs import (
-    BEYOND_SETTING,
-    FIRST_RECORD,
-    HISTORY_SETTING,
-    NEWEST_RECORD,
-    PartitionHistory,
-    mark_fields,
-)
 from groupcoord_spark.pipeline.plan.evidence import Evidence
-from groupcoord_spark.pipeline.plan.guards import (
-    ACCEPTED_SETTING,
-    CLUSTER_ID_SETTING,
-    PARTITION_COUNT_SETTING,
-    TOPIC_ID_SETTING,
-    cluster_id_of,
-)
 from groupcoord_spark.pipeline.plan.run_plan import RunPlan
 from groupcoord_spark.pipeline.run import PointInTimeSummary, ReadingSummary, RunRequest, Summary
 from groupcoord_spark.protocol import RECORD_TYPES
@@ -64,7 +50,7 @@ def driver_rows(planned: RunPlan, reports: Sequence[PartitionReport], run_id: st
             request,
             logs.get(number),
             by_partition.get(number, PartitionReport(number)),
-            histories.get(number, PartitionHistory()),
+            histories.get(number, earlier_runs.PartitionHistory()),
             points_in_time.get(number),
             planned.carry_over,
             planned.run.evidence_of(number),
@@ -157,7 +143,7 @@ def _offsets_partition_row(
     request: RunRequest,
     log: PartitionLog | None,
     report: PartitionReport,
-    history: PartitionHistory,
+    history: earlier_runs.PartitionHistory,
     point_in_time: PointInTime | None,
     carry_over: CarryOver,
     evidence: Evidence,
@@ -194,8 +180,8 @@ def _offsets_partition_row(
         "newest_timestamp_ms": max(newest, history.newest_timestamp_ms),
         "history_first_offset": first,
         "history_end_offset": end,
-        **mark_fields(FIRST_RECORD, remembered[0]),
-        **mark_fields(NEWEST_RECORD, remembered[1]),
+        **earlier_runs.mark_fields(earlier_runs.FIRST_RECORD, remembered[0]),
+        **earlier_runs.mark_fields(earlier_runs.NEWEST_RECORD, remembered[1]),
         "leader_epoch": evidence.epoch_of(end_offset - 1) if log is not None and point_in_time is None else history.leader_epoch,
         # After a gap the run goes on, but the runs before and this one have not read every record.
         "read_from": gap[1] if gap is not None else carry_over.reads_from.get(report.offsets_partition),
@@ -363,11 +349,11 @@ def settings_for_next_run(
     """
     counts = {report.partition_counts for report in reports if report.partition_counts}
     settings = {
-        TOPIC_ID_SETTING: planned.log.topic_id,
-        CLUSTER_ID_SETTING: cluster_id_of(planned.log, planned.run.kind),
-        PARTITION_COUNT_SETTING: planned.partition_count.certain if not counts else _only(counts),
-        ACCEPTED_SETTING: ", ".join(planned.verdict.accepted) or None,
-        BEYOND_SETTING: "true" if any((row["history_end_offset"] or 0) > row["end_offset"] for row in partitions) else None,
+        guards.TOPIC_ID_SETTING: planned.log.topic_id,
+        guards.CLUSTER_ID_SETTING: guards.cluster_id_of(planned.log, planned.run.kind),
+        guards.PARTITION_COUNT_SETTING: planned.partition_count.certain if not counts else _only(counts),
+        guards.ACCEPTED_SETTING: ", ".join(planned.verdict.accepted) or None,
+        earlier_runs.BEYOND_SETTING: "true" if any((row["history_end_offset"] or 0) > row["end_offset"] for row in partitions) else None,
     }
     return {name: str(value) for name, value in settings.items() if value is not None}
 
@@ -386,7 +372,7 @@ def run_row(
         **request.settings,
         **(for_next_run or {}),
         RETENTION_SETTING: str(request.retention_ms),
-        HISTORY_SETTING: str(request.writes_history).lower(),
+        earlier_runs.HISTORY_SETTING: str(request.writes_history).lower(),
         RULES_SETTING: rules_of(request.semantics),
         "input.lacks": ", ".join(summary.lacks) or "nothing",
     }

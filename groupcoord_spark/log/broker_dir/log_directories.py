@@ -11,21 +11,14 @@ import pyarrow.compute as pc
 import pyarrow.fs as pafs
 
 from groupcoord_spark.errors import InputError
-from groupcoord_spark.log.broker_dir.broker_files import (
-    HIGH_WATERMARKS,
-    LOG_STARTS,
-    META_PROPERTIES,
-    PARTITION_METADATA,
-    read_fields,
-    read_whole_checkpoint,
-)
+from groupcoord_spark.log.broker_dir import broker_files
 from groupcoord_spark.log.directory import volumes_below
 from groupcoord_spark.log.listing import SEGMENT_NAME
 from groupcoord_spark.storage.location import Location, shown
 from groupcoord_spark.storage.object_store import is_object_store
 
 _PARTITION: Final = re.compile(r"([a-zA-Z0-9._-]{1,249})-(0|[1-9][0-9]{0,9})")
-_SIGNS: Final = frozenset({HIGH_WATERMARKS, LOG_STARTS, META_PROPERTIES})
+_SIGNS: Final = frozenset({broker_files.HIGH_WATERMARKS, broker_files.LOG_STARTS, broker_files.META_PROPERTIES})
 """Files that only a log directory has."""
 
 LOG_END_COLUMNS: Final = pa.schema(
@@ -109,7 +102,7 @@ class LogDirectories:
                 continue
             for topic, location in {topic: location for (topic, _), location in directory.partitions.items()}.items():
                 with suppress(InputError):
-                    if topic_id := read_fields(location.child(PARTITION_METADATA), ":").get("topic_id"):
+                    if topic_id := broker_files.read_fields(location.child(broker_files.PARTITION_METADATA), ":").get("topic_id"):
                         names[topic_id] = topic
         return names
 
@@ -120,7 +113,7 @@ class LogDirectories:
         by the time of the file. ``start_offset``: from the checkpoint of log start offsets, else from the name of the partition's first
         segment; NULL where the copy has neither.
         """
-        of_brokers = ((directory, self._checkpoint(directory, HIGH_WATERMARKS)) for directory in self.directories)
+        of_brokers = ((directory, self._checkpoint(directory, broker_files.HIGH_WATERMARKS)) for directory in self.directories)
         ends = [self._with_starts(directory, of_broker) for directory, of_broker in of_brokers if of_broker is not None]
         if len(ends) < 2:
             return ends[0] if ends else LOG_END_COLUMNS.empty_table()
@@ -138,7 +131,7 @@ class LogDirectories:
             return None
         location, sentences = directory.location.child(name), list[str]()
         try:
-            offsets = read_whole_checkpoint(location, directory.infos[name], sentences)
+            offsets = broker_files.read_whole_checkpoint(location, directory.infos[name], sentences)
         except InputError as error:
             offsets, sentences = None, [str(error)]
         self.damages.extend(DamagedFile(location.shown, sentence) for sentence in sentences)
@@ -147,7 +140,7 @@ class LogDirectories:
     def _with_starts(self, directory: LogDirectory, ends: pa.Table) -> pa.Table:
         """Return one broker's rows of LOG_END_COLUMNS. ends: its high watermarks."""
         # The plan of the offsets topic already reports a damaged checkpoint of log start offsets.
-        starts = LogDirectories()._checkpoint(directory, LOG_STARTS)
+        starts = LogDirectories()._checkpoint(directory, broker_files.LOG_STARTS)
         start_of = {place: start for place in directory.partitions if (start := _first_segment(directory, place)) is not None}
         if starts is not None:
             places = zip(starts["topic"].to_pylist(), starts["partition"].to_pylist(), strict=True)
@@ -159,7 +152,7 @@ class LogDirectories:
         start_column = pa.array(start_offsets, pa.int64())
         # A start beyond the end is of another moment.
         start_column = pc.if_else(pc.less_equal(start_column, ends["offset"]), start_column, pa.scalar(None, pa.int64()))
-        written_at_ms = directory.infos[HIGH_WATERMARKS].mtime_ns // 1_000_000
+        written_at_ms = directory.infos[broker_files.HIGH_WATERMARKS].mtime_ns // 1_000_000
         columns = [ends["topic"], ends["partition"], start_column, ends["offset"], pa.repeat(written_at_ms, ends.num_rows)]
         return pa.table(columns, schema=LOG_END_COLUMNS)
 

@@ -9,14 +9,8 @@ from typing import TYPE_CHECKING
 from groupcoord_spark.log import LogPlan, PartitionLog, Segment
 from groupcoord_spark.log.partition_count import PartitionCount
 from groupcoord_spark.pipeline.extents import HistoryPiece, HistoryRange, PointInTime
+from groupcoord_spark.pipeline.plan import earlier_runs
 from groupcoord_spark.pipeline.plan.carry_over import CarryOver, plan_carry_over, surveyed
-from groupcoord_spark.pipeline.plan.earlier_runs import (
-    PartitionHistory,
-    last_setting,
-    latest_records_at_history_end,
-    partition_histories,
-    remembered_offsets,
-)
 from groupcoord_spark.pipeline.plan.evidence import evidence_of_segments
 from groupcoord_spark.pipeline.plan.guards import CLUSTER_ID_SETTING, PARTITION_COUNT_SETTING, TOPIC_ID_SETTING, ComparedRun, Verdict, judge
 from groupcoord_spark.pipeline.plan.input_rows import RowPlan
@@ -52,7 +46,7 @@ class RunPlan:
     verdict: Verdict
     log: LogPlan
     rows: RowPlan | None
-    histories: Mapping[int, PartitionHistory]
+    histories: Mapping[int, earlier_runs.PartitionHistory]
     carry_over: CarryOver
     points_in_time: Mapping[int, PointInTime]
     segments: Sequence[Segment]
@@ -84,7 +78,7 @@ def plan_run(request: RunRequest, log: LogPlan, rows: RowPlan | None, start: Run
         BadCopyError: the input looks like a bad copy, and the request does not accept that.
         InputError, UsageError, WarehouseError: as ``plan_carry_over`` and ``find_points_in_time`` do.
     """
-    tables_at_history_end = latest_records_at_history_end(start)
+    tables_at_history_end = earlier_runs.latest_records_at_history_end(start)
     run = _run(request, log, rows, start)
     verdict = judge(run)
     histories = verdict.histories(run.last_run)
@@ -114,10 +108,10 @@ def plan_run(request: RunRequest, log: LogPlan, rows: RowPlan | None, start: Run
 
 def _run(request: RunRequest, plan: LogPlan, rows: RowPlan | None, start: RunStart) -> ComparedRun:
     """Return the input of the guards."""
-    last_run = partition_histories(start, [partition.offsets_partition for partition in plan.partitions])
+    last_run = earlier_runs.partition_histories(start, [partition.offsets_partition for partition in plan.partitions])
     settings = (PARTITION_COUNT_SETTING, CLUSTER_ID_SETTING, TOPIC_ID_SETTING)
-    count, cluster_id, topic_id = (last_setting(start, name) for name in settings)
-    remembered = remembered_offsets([last_run])
+    count, cluster_id, topic_id = (earlier_runs.last_setting(start, name) for name in settings)
+    remembered = earlier_runs.remembered_offsets([last_run])
     return ComparedRun(
         request,
         plan,

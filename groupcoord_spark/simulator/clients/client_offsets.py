@@ -4,21 +4,14 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from groupcoord_spark.assignors import TopicPartition
-from groupcoord_spark.simulator.clients.client_core import (
-    COORDINATOR_LOST_ERRORS,
-    FIRST_VERSION_WITH_REQUIRE_STABLE,
-    MEMBERSHIP_LOST_ERRORS,
-    RETRIABLE_ERRORS,
-    ClientCore,
-    Phase,
-)
+from groupcoord_spark.simulator.clients import client_core
 from groupcoord_spark.simulator.messages import Error
 from groupcoord_spark.simulator.messages.answers import OffsetCommitAnswer, OffsetFetchAnswer
 from groupcoord_spark.simulator.messages.partition_lists import by_topic, offsets_text
 from groupcoord_spark.simulator.messages.requests import GroupToFetch, OffsetCommit, OffsetFetch, OffsetToCommit
 
 
-class OffsetsClient(ClientCore):
+class OffsetsClient(client_core.ClientCore):
     """A client that commits and fetches offsets. Rules: docs/reference/coordinator.md, chapter 9.5."""
 
     def commit(
@@ -53,7 +46,7 @@ class OffsetsClient(ClientCore):
         epoch = self._auto_commit_epoch
 
         def come_due() -> None:
-            if epoch == self._auto_commit_epoch and self.phase is not Phase.CLOSED:
+            if epoch == self._auto_commit_epoch and self.phase is not client_core.Phase.CLOSED:
                 self._auto_commit_is_due = True
                 self._poll()
 
@@ -73,14 +66,14 @@ class OffsetsClient(ClientCore):
 
         def on_answer(answer: OffsetFetchAnswer | None) -> None:
             group = None if answer is None else answer.groups[0]
-            if group is None or group.error in RETRIABLE_ERRORS:
+            if group is None or group.error in client_core.RETRIABLE_ERRORS:
                 self._find_coordinator_after_backoff(lambda: self._fetch_offsets(requested, is_committed_call=is_committed_call))
                 return
             if group.error is not Error.NONE:
                 self._fail_for_good(group.error)
                 return
             fetched = {partition: group.topics[partition.topic][partition.partition] for partition in requested}
-            if any(offset.error in RETRIABLE_ERRORS for offset in fetched.values()):
+            if any(offset.error in client_core.RETRIABLE_ERRORS for offset in fetched.values()):
                 self._schedule(self.settings.retry_backoff_ms, lambda: self._fetch_offsets(requested, is_committed_call=is_committed_call))
                 return
             if failed := [offset.error for offset in fetched.values() if offset.error is not Error.NONE]:
@@ -98,7 +91,7 @@ class OffsetsClient(ClientCore):
                     self.positions.setdefault(partition, max(offset, 0))
 
         # Since 2.5 consumers wait for the end of transactions that may change their offsets (KIP-447).
-        waits = self._version(OffsetFetch) >= FIRST_VERSION_WITH_REQUIRE_STABLE
+        waits = self._version(OffsetFetch) >= client_core.FIRST_VERSION_WITH_REQUIRE_STABLE
         self._send(OffsetFetch((GroupToFetch(self._group_id, by_topic(requested)),), waits), on_answer)
 
     def _commit_request(self, offsets: Mapping[TopicPartition, int]) -> OffsetCommit:
@@ -124,11 +117,11 @@ class OffsetsClient(ClientCore):
             self._notify_application(f"onCommit({offsets_text(offsets)}) of {interceptor}")
 
     def _send_commit(self, commit: "_PendingCommit") -> None:
-        if self.phase is Phase.CLOSED:
+        if self.phase is client_core.Phase.CLOSED:
             self._end_commit(commit, "IllegalStateException: the consumer has failed or is closed")
-        elif self.phase is not Phase.STABLE:
+        elif self.phase is not client_core.Phase.STABLE:
             # Without a generation no request is sent (ConsumerCoordinator.sendOffsetCommitRequest).
-            is_rebalancing = self.phase in (Phase.JOINING, Phase.SYNCING)
+            is_rebalancing = self.phase in (client_core.Phase.JOINING, client_core.Phase.SYNCING)
             self._end_commit(commit, f"{'RebalanceInProgressException' if is_rebalancing else 'CommitFailedException'}, nothing was sent")
         else:
             loses_answer, commit.loses_answer = commit.loses_answer, False
@@ -137,21 +130,21 @@ class OffsetsClient(ClientCore):
     def _on_commit(self, commit: "_PendingCommit", answer: OffsetCommitAnswer | None) -> None:
         errors = (Error.REQUEST_TIMED_OUT,) if answer is None else tuple(answer.errors.values())
         error = next((answer_error for answer_error in errors if answer_error is not Error.NONE), Error.NONE)
-        if error in RETRIABLE_ERRORS:
+        if error in client_core.RETRIABLE_ERRORS:
             reason = "the connection closed without an answer" if answer is None else error.name
             if not commit.is_sync:
-                if error in COORDINATOR_LOST_ERRORS:
+                if error in client_core.COORDINATOR_LOST_ERRORS:
                     self._find_coordinator(lambda: None)
                 self._end_commit(commit, f"RetriableCommitFailedException ({reason})", is_retriable=True)
             elif self._environment.now_ms >= commit.deadline_ms:
                 self._end_commit(commit, f"TimeoutException ({reason})")
-            elif error in COORDINATOR_LOST_ERRORS:
+            elif error in client_core.COORDINATOR_LOST_ERRORS:
                 self._find_coordinator_after_backoff(lambda: self._send_commit(commit))
             else:
                 self._schedule(self.settings.retry_backoff_ms, lambda: self._send_commit(commit))
         elif error is Error.NONE:
             self._end_commit(commit, "done")
-        elif error in MEMBERSHIP_LOST_ERRORS:
+        elif error in client_core.MEMBERSHIP_LOST_ERRORS:
             self._end_commit(commit, f"CommitFailedException ({error.name})", then=lambda: self._rejoin_after(error))
         elif error is Error.REBALANCE_IN_PROGRESS:
             exception = "RebalanceInProgressException" if self._release >= (2, 5) else f"CommitFailedException ({error.name})"

@@ -14,14 +14,7 @@ from groupcoord_spark.simulator.groups import streams_tasks
 from groupcoord_spark.simulator.groups.group import CommitRules
 from groupcoord_spark.simulator.groups.modern_group import ModernGroup
 from groupcoord_spark.simulator.groups.streams_topology import ConfiguredTopology, source_subtopologies
-from groupcoord_spark.simulator.messages import Error, RecordToWrite
-from groupcoord_spark.simulator.messages.requests import (
-    LEFT_FOR_A_WHILE,
-    OffsetCommit,
-    OffsetToCommit,
-    StreamsGroupHeartbeat,
-    TxnOffsetCommit,
-)
+from groupcoord_spark.simulator.messages import Error, RecordToWrite, requests
 
 NO_TASKS: Final[streams_tasks.Owned] = {kind: frozenset() for kind in streams_tasks.KINDS}
 _KEY_TYPES_OF_MEMBERS: Final = (KeyType.STREAMS_GROUP_MEMBER_METADATA, KeyType.STREAMS_GROUP_CURRENT_MEMBER_ASSIGNMENT)
@@ -140,7 +133,7 @@ class StreamsGroup(ModernGroup):
 
     # Requests
 
-    def changes_of(self, request: StreamsGroupHeartbeat) -> dict[str, Any]:
+    def changes_of(self, request: requests.StreamsGroupHeartbeat) -> dict[str, Any]:
         tags, endpoint = request.client_tags, request.user_endpoint
         return {
             "instance_id": request.group_instance_id,
@@ -156,19 +149,19 @@ class StreamsGroup(ModernGroup):
         """Return the assignment that a static member keeps while it is away."""
         current = self.current_of(member_id)
         kept = {kind: dict.fromkeys(tasks, 0) for kind, tasks in current.assigned.items()}
-        return current._replace(epoch=LEFT_FOR_A_WHILE, assigned=kept, pending_revocation=streams_tasks.NOTHING)
+        return current._replace(epoch=requests.LEFT_FOR_A_WHILE, assigned=kept, pending_revocation=streams_tasks.NOTHING)
 
     def member_epoch(self, member_id: str) -> int:
         return self.current_of(member_id).epoch
 
-    def epochs_of(self, member_id: str, offsets: Iterable[OffsetToCommit], topic_ids: Mapping[str, str]) -> list[int | None]:
+    def epochs_of(self, member_id: str, offsets: Iterable[requests.OffsetToCommit], topic_ids: Mapping[str, str]) -> list[int | None]:
         """Return the epoch of the assignment of each partition's active task to the member, or None if it does not have it."""
         current = self.current_of(member_id)
         subtopologies = source_subtopologies(self.replayed.topology or {"subtopologies": ()})
         since = {**current.pending_revocation[streams_tasks.ACTIVE], **current.assigned[streams_tasks.ACTIVE]}
         return [since.get(Task(subtopologies.get(offset.topic, ""), offset.partition)) for offset in offsets]
 
-    def validate_commit(self, request: OffsetCommit | TxnOffsetCommit, rules: CommitRules) -> Error:
+    def validate_commit(self, request: requests.OffsetCommit | requests.TxnOffsetCommit, rules: CommitRules) -> Error:
         """Return the error of a commit. Streams groups have accepted older epochs since their first release."""
         return ModernGroup.validate_commit(self, request, rules._replace(takes_older_epochs=True))
 

@@ -14,24 +14,16 @@ from groupcoord_spark.simulator.groups import ClassicGroup, ConsumerGroup, Group
 from groupcoord_spark.simulator.groups.consumer_group import Partition, current_assignment
 from groupcoord_spark.simulator.groups.streams_tasks import KINDS, tasks_by_subtopology
 from groupcoord_spark.simulator.groups.streams_topology import required_topics
-from groupcoord_spark.simulator.messages import Call, Error, RefusedError, answers
+from groupcoord_spark.simulator.messages import Call, Error, RefusedError, answers, requests
 from groupcoord_spark.simulator.messages.calls import DESCRIPTIONS
 from groupcoord_spark.simulator.messages.partition_lists import by_topic, topic_partitions
-from groupcoord_spark.simulator.messages.requests import (
-    ConsumerGroupDescribe,
-    DescribeGroups,
-    FindCoordinator,
-    ListGroups,
-    ShareGroupDescribe,
-    StreamsGroupDescribe,
-)
 
 FIRST_VERSION_WITH_SEVERAL_KEYS = 4
 OFFSETS_TOPIC_CREATION_MS = 500
 """How long the simulated cluster takes to create ``__consumer_offsets`` and to elect its leaders. A real one takes about as long."""
 
 
-def find_coordinator(broker: Broker, call: Call, request: FindCoordinator) -> None:
+def find_coordinator(broker: Broker, call: Call, request: requests.FindCoordinator) -> None:
     """Answer with the offsets partition of each group, whose leader is the group's coordinator."""
     version = broker.release.version_of(request)
     if not broker.offsets_topic_exists and broker.offsets_topic_timer is None:
@@ -55,12 +47,12 @@ def _create_offsets_topic(broker: Broker) -> bool:
     return True
 
 
-def describe_groups(broker: Broker, call: Call, request: DescribeGroups) -> None:
+def describe_groups(broker: Broker, call: Call, request: requests.DescribeGroups) -> None:
     """Answer with the current state and members of each group."""
     broker.answer(call, answers.Descriptions(tuple(describe_group(broker, request, group_id) for group_id in request.group_ids)))
 
 
-def describe_group(broker: Broker, request: DescribeGroups, group_id: str) -> answers.DescribedGroup:
+def describe_group(broker: Broker, request: requests.DescribeGroups, group_id: str) -> answers.DescribedGroup:
     """Return the current state and members of a group in this version of DescribeGroups."""
     error = coordinator_error(broker, request, group_id)
     if error is not Error.NONE:
@@ -89,7 +81,7 @@ def describe_group(broker: Broker, request: DescribeGroups, group_id: str) -> an
     return answers.DescribedGroup(group_id, Error.NONE, broker.state_name(group), group.protocol_type or "", protocol, members)
 
 
-def list_groups(broker: Broker, call: Call, request: ListGroups) -> None:
+def list_groups(broker: Broker, call: Call, request: requests.ListGroups) -> None:
     """Answer with the groups of all offsets partitions that the broker leads."""
     if not broker.is_active:
         raise RefusedError(Error.COORDINATOR_NOT_AVAILABLE)
@@ -113,7 +105,9 @@ def list_groups(broker: Broker, call: Call, request: ListGroups) -> None:
     broker.answer(call, answers.ListGroupsAnswer(Error.NONE, tuple(sorted(listed))))
 
 
-def describe_modern_groups(broker: Broker, call: Call, request: ConsumerGroupDescribe | ShareGroupDescribe | StreamsGroupDescribe) -> None:
+def describe_modern_groups(
+    broker: Broker, call: Call, request: requests.ConsumerGroupDescribe | requests.ShareGroupDescribe | requests.StreamsGroupDescribe
+) -> None:
     """Answer with the state, the epochs and the members of each consumer, share or streams group."""
     described_group = DESCRIPTIONS[type(request)]
     kind, describe = _MODERN_GROUPS[type(request)]
@@ -226,8 +220,8 @@ def _streams_member(group: StreamsGroup, member_id: str) -> answers.DescribedStr
 
 
 _MODERN_GROUPS: Final[Mapping[type, tuple[type[Any], Callable[[Broker, Any], Any]]]] = {
-    ConsumerGroupDescribe: (ConsumerGroup, _consumer_group),
-    ShareGroupDescribe: (ShareGroup, _share_group),
-    StreamsGroupDescribe: (StreamsGroup, _streams_group),
+    requests.ConsumerGroupDescribe: (ConsumerGroup, _consumer_group),
+    requests.ShareGroupDescribe: (ShareGroup, _share_group),
+    requests.StreamsGroupDescribe: (StreamsGroup, _streams_group),
 }
 """Request -> the kind of groups that it asks for, and how one of them is described."""

@@ -10,23 +10,10 @@ from functools import partial
 from groupcoord_spark.coordinator.groups.consumer import ConsumerMember
 from groupcoord_spark.simulator.broker import Broker
 from groupcoord_spark.simulator.broker.group_step import topic_names
-from groupcoord_spark.simulator.groups import CONSUMER, ConsumerGroup, Protocols, TimerKind
-from groupcoord_spark.simulator.groups.consumer_group import (
-    CLASSIC_MEMBER,
-    UNRELEASED,
-    UNREVOKED,
-    current_assignment,
-    uses_classic_protocol,
-)
+from groupcoord_spark.simulator.groups import CONSUMER, ConsumerGroup, Protocols, TimerKind, consumer_group
 from groupcoord_spark.simulator.groups.modern_group import cancel_timer
+from groupcoord_spark.simulator.handlers.consumer import conversion
 from groupcoord_spark.simulator.handlers.consumer.consumer_heartbeat import ConsumerStep
-from groupcoord_spark.simulator.handlers.consumer.conversion import (
-    classic_assignment,
-    classic_members,
-    classic_metadata,
-    classic_protocols,
-    read_subscription,
-)
 from groupcoord_spark.simulator.messages import Call, Error, RefusedError, refuse_if
 from groupcoord_spark.simulator.messages.answers import JoinGroupAnswer, SyncGroupAnswer
 from groupcoord_spark.simulator.messages.requests import Heartbeat, JoinGroup, Leaving, SyncGroup
@@ -74,7 +61,7 @@ def _join_error(broker: Broker, request: JoinGroup, group: ConsumerGroup) -> Err
         return error
     if instance_id is not None and group.is_left_behind(instance_id):
         return Error.UNKNOWN_MEMBER_ID
-    if read_subscription(request.protocols) is None and (request.member_id or instance_id is not None):
+    if conversion.read_subscription(request.protocols) is None and (request.member_id or instance_id is not None):
         is_refused = broker.release.refuses_malformed_subscription
         return Error.INCONSISTENT_GROUP_PROTOCOL if is_refused else Error.UNKNOWN_SERVER_ERROR
     return Error.NONE
@@ -82,14 +69,14 @@ def _join_error(broker: Broker, request: JoinGroup, group: ConsumerGroup) -> Err
 
 def _is_supported(group: ConsumerGroup, protocols: Protocols) -> bool:
     """Return whether all classic members of the group support one of these protocols."""
-    supported = [{name for name, _ in classic_protocols(member)} for _, member in classic_members(group)]
+    supported = [{name for name, _ in conversion.classic_protocols(member)} for _, member in conversion.classic_members(group)]
     return any(all(name in names for names in supported) for name, _ in protocols)
 
 
 def _is_last_new_member(broker: Broker, group: ConsumerGroup, member_id: str) -> bool:
     """Return whether the group becomes a classic group once this member uses the classic protocol."""
     is_small = len(group.members) <= broker.settings.group_max_size
-    new_members = [name for name, member in group.members.items() if not uses_classic_protocol(member)]
+    new_members = [name for name, member in group.members.items() if not consumer_group.uses_classic_protocol(member)]
     return broker.settings.allows_downgrades and is_small and new_members == [member_id]
 
 
@@ -99,7 +86,7 @@ def _reconcile_classic_member(step: ConsumerStep, group: ConsumerGroup, member_i
     A downgrade computes no targets. It begins with a rebalance if targets are missing; otherwise the static member keeps the partitions of
     the member that it was or replaces, and no other member has to rejoin.
     """
-    subscription = read_subscription(request.protocols)
+    subscription = conversion.read_subscription(request.protocols)
     assert subscription is not None
     old_metadata = group.members[member_id].metadata if member_id in group.members else None
     base = old_metadata or ConsumerGroup.new_member
@@ -113,7 +100,7 @@ def _reconcile_classic_member(step: ConsumerStep, group: ConsumerGroup, member_i
         "subscribed_topic_names": sorted(set(subscription.topics)),
         "subscribed_topic_regex": "",
         "rebalance_timeout_ms": timeout_ms,
-        CLASSIC_MEMBER: classic_metadata(request.session_timeout_ms, request.protocols),
+        consumer_group.CLASSIC_MEMBER: conversion.classic_metadata(request.session_timeout_ms, request.protocols),
     }
     step.elect_assignor(group, member_id, metadata)
     if metadata != old_metadata:
@@ -134,18 +121,20 @@ def _reconcile_classic_member(step: ConsumerStep, group: ConsumerGroup, member_i
 def sync_with_consumer_group(broker: Broker, call: Call, request: SyncGroup, group: ConsumerGroup) -> None:
     """Answer with the partitions that the member has now."""
     member = _member(group, request)
-    protocol = classic_protocols(member)[0][0]
+    protocol = conversion.classic_protocols(member)[0][0]
     if request.protocol_type not in (None, CONSUMER) or request.protocol not in (None, protocol):
         raise RefusedError(Error.INCONSISTENT_GROUP_PROTOCOL)
-    if member.member_epoch < _epoch_to_follow(broker, group) and member.state != UNREVOKED:
+    if member.member_epoch < _epoch_to_follow(broker, group) and member.state != consumer_group.UNREVOKED:
         _start_timer(broker, group, request.member_id, TimerKind.JOIN_PHASE)
         raise RefusedError(Error.REBALANCE_IN_PROGRESS)
     cancel_timer(group.sync_timers, request.member_id)
     step = ConsumerStep(broker, group.group_id)
     step.restart_session(group, request.member_id)
     names = topic_names(broker)
-    assigned = ((names[topic_id], number) for topic_id, number in sorted(current_assignment(member).assigned) if topic_id in names)
-    answer = SyncGroupAnswer(Error.NONE, request.protocol_type, request.protocol, classic_assignment(member, assigned))
+    assigned = (
+        (names[topic_id], number) for topic_id, number in sorted(consumer_group.current_assignment(member).assigned) if topic_id in names
+    )
+    answer = SyncGroupAnswer(Error.NONE, request.protocol_type, request.protocol, conversion.classic_assignment(member, assigned))
     broker.answer(call, answer)
 
 
@@ -154,8 +143,8 @@ def heartbeat_to_consumer_group(broker: Broker, request: Heartbeat, group: Consu
     member = _member(group, request)
     step = ConsumerStep(broker, group.group_id)
     step.restart_session(group, request.member_id)
-    is_free = member.state == UNRELEASED and not step.waits_for_others(group, request.member_id)
-    if member.member_epoch < _epoch_to_follow(broker, group) or member.state == UNREVOKED or is_free:
+    is_free = member.state == consumer_group.UNRELEASED and not step.waits_for_others(group, request.member_id)
+    if member.member_epoch < _epoch_to_follow(broker, group) or member.state == consumer_group.UNREVOKED or is_free:
         _start_timer(broker, group, request.member_id, TimerKind.JOIN_PHASE)
         return Error.REBALANCE_IN_PROGRESS
     return Error.NONE
@@ -184,7 +173,7 @@ def leave_consumer_group(broker: Broker, group: ConsumerGroup, members: Iterable
 def _member(group: ConsumerGroup, request: SyncGroup | Heartbeat) -> ConsumerMember:
     refuse_if(group.static_error(request.member_id, request.group_instance_id))
     member: ConsumerMember | None = group.members.get(request.member_id)
-    if member is None or not uses_classic_protocol(member):
+    if member is None or not consumer_group.uses_classic_protocol(member):
         raise RefusedError(Error.UNKNOWN_MEMBER_ID)
     if member.member_epoch != request.generation:
         raise RefusedError(Error.ILLEGAL_GENERATION)

@@ -16,24 +16,9 @@ from groupcoord_spark.coordinator.groups.consumer import ReplayedConsumerGroup
 from groupcoord_spark.protocol.record_types import KeyType
 from groupcoord_spark.simulator.broker import Broker, coordinator_error
 from groupcoord_spark.simulator.broker.group_step import GroupStep, known_topics, topic_ids, topic_names, with_names
-from groupcoord_spark.simulator.groups import CONSUMER, ClassicGroup, ConsumerGroup, TimerKind
-from groupcoord_spark.simulator.groups.consumer_group import (
-    CLASSIC_MEMBER,
-    UNREVOKED,
-    Partition,
-    current_assignment,
-    reconciled,
-    uses_classic_protocol,
-)
+from groupcoord_spark.simulator.groups import CONSUMER, ClassicGroup, ConsumerGroup, TimerKind, consumer_group
 from groupcoord_spark.simulator.groups.modern_group import cancel_timer, metadata_hash
-from groupcoord_spark.simulator.handlers.consumer.conversion import (
-    begin_classic_group,
-    classic_members,
-    downgraded,
-    may_be_downgraded,
-    subscribed_topics_of,
-    upgrade_records,
-)
+from groupcoord_spark.simulator.handlers.consumer import conversion
 from groupcoord_spark.simulator.messages import Call, Error, RecordToWrite, RefusedError, WrittenRecord, re2j, refuse_if
 from groupcoord_spark.simulator.messages.answers import ConsumerGroupHeartbeatAnswer
 from groupcoord_spark.simulator.messages.requests import LEFT_FOR_A_WHILE, ConsumerGroupHeartbeat
@@ -129,11 +114,11 @@ class ConsumerStep(GroupStep[ConsumerGroup]):
         regex_is_resolved = self.update_regexes(group, base, metadata)
         self.refresh_metadata_if_due(group, bumps=topics_changed or regex_is_resolved or assignor_changed)
         self.update_targets(group, member_id)
-        assigned_before = current_assignment(group.members[member_id]).assigned
+        assigned_before = consumer_group.current_assignment(group.members[member_id]).assigned
         regex_changed = base["subscribed_topic_regex"] != metadata["subscribed_topic_regex"]
         self.reconcile(group, member_id, reported, subscription_changed=topics_changed or regex_changed)
         self.restart_session(group, member_id)
-        current = current_assignment(group.members[member_id])
+        current = consumer_group.current_assignment(group.members[member_id])
         is_full = (
             request.rebalance_timeout_ms is not None
             and (request.topics is not None or request.topic_regex is not None)
@@ -164,7 +149,7 @@ class ConsumerStep(GroupStep[ConsumerGroup]):
         The group becomes a classic group instead, if all other members use the classic protocol.
         """
         member_ids = list(member_ids)
-        if may_be_downgraded(self.broker, group, member_ids):
+        if conversion.may_be_downgraded(self.broker, group, member_ids):
             self.downgrade(group, member_ids)
             return
         self._regexes_of_leaving = {group.metadata_of(member_id)["subscribed_topic_regex"] for member_id in member_ids}
@@ -173,7 +158,7 @@ class ConsumerStep(GroupStep[ConsumerGroup]):
     def downgrade(self, group: ConsumerGroup, leaving: Iterable[str], *, rebalances: bool = True) -> None:
         """Make a classic group of the members that stay. rebalances: whether it begins with a rebalance."""
         self._rebalances = rebalances
-        self.downgraded, records = downgraded(self.broker, group, leaving, topic_names(self.broker), self._epoch_before)
+        self.downgraded, records = conversion.downgraded(self.broker, group, leaving, topic_names(self.broker), self._epoch_before)
         self.records += records
 
     # Steps of a heartbeat
@@ -186,8 +171,8 @@ class ConsumerStep(GroupStep[ConsumerGroup]):
         if classic.is_empty:
             super().take_over(group, classic)
             return
-        group.metadata_hash = metadata_hash(known_topics(self.broker, subscribed_topics_of(classic)))
-        records = upgrade_records(classic, group, topic_ids(self.broker)) if classic.protocol_type == CONSUMER else None
+        group.metadata_hash = metadata_hash(known_topics(self.broker, conversion.subscribed_topics_of(classic)))
+        records = conversion.upgrade_records(classic, group, topic_ids(self.broker)) if classic.protocol_type == CONSUMER else None
         if records is None:
             raise RefusedError(Error.GROUP_ID_NOT_FOUND)
         self.records.append(records[0])
@@ -195,7 +180,7 @@ class ConsumerStep(GroupStep[ConsumerGroup]):
             self.add(record)
 
     def _check_or_create_member(
-        self, group: ConsumerGroup, request: ConsumerGroupHeartbeat, member_id: str, reported: Collection[Partition] | None
+        self, group: ConsumerGroup, request: ConsumerGroupHeartbeat, member_id: str, reported: Collection[consumer_group.Partition] | None
     ) -> None:
         epoch, instance_id = request.member_epoch, request.group_instance_id
         if instance_id is not None and epoch == 0:
@@ -204,7 +189,7 @@ class ConsumerStep(GroupStep[ConsumerGroup]):
             static_id = group.static_member_id(instance_id)
             if static_id is not None:
                 static = group.members[static_id]
-                if static.member_epoch != LEFT_FOR_A_WHILE and not uses_classic_protocol(static):
+                if static.member_epoch != LEFT_FOR_A_WHILE and not consumer_group.uses_classic_protocol(static):
                     raise RefusedError(Error.UNRELEASED_INSTANCE_ID)
                 self.replace(group, static_id, member_id)
             return
@@ -219,7 +204,7 @@ class ConsumerStep(GroupStep[ConsumerGroup]):
         if epoch > member.member_epoch:
             raise RefusedError(Error.FENCED_MEMBER_EPOCH)
         if epoch < member.member_epoch:
-            assigned = current_assignment(member).assigned
+            assigned = consumer_group.current_assignment(member).assigned
             # The answer to the member's last heartbeat may have been lost.
             if epoch != member.previous_member_epoch or reported is None or not set(reported) <= set(assigned):
                 raise RefusedError(Error.FENCED_MEMBER_EPOCH)
@@ -230,7 +215,7 @@ class ConsumerStep(GroupStep[ConsumerGroup]):
             self.returning.append(new_id)
         if old_id != new_id:
             self.replaced.append(old_id)
-        current = current_assignment(group.members[old_id])
+        current = consumer_group.current_assignment(group.members[old_id])
         self.replace_member(group, old_id, new_id, current._replace(epoch=0, previous_epoch=0))
 
     def update_regexes(self, group: ConsumerGroup, old: Mapping[str, Any], new: Mapping[str, Any]) -> bool:
@@ -306,15 +291,15 @@ class ConsumerStep(GroupStep[ConsumerGroup]):
         self._has_new_targets = True
 
     def reconcile(
-        self, group: ConsumerGroup, member_id: str, reported: Collection[Partition] | None, *, subscription_changed: bool
+        self, group: ConsumerGroup, member_id: str, reported: Collection[consumer_group.Partition] | None, *, subscription_changed: bool
     ) -> None:
         """Move the member one step towards its target. ``reported`` lists the partitions that its client owns; None if the client did
         not report them."""
         member = group.members[member_id]
         ids = topic_ids(self.broker)
         subscribed = {ids[topic] for topic in group.topics_of(member) if topic in ids}
-        current = current_assignment(member)
-        changed = reconciled(
+        current = consumer_group.current_assignment(member)
+        changed = consumer_group.reconciled(
             current,
             () if self._is_new_static_member(group, member_id) and not self._has_new_targets else group.target_of(member_id),
             group.replayed.assignment_epoch,
@@ -329,7 +314,7 @@ class ConsumerStep(GroupStep[ConsumerGroup]):
         self.add(group.assignment_record(member_id, changed))
         cancel_timer(group.rebalance_timers, member_id)
         # A classic member has a timer for its next JoinGroup, and one for its SyncGroup.
-        if changed.state == UNREVOKED and not uses_classic_protocol(member):
+        if changed.state == consumer_group.UNREVOKED and not consumer_group.uses_classic_protocol(member):
             self.start_rebalance_timer(group, member_id, changed.epoch, group.metadata_of(member_id)["rebalance_timeout_ms"])
 
     def _is_new_static_member(self, group: ConsumerGroup, member_id: str) -> bool:
@@ -339,18 +324,18 @@ class ConsumerStep(GroupStep[ConsumerGroup]):
 
     def waits_for_others(self, group: ConsumerGroup, member_id: str) -> bool:
         """Return whether another member still owns a partition of this member's target."""
-        own = current_assignment(group.members[member_id]).assigned
+        own = consumer_group.current_assignment(group.members[member_id]).assigned
         wanted = [partition for partition in group.target_of(member_id) if partition not in own]
         return bool(wanted) and not group.owned_partitions().isdisjoint(wanted)
 
     def session_timeout_ms(self, group: ConsumerGroup, member_id: str) -> int:
         """Return the session timeout of a member, which depends on its protocol."""
-        classic = group.metadata_of(member_id)[CLASSIC_MEMBER]
+        classic = group.metadata_of(member_id)[consumer_group.CLASSIC_MEMBER]
         return self.broker.settings.group_consumer_session_timeout_ms if classic is None else int(classic["session_timeout_ms"])
 
     # Topics
 
-    def with_ids(self, partitions: Mapping[str, Iterable[int]]) -> set[Partition]:
+    def with_ids(self, partitions: Mapping[str, Iterable[int]]) -> set[consumer_group.Partition]:
         """Partitions by topic name as (topic id, partition), without topics that do not exist."""
         ids = topic_ids(self.broker)
         return {(ids[topic], number) for topic, numbers in partitions.items() if topic in ids for number in numbers}
@@ -364,11 +349,11 @@ class ConsumerStep(GroupStep[ConsumerGroup]):
         if group is None:
             return
         if self.replaced_classic is not None:
-            for member_id, _ in classic_members(group):
+            for member_id, _ in conversion.classic_members(group):
                 self.restart_session(group, member_id)
         if self.downgraded is not None:
             self._put_group_back = self.broker.remove_group(group)
-            begin_classic_group(self.broker, self.downgraded, rebalances=self._rebalances)
+            conversion.begin_classic_group(self.broker, self.downgraded, rebalances=self._rebalances)
         else:
             for member_id in self.replaced:
                 group.cancel_timers(member_id)

@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Final, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
 
 import pyarrow as pa
 import pyarrow.dataset as ds
@@ -228,15 +228,29 @@ def runs_of_run(warehouse: Warehouse, cluster: str | None, at_ms: RunTime | None
 
 def dataset_of(warehouse: Warehouse, table: Table, runs: Sequence[Run]) -> ds.Dataset | pa.Table:
     """Return the rows of these runs as a pyarrow dataset without reading files. A run without the table has no rows."""
-    files = [(path, ds.field("cluster") == run.cluster) for run in runs for path in _files(warehouse, table, run)]
+    filesystem = warehouse.location.filesystem
+    files = [
+        _CHECKED.make_fragment(path, filesystem, ds.field("cluster") == run.cluster)
+        for run in runs
+        for path in _files(warehouse, table, run)
+    ]
     if not files:
         return no_rows(table.arrow_schema)
-    paths, partitions = zip(*files, strict=True)
     text = pa.dictionary(pa.int32(), pa.string())
     fields = [field.with_type(text) if field.name in _REPEATED and field.type == pa.string() else field for field in table.arrow_schema]
-    return ds.FileSystemDataset.from_paths(
-        paths, schema=pa.schema(fields), format=_CHECKED, filesystem=warehouse.location.filesystem, partitions=partitions
-    )
+    return _FewAhead(files, pa.schema(fields), _CHECKED, filesystem)
+
+
+class _FewAhead(ds.FileSystemDataset):  # type: ignore[misc]  # pyarrow has no types
+    """A dataset that reads two batches of two files ahead.
+
+    DuckDB takes batches more slowly than pyarrow reads them. By default pyarrow keeps up to 16 batches of four files for each scan, and a
+    view over the history scans a table more than once.
+    """
+
+    def scanner(self, **options: Any) -> ds.Scanner:
+        """Return a scanner, as DuckDB asks for one."""
+        return super().scanner(batch_readahead=2, fragment_readahead=2, **options)
 
 
 def _files(warehouse: Warehouse, table: Table, run: Run) -> list[str]:

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Hashable, Iterable, Mapping, Sequence
+from heapq import heapify, heappush, heapreplace
 
 from groupcoord_spark.assignors.java_maps import FIRST_SIZE, hash_of_text, slot_of, slots_after_puts
 from groupcoord_spark.assignors.membership import Member, TopicPartition, java_order
@@ -69,6 +70,7 @@ class GeneralSticky:
         self._partitions = sorted(partitions, key=lambda p: (len(self._subscribers[p.topic]), java_order(p.topic), p.partition))
         ranks = {member.member_id: rank for rank, member in enumerate(self._members)}
         self._counts = [0] * len(self._members)
+        self._least_of_topic = {topic: [(0, rank) for rank in ranks] for topic, ranks in self._subscribers.items()}
         self._owner_by_partition: dict[TopicPartition, int] = {}
         self._movements = _Movements()
 
@@ -116,29 +118,36 @@ class GeneralSticky:
         if self._racks.matter:
             free = self._assign_by_rack(free)
         for partition in free:
-            if (rank := self._least_loaded(self._subscribers[partition.topic])) is not None:
-                self._assign(partition, rank)
+            self._assign(partition, self._least_loaded(self._least_of_topic[partition.topic])[1])
 
     def _assign_by_rack(self, free: list[TopicPartition]) -> list[TopicPartition]:
         """Assign each partition to the subscriber in its racks with the fewest partitions. Returns those without a subscriber there."""
-        nearby: dict[tuple[str, str], list[int]] = {}
+        nearby: dict[tuple[str, str], list[tuple[int, int]]] = {}
         for topic, subscribers in self._subscribers.items():
             for rank in subscribers:
-                nearby.setdefault((topic, self._members[rank].rack or ""), []).append(rank)
+                nearby.setdefault((topic, self._members[rank].rack or ""), []).append((self._counts[rank], rank))
+        for heap in nearby.values():
+            heapify(heap)
         left: list[TopicPartition] = []
         for partition in free:
             # A member without a rack ("") matches every rack.
             racks = ("", *self._racks.racks_by_partition[partition])
-            if (to := self._least_loaded(*(nearby.get((partition.topic, rack), ()) for rack in racks))) is None:
-                left.append(partition)
+            heaps = [nearby[partition.topic, rack] for rack in racks if (partition.topic, rack) in nearby]
+            if heaps:
+                self._assign(partition, min(map(self._least_loaded, heaps))[1])
             else:
-                self._assign(partition, to)
+                left.append(partition)
         return left
 
-    def _least_loaded(self, *sets: Sequence[int]) -> int | None:
-        """Return the member with the fewest partitions in these sets, or the lowest rank among equals."""
-        lowest = (min(ranks, key=self._counts.__getitem__) for ranks in sets if ranks)
-        return min(lowest, key=lambda rank: (self._counts[rank], rank), default=None)
+    def _least_loaded(self, heap: list[tuple[int, int]]) -> tuple[int, int]:
+        """Return the lowest count in a heap and the lowest rank that has it.
+
+        Counts in a heap may be too low, as they are corrected only here: a search among all subscribers for each partition would take
+        minutes in a large group.
+        """
+        while (count := self._counts[heap[0][1]]) != heap[0][0]:
+            heapreplace(heap, (count, heap[0][1]))
+        return heap[0]
 
     def _assign(self, partition: TopicPartition, rank: int) -> None:
         self._owner_by_partition[partition] = rank
@@ -197,8 +206,8 @@ class GeneralSticky:
         previous_owner = self._previous_owners.get(partition)
         if previous_owner is not None and count > self._counts[previous_owner] + 1:
             return previous_owner
-        least = self._least_loaded(self._subscribers[partition.topic])
-        return least if least is not None and count > self._counts[least] + 1 else None
+        least_count, least = self._least_loaded(self._least_of_topic[partition.topic])
+        return least if count > least_count + 1 else None
 
     def _is_balanced(self) -> bool:
         """Return whether no partition could move to a subscriber with at least two partitions fewer than its owner.
@@ -223,6 +232,8 @@ class GeneralSticky:
         self._movements.record(moving, owner, to)
         self._owner_by_partition[moving] = to
         self._counts[owner] -= 1
+        for topic in self._subscribed[owner] & self._least_of_topic.keys():
+            heappush(self._least_of_topic[topic], (self._counts[owner], owner))
         self._counts[to] += 1
 
     def _imbalance(self) -> int:

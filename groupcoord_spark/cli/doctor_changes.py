@@ -147,7 +147,7 @@ def _outcomes(inputs: tuple[str, ...], releases: Sequence[Semantics]) -> list[li
 
 def _of_partitions(check: Callable[..., list[Outcome]], inputs: tuple[str, ...], releases: Sequence[Semantics]) -> list[list[Outcome]]:
     """For each offsets partition what ``check`` says of the releases."""
-    from groupcoord_spark.doctor.processes import map_partitions
+    from groupcoord_spark.doctor.reading import map_partitions
     from groupcoord_spark.log import plan_logs
 
     plan = plan_logs(inputs)

@@ -4,9 +4,8 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from groupcoord_spark.doctor.facts import CopyFacts, PartitionFacts
-from groupcoord_spark.doctor.findings import Finding, FindingKind, Severity
+from groupcoord_spark.doctor.findings import Finding, FindingKind, Severity, bytes_of
 from groupcoord_spark.doctor.settings import HealthSettings
-from groupcoord_spark.doctor.words import bytes_of
 from groupcoord_spark.log.broker_dir.transaction_states import KnownTransactions
 
 MOST_OF_THE_LOG: Final = 0.5

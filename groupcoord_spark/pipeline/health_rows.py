@@ -26,9 +26,9 @@ from groupcoord_spark.doctor import (
     log_dir_of,
     read_transaction_states,
 )
+from groupcoord_spark.doctor.findings import age
 from groupcoord_spark.doctor.hanging_transactions import Certainty, OpenTransaction
-from groupcoord_spark.doctor.processes import map_partitions
-from groupcoord_spark.doctor.words import age
+from groupcoord_spark.doctor.reading import map_partitions
 from groupcoord_spark.log import PartitionLog
 from groupcoord_spark.log.broker_dir.broker_files import LogDirectoryFiles, PartitionFiles, read_log_directory_files
 from groupcoord_spark.pipeline.after_cleaning import check_after_cleaning, findings_after_cleaning

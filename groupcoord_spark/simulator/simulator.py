@@ -11,10 +11,8 @@ from groupcoord_spark.simulator.broker.coordinator_checks import is_denied
 from groupcoord_spark.simulator.broker.release import Release, refuse_unknown_request, release_for
 from groupcoord_spark.simulator.broker.settings import SETTINGS_SINCE_4_4, MemberIds, Settings, numbered_member_ids
 from groupcoord_spark.simulator.groups import Group, Timer, TimerKind
-from groupcoord_spark.simulator.handlers.classic.heartbeat import heartbeat
 from groupcoord_spark.simulator.handlers.classic.join import join_group
-from groupcoord_spark.simulator.handlers.classic.leave import leave_group
-from groupcoord_spark.simulator.handlers.classic.sync import sync_group
+from groupcoord_spark.simulator.handlers.classic.membership import heartbeat, leave_group, sync_group
 from groupcoord_spark.simulator.handlers.commit import offset_commit
 from groupcoord_spark.simulator.handlers.consumer.consumer_heartbeat import consumer_group_heartbeat
 from groupcoord_spark.simulator.handlers.deletion import clean_up, delete_groups, delete_topic, offset_delete

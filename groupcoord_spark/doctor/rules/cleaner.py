@@ -4,9 +4,8 @@ from collections.abc import Iterator
 from typing import Final
 
 from groupcoord_spark.doctor.facts import PartitionFacts
-from groupcoord_spark.doctor.findings import Finding, FindingKind, Severity
+from groupcoord_spark.doctor.findings import Finding, FindingKind, Severity, bytes_of, power_of_two, size
 from groupcoord_spark.doctor.patient import Patient
-from groupcoord_spark.doctor.words import bytes_of, power_of_two, size
 from groupcoord_spark.log.broker_dir.broker_files import HIGH_WATERMARKS, RECOVERY_POINTS
 from groupcoord_spark.wording import counted
 

@@ -4,10 +4,9 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
 from groupcoord_spark.doctor.facts import CopyFacts
-from groupcoord_spark.doctor.findings import Finding, FindingKind, Severity
+from groupcoord_spark.doctor.findings import Finding, FindingKind, Severity, age, size
 from groupcoord_spark.doctor.gather.group_table import BYTES_OF_HABIT, MOST_NAMES, THROWAWAY_KINDS, GroupInLog
 from groupcoord_spark.doctor.patient import FEW_BYTES, MOST_OF_THE_LOG, Patient
-from groupcoord_spark.doctor.words import age, size
 from groupcoord_spark.wording import counted
 
 HOT_GROUP: Final = FindingKind(

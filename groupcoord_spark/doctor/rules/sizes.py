@@ -3,10 +3,9 @@
 from collections.abc import Iterator
 from typing import Final
 
-from groupcoord_spark.doctor.findings import Finding, FindingKind, Severity
+from groupcoord_spark.doctor.findings import Finding, FindingKind, Severity, size
 from groupcoord_spark.doctor.gather.group_table import LIVE, SUPERSEDED_TOMBSTONE, TOMBSTONE
 from groupcoord_spark.doctor.patient import FEW_BYTES, LARGE_LOG_BYTES, MOST_OF_THE_LOG, Patient
-from groupcoord_spark.doctor.words import size
 from groupcoord_spark.wording import counted
 
 OVERSIZED: Final = FindingKind(

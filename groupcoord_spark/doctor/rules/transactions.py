@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
-from groupcoord_spark.doctor.findings import Finding, FindingKind, Severity
+from groupcoord_spark.doctor.findings import Finding, FindingKind, Severity, age, bytes_of, size
 from groupcoord_spark.doctor.hanging_transactions import (
     Certainty,
     Judgement,
@@ -13,7 +13,6 @@ from groupcoord_spark.doctor.hanging_transactions import (
     judge_by_log,
 )
 from groupcoord_spark.doctor.patient import Patient
-from groupcoord_spark.doctor.words import age, bytes_of, size
 from groupcoord_spark.protocol.record_types import MarkerType
 from groupcoord_spark.wording import counted
 

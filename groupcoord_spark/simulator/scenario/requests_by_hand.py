@@ -14,7 +14,7 @@ from groupcoord_spark.errors import UsageError
 from groupcoord_spark.protocol.consumer_protocol import Assignment, Subscription, encode_assignment, encode_subscription
 from groupcoord_spark.simulator.clients.consumer import Consumer
 from groupcoord_spark.simulator.groups.streams_tasks import KINDS
-from groupcoord_spark.simulator.handlers.classic.leave import FIRST_VERSION_WITH_LIST
+from groupcoord_spark.simulator.handlers.classic.membership import FIRST_VERSION_WITH_LIST
 from groupcoord_spark.simulator.messages import requests
 from groupcoord_spark.simulator.messages.requests import Topology
 from groupcoord_spark.simulator.scenario.streams_values import ENDPOINT, TAGS, TASK_OFFSETS, TASKS, TOPOLOGY

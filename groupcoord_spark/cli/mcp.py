@@ -13,6 +13,7 @@ from asyncio.subprocess import PIPE
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import asdict, dataclass
+from functools import partial
 from tempfile import TemporaryFile
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypedDict
 
@@ -372,10 +373,6 @@ def _print_lag(common: Common, bounds: Bounds, *, group: str | None, at: str | N
     print_rows(snapshot, _LAG, common.output, most_characters=bounds.value_characters)
 
 
-def _print_expiring(common: Common, bounds: Bounds, *, at: str | None) -> None:
-    _print_statement(common, bounds, statement=_EXPIRING, at=at)
-
-
 def _print_statement(common: Common, bounds: Bounds, *, statement: str, at: str | None) -> None:
     from groupcoord_spark.cli.sql import print_rows
     from groupcoord_spark.errors import UsageError
@@ -394,7 +391,9 @@ def _time(at: str | None) -> Any:
     return None if at is None else MomentOfRun().convert(at, None, None)
 
 
-_FUNCTIONS: Final[dict[str, Callable[..., None]]] = {"lag": _print_lag, "expiring": _print_expiring, "sql": _print_statement}
+_FUNCTIONS: Final[dict[str, Callable[..., None]]] = {
+    "lag": _print_lag, "expiring": partial(_print_statement, statement=_EXPIRING), "sql": _print_statement
+}
 """Tools without a command of their own, and the one whose command has more options than a stranger should have."""
 
 if __name__ == "__main__":

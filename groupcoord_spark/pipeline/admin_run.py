@@ -111,7 +111,9 @@ def rows_of_answers(answers: Answers, partition_count: int) -> dict[str, list[di
     for group in answers.groups or ():
         group_id, members = group["group"], group["members"]
         for member in members:
-            rows["members"].append({"group_id": group_id, **{name: _or_null(member.get(part)) for name, part in _MEMBER_COLUMNS.items()}})
+            # a broker answers "" where there is none
+            of_member = {name: None if member.get(part) == "" else member.get(part) for name, part in _MEMBER_COLUMNS.items()}
+            rows["members"].append({"group_id": group_id, **of_member})
             for field, kind, task_type in _ASSIGNMENTS:
                 for name, of_name in member.get(field) or ():
                     numbers["assigned"][group_id] += len(of_name) if field == "assignment" else 0
@@ -157,11 +159,6 @@ _ASSIGNMENTS: Final = (
     *(("standby_tasks", "current", "standby"), ("warmup_tasks", "current", "warmup")),
 )
 """(field of an answer, kind, and type of task in a streams group)."""
-
-
-def _or_null(answered: Any) -> Any:
-    """Return the value, or None for the empty text by which a broker answers that there is none."""
-    return None if answered == "" else answered
 
 
 def _subscribed_topics(group: Mapping[str, Any]) -> list[str] | None:

@@ -269,7 +269,8 @@ class _Run:
         inputs, progress = self.request.inputs, self.progress
         if self.kind is InputKind.SEGMENTS:
             progress.begin("plan")
-            known_ends = self._known_ends if self._goes_on and not self.up_to_high_watermark else no_ends
+            knows_ends = self._goes_on and not self.up_to_high_watermark
+            known_ends = (lambda cluster_id: ends_of_last_run(self.warehouse, self.cluster or cluster_id)) if knows_ends else no_ends
             plan = plan_logs(inputs, known_ends, held=held)
             if self.up_to_high_watermark:
                 plan = cut_at_high_watermarks(plan)
@@ -342,9 +343,6 @@ class _Run:
         except (GroupcoordError, PySparkException):
             # Any other error comes again when Spark is started, and is reported then.
             return self.session(packages=f"{KAFKA_CONNECTOR}:{FALLBACK_VERSION}", is_older=True)
-
-    def _known_ends(self, cluster_id: str | None) -> Mapping[int, int]:
-        return ends_of_last_run(self.warehouse, self.cluster or cluster_id)
 
     def _cluster_of(self, plan: LogPlan, rows: RowPlan | None) -> str:
         """Return the cluster: the user's, else the input's, else the warehouse's only one, else ``default``.

@@ -226,18 +226,9 @@ class FieldReader:
         """Read a value of this type at ``at``; return it with the position after it. ``name`` is the field named in doubts."""
         return _READERS[type(kind)](self, kind, at, name)
 
-    def _read_integer(self, kind: Integer, at: int, _: str) -> tuple[int, int]:
-        return primitives.read_integer(self.buf, at, kind)
-
     def _read_truth_value(self, _: TruthValue, at: int, __: str) -> tuple[bool, int]:
         number, next_at = primitives.read_integer(self.buf, at, Int8)
         return number != 0, next_at
-
-    def _read_float(self, _: FloatingPoint, at: int, __: str) -> tuple[float, int]:
-        return primitives.read_float(self.buf, at)
-
-    def _read_uuid(self, _: UuidBytes, at: int, __: str) -> tuple[str, int]:
-        return primitives.read_uuid(self.buf, at)
 
     def _read_text(self, kind: Text, at: int, name: str) -> tuple[str | None, int]:
         raw, next_at = primitives.read_string(self.buf, at, primitives.COMPACT if self.flexible else 2)
@@ -348,10 +339,10 @@ class FieldReader:
 
 
 _READERS: dict[type, Callable[[FieldReader, Any, int, str], tuple[Any, int]]] = {
-    Integer: FieldReader._read_integer,
+    Integer: lambda reader, kind, at, _: primitives.read_integer(reader.buf, at, kind),
     TruthValue: FieldReader._read_truth_value,
-    FloatingPoint: FieldReader._read_float,
-    UuidBytes: FieldReader._read_uuid,
+    FloatingPoint: lambda reader, _, at, __: primitives.read_float(reader.buf, at),
+    UuidBytes: lambda reader, _, at, __: primitives.read_uuid(reader.buf, at),
     Text: FieldReader._read_text,
     Blob: FieldReader._read_blob,
     Array: FieldReader._read_array,

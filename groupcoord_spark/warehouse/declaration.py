@@ -145,7 +145,7 @@ class Table:
         """
         listed = list(rows)
         names = list(dict.fromkeys(name for row in listed for name in row))
-        values = ([_items_of_map(row.get(name)) for name in names] for row in listed)
+        values = ([list(value.items()) if isinstance(value := row.get(name), Mapping) else value for name in names] for row in listed)
         return self.from_milliseconds(self.columns_of(names, values), rows=len(listed))
 
     def columns_of(self, names: Sequence[str], rows: Iterable[Sequence[Any]]) -> pa.Table:
@@ -221,11 +221,6 @@ class Table:
             if name != TIMESTAMPS_OUT_OF_RANGE.name:
                 converted[f"{name}_ms" if column.is_time else name] = values
         return pa.table(converted)
-
-
-def _items_of_map(value: Any) -> Any:
-    """Return the items of a map as Arrow expects them, and any other value unchanged."""
-    return list(value.items()) if isinstance(value, Mapping) else value
 
 
 def no_rows(schema: pa.Schema) -> pa.Table:

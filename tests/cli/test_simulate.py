@@ -22,7 +22,7 @@ from groupcoord_spark.simulator.groups.classic_group import ClassicGroup
 from groupcoord_spark.simulator.groups.modern_group import ModernGroup
 from groupcoord_spark.simulator.handlers.commit import stored_offset
 from groupcoord_spark.simulator.messages.requests import GroupToFetch, OffsetFetch
-from groupcoord_spark.simulator.scenario import find_scenario, play, read_scenario, shipped_scenarios
+from groupcoord_spark.simulator.scenario import play, read_scenario, scenario_text, shipped_scenarios
 from tests.cli.warehouse import groupcoord
 
 SHIPPED = list(shipped_scenarios())
@@ -60,7 +60,7 @@ def answers(rows, who, request):
 def test_a_shipped_scenario_says_what_to_watch_for(name):
     text = shipped_scenarios()[name]
     assert text.startswith("# ") and "# Watch for:\n# - " in text
-    assert find_scenario(name).title in first_play("simulate", "--list").stdout
+    assert read_scenario(scenario_text(name), name).title in first_play("simulate", "--list").stdout
     assert first_play("simulate", name, "--explain").stdout.startswith(text)
 
 
@@ -286,12 +286,12 @@ def test_the_life_of_a_group_shows_every_scenario():
 
 @pytest.mark.parametrize("name", SHIPPED)
 def test_the_title_of_a_scenario_is_a_question(name):
-    assert find_scenario(name).title.endswith("?")
+    assert read_scenario(scenario_text(name), name).title.endswith("?")
 
 
 def test_expired_and_deleted_groups_leave_only_tombstones():
     for name, offsets in (("a-group-expires", 2), ("a-deleted-group", 2)):
-        removed = [record for record in play(find_scenario(name), release_for()).records if record.value is None]
+        removed = [record for record in play(read_scenario(scenario_text(name), name), release_for()).records if record.value is None]
         assert [record.key_type for record in removed] == [*[1] * offsets, 2], name
 
 
@@ -450,10 +450,10 @@ def entry_of(value, record_offset, record_timestamp_ms):
 
 @pytest.mark.parametrize("name", SHIPPED)
 def test_segments_replay_to_the_state_of_the_broker(name, tmp_path):
-    outcome = play(find_scenario(name), release_for())
+    outcome = play(read_scenario(scenario_text(name), name), release_for())
     _write_segments(tmp_path, outcome.records)
     (state,) = read_back(tmp_path).values()
-    group_id = find_scenario(name).group_id
+    group_id = read_scenario(scenario_text(name), name).group_id
     here = outcome.simulator.broker.group_of(group_id, ClassicGroup)
     modern_group = outcome.simulator.broker.group_of(group_id, ModernGroup)
     if modern_group is not None:
@@ -589,6 +589,6 @@ def test_requests_can_be_sent_by_hand(tmp_path):
 
 def test_what_is_neither_file_nor_shipped_is_named_with_the_choice():
     with pytest.raises(UsageError, match=r"'nothing' is neither a file nor one of those shipped\. Known are a-changed-subscription, "):
-        find_scenario("nothing")
+        read_scenario(scenario_text("nothing"), "nothing")
     with pytest.raises(UsageError, match=r"Did you mean 'a-full-group'\?"):
-        find_scenario("a-full-grup.yaml")
+        read_scenario(scenario_text("a-full-grup.yaml"), "a-full-grup.yaml")

@@ -15,7 +15,7 @@ from groupcoord_spark.protocol import decode_key, decode_value
 from groupcoord_spark.protocol.consumer_protocol import Assignment, Subscription, encode_assignment, encode_subscription
 from groupcoord_spark.protocol.record_types import KeyType
 from groupcoord_spark.simulator import release_for
-from groupcoord_spark.simulator.scenario import find_scenario, play
+from groupcoord_spark.simulator.scenario import play, read_scenario, scenario_text
 from tests.coordinator.records import GOLDEN, recorded
 
 T0 = 1_000_000
@@ -301,7 +301,7 @@ class TestShareState:
 
 
 def of_simulator(name: str) -> list[Rebalance]:
-    written = play(find_scenario(name), release_for()).records
+    written = play(read_scenario(scenario_text(name), name), release_for()).records
     return list(rebalances(_decoded((r.record_offset, r.timestamp_ms, r.key_bytes, r.value_bytes) for r in written if r.control is None)))
 
 

@@ -8,8 +8,7 @@ import pytest
 
 from groupcoord_spark.errors import GroupcoordError, UsageError
 from groupcoord_spark.simulator import release_for
-from groupcoord_spark.simulator.scenario import find_scenario, play, playing
-from groupcoord_spark.simulator.scenario.reading import read_scenario
+from groupcoord_spark.simulator.scenario import play, playing, read_scenario, scenario_text
 from groupcoord_spark.simulator.scenario.values import described
 from groupcoord_spark.simulator.scenario.yaml_text import read_yaml
 
@@ -234,7 +233,7 @@ FILES = {
 def refusal(path: Path) -> str:
     """Return the sentence when the file is refused."""
     with pytest.raises(GroupcoordError) as refused:
-        play(find_scenario(str(path)), release_for())
+        play(read_scenario(scenario_text(str(path)), str(path)), release_for())
     return str(refused.value)
 
 
@@ -284,9 +283,9 @@ def test_a_scenario_of_few_events_with_much_work_each_is_refused_after_some_seco
 def test_the_file_without_a_mistake_plays_also_with_a_byte_order_mark_and_with_yamls_merge_keys(tmp_path: Path) -> None:
     path = tmp_path / "mine.yaml"
     path.write_bytes(GOOD.encode("utf-8-sig"))
-    rows = play(find_scenario(str(path)), release_for()).rows
+    rows = play(read_scenario(scenario_text(str(path)), str(path)), release_for()).rows
     path.write_text(GOOD.replace("a: {topics: [orders]}", "a: {<<: &all {topics: [orders]}}"))
-    assert [row.what for row in play(find_scenario(str(path)), release_for()).rows] == [row.what for row in rows]
+    assert [row.what for row in play(read_scenario(scenario_text(str(path)), str(path)), release_for()).rows] == [row.what for row in rows]
 
 
 def test_a_value_of_billions_of_parts_is_shown_in_a_few_words() -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from groupcoord_spark.errors import UsageError
 from groupcoord_spark.simulator import release_for
-from groupcoord_spark.simulator.scenario import find_scenario, play
+from groupcoord_spark.simulator.scenario import play, read_scenario, scenario_text
 from tests.simulator.test_scenario_mistakes import refusal
 
 GOOD = """title: A mistake
@@ -95,11 +95,11 @@ def test_a_release_without_streams_groups_is_named(tmp_path: Path) -> None:
     path = tmp_path / "mine.yaml"
     path.write_text(GOOD)
     with pytest.raises(UsageError, match=r"Kafka 4\.1\.1 does not know StreamsGroupHeartbeat: it came with 4\.2"):
-        play(find_scenario(str(path)), release_for(None, "4.1.1"))
+        play(read_scenario(scenario_text(str(path)), str(path)), release_for(None, "4.1.1"))
 
 
 def test_the_scenario_without_a_mistake_plays(tmp_path: Path) -> None:
     path = tmp_path / "mine.yaml"
     path.write_text(GOOD)
-    outcome = play(find_scenario(str(path)), release_for())
+    outcome = play(read_scenario(scenario_text(str(path)), str(path)), release_for())
     assert next(str(row.answer) for row in outcome.rows if row.request).startswith("NONE epoch 1")

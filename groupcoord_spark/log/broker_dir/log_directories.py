@@ -59,11 +59,8 @@ class LogDirectory:
     @property
     def is_log_directory(self) -> bool:
         """A broker keeps its logs in the directory."""
-        return any(map(self.has_file, _SIGNS)) or any(topic.startswith("__") for topic, _ in self.partitions)
-
-    def has_file(self, name: str) -> bool:
-        """Return whether a regular file of this name is in the directory."""
-        return name in self.infos and self.infos[name].type == pafs.FileType.File
+        files = (name for name, info in self.infos.items() if info.type == pafs.FileType.File)
+        return not _SIGNS.isdisjoint(files) or any(topic.startswith("__") for topic, _ in self.partitions)
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,4 +6,4 @@ A scenario has one group, its members with their client settings, and steps. ``l
 from groupcoord_spark.simulator.scenario.explanation import ExplainedSetting, explained_settings
 from groupcoord_spark.simulator.scenario.language import json_schema
 from groupcoord_spark.simulator.scenario.playing import ScenarioOutcome, TimelineRow, play
-from groupcoord_spark.simulator.scenario.reading import Scenario, find_scenario, read_scenario, scenario_text, shipped_scenarios
+from groupcoord_spark.simulator.scenario.reading import Scenario, read_scenario, scenario_text, shipped_scenarios

@@ -117,16 +117,6 @@ def _file_text(path: Path, name: str) -> str:
         raise InputError(f"Scenario {name}, line {line}: {sentence}") from e
 
 
-def find_scenario(name: str) -> Scenario:
-    """Read the scenario from a file, or the shipped scenario with that name.
-
-    Raises:
-        InputError: as ``scenario_text``.
-        UsageError: the scenario has a mistake.
-    """
-    return read_scenario(scenario_text(name), name)
-
-
 def read_scenario(text: str, source: str) -> Scenario:
     """Parse a scenario from YAML. Raises UsageError with ``source``, the line and the mistake."""
     try:

@@ -110,12 +110,14 @@ class TestMembers:
 
 
 class TestStalled:
-    def stalled(self, commits: list[dict[str, Any]]) -> list[tuple[Any, ...]]:
+    def stalled(self, commits: list[dict[str, Any]], others_minute: int = 0) -> list[tuple[Any, ...]]:
         tables = {
             "assignments": [assignment("g", "m", "t", partition) for partition in range(3)],
             "groups": [group("g", member_count=1)],
             "members": [member("g", "m")],
-            "committed_offsets": committed_by([row for row in commits if row.get("producer_id") is None]),
+            "committed_offsets": committed_by(
+                [*(row for row in commits if row.get("producer_id") is None), at(99, 1, others_minute, group_id="other")]
+            ),
             "offsets_partitions": [log_part()],
             "transactions": [marker(9, 1, "committed")],
         }
@@ -127,6 +129,11 @@ class TestStalled:
         assert self.stalled([*before, *moved, at(5, 140, 95, partition=2)]) == []
         assert self.stalled([*before, *moved, at(5, 100, 95, partition=2)]) == [(2, 1, 0, 50.0)]
         assert self.stalled([*before, *moved]) == [(2, 0, 0, 50.0)]
+
+    def test_a_group_that_has_not_committed_for_a_day_does_not_move(self) -> None:
+        commits = [at(3 * n + partition, 50 * n * (partition < 2), 90 * n, partition=partition) for n in range(2) for partition in range(3)]
+        for minutes_later, has_rows in [(24 * 60, True), (24 * 60 + 1, False)]:
+            assert bool(self.stalled(commits, others_minute=90 + minutes_later)) is has_rows
 
     def test_an_offset_that_a_later_commit_replaced_before_its_marker_never_counts(self) -> None:
         in_transaction = at(0, 900, 0, partition=2, producer_id=1, is_transactional=True)

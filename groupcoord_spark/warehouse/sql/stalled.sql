@@ -1,27 +1,57 @@
 -- Partitions that a member has and that do not advance, while the other partitions of the group do: in the hour before the newest
 -- of the group's committed offsets the partition did not rise, and the median of the group's partitions rose. advance counts from the last
--- commit before the hour, else from the first one in it. Without the ends of the topic's log, a partition to which
--- nobody writes looks the same. Partitions without a committed offset are in assigned_never_committed.
+-- commit before the hour, else from the first one in it. Reads the commits of the two days before the newest committed offset of the cluster;
+-- a group that has not committed for a day does not move. Without the ends of the topic's log, a partition to which nobody writes looks the
+-- same. Partitions without a committed offset are in assigned_never_committed.
 -- completeness: share of the records of the offsets partition that the history has. Below 1, advance and commits are lower bounds.
 WITH owned AS (
   SELECT a.cluster, a.group_id, a.topic, a.partition, MIN(a.member_id) AS member_id
   FROM assignments a WHERE a.kind = 'current' AND a.topic IS NOT NULL
   GROUP BY a.cluster, a.group_id, a.topic, a.partition
 ),
+newest AS (
+  SELECT cluster, MAX(commit_timestamp) AS newest_at FROM committed_offsets GROUP BY cluster
+),
 hours AS (
   SELECT o.cluster, o.group_id, o.offsets_partition, p.incarnation, MAX(o.commit_timestamp) - INTERVAL '1' HOUR AS begins_at
   FROM committed_offsets o
   JOIN (SELECT DISTINCT cluster, group_id FROM owned) a ON a.cluster = o.cluster AND a.group_id = o.group_id
   JOIN offsets_partitions p ON p.cluster = o.cluster AND p.offsets_partition = o.offsets_partition
-  GROUP BY o.cluster, o.group_id, o.offsets_partition, p.incarnation
+  JOIN newest n ON n.cluster = o.cluster
+  GROUP BY o.cluster, o.group_id, o.offsets_partition, p.incarnation, n.newest_at
+  HAVING MAX(o.commit_timestamp) >= n.newest_at - INTERVAL '1' DAY
+),
+ended AS (
+  -- As in offset_commits_resolved, of these two days alone.
+  SELECT s.*,
+    MIN(marker) OVER (
+      PARTITION BY cluster, offsets_partition, incarnation, producer_id ORDER BY record_offset
+      ROWS BETWEEN CURRENT ROW AND UNBOUNDED FOLLOWING
+    ) AS end_offset
+  FROM (
+    SELECT cluster, offsets_partition, incarnation, producer_id, record_offset, CAST(NULL AS BIGINT) AS marker
+    FROM offset_commits
+    WHERE producer_id IS NOT NULL AND (record_timestamp IS NULL OR record_timestamp >= /* constant */ (
+      SELECT MIN(newest_at) - INTERVAL '2' DAY FROM (SELECT MAX(commit_timestamp) AS newest_at FROM committed_offsets GROUP BY cluster) n
+    ))
+    UNION ALL
+    SELECT cluster, offsets_partition, incarnation, producer_id, record_offset, record_offset FROM transactions
+  ) s
 ),
 dated AS (
   SELECT c.cluster, c.group_id, c.topic, c.partition, c.record_offset, c.committed_offset,
-    CASE WHEN COALESCE(c.marker_timestamp, c.record_timestamp, c.commit_timestamp) < h.begins_at THEN 1 ELSE 0 END AS is_earlier
-  FROM offset_commits_resolved c
+    CASE WHEN COALESCE(t.record_timestamp, c.record_timestamp, c.commit_timestamp) < h.begins_at THEN 1 ELSE 0 END AS is_earlier
+  FROM offset_commits c
   JOIN hours h ON h.cluster = c.cluster AND h.group_id = c.group_id AND h.offsets_partition = c.offsets_partition
     AND h.incarnation = c.incarnation
-  WHERE c.committed_offset IS NOT NULL AND (c.transaction_result IS NULL OR c.transaction_result = 'committed')
+  LEFT JOIN ended e ON e.marker IS NULL AND e.cluster = c.cluster AND e.offsets_partition = c.offsets_partition
+    AND e.incarnation = c.incarnation AND e.record_offset = c.record_offset
+  LEFT JOIN transactions t ON t.cluster = e.cluster AND t.offsets_partition = e.offsets_partition AND t.incarnation = e.incarnation
+    AND t.record_offset = e.end_offset
+  WHERE c.committed_offset IS NOT NULL AND (c.producer_id IS NULL OR t.result = 'committed')
+    AND (c.record_timestamp IS NULL OR c.record_timestamp >= /* constant */ (
+      SELECT MIN(newest_at) - INTERVAL '2' DAY FROM (SELECT MAX(commit_timestamp) AS newest_at FROM committed_offsets GROUP BY cluster) n
+    ))
 ),
 counted AS (
   -- Of the commits that count at a moment, the one with the highest record offset is the committed offset.

@@ -133,7 +133,7 @@ def _group_rows(state: StateTables, job: ExpirationJob, totals: Counter[str]) ->
         totals.update(offsets=len(offsets), expired=expired, groups=1, removed=group.removed)
         yield (
             group.group_id,
-            cleaned.group.state,
+            cleaned.cleanup.facts.state,
             len(offsets),
             expired,
             min(later, default=None),

@@ -8,6 +8,7 @@ broker has not yet written are not in the log, so the rules about these commits 
 
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import NamedTuple, Protocol
 
 from groupcoord_spark.coordinator.semantics import JAVA, Semantics
@@ -73,8 +74,11 @@ class GroupFacts(NamedTuple):
     @staticmethod
     def of_row(row: GroupRow) -> "GroupFacts":
         """Return the facts in a row of the table ``groups``."""
-        facts = GroupFacts(*(getattr(row, name) for name in GroupFacts._fields))
-        return facts._replace(subscribed_topics=None if row.subscribed_topics is None else frozenset(row.subscribed_topics))
+        facts = GroupFacts._make(_FACTS_OF_ROW(row))
+        return facts if row.subscribed_topics is None else facts._replace(subscribed_topics=frozenset(row.subscribed_topics))
+
+
+_FACTS_OF_ROW = attrgetter(*GroupFacts._fields)
 
 
 class OffsetExpiry(NamedTuple):
@@ -121,9 +125,10 @@ class Tombstone(NamedTuple):
 class GroupCleanup(NamedTuple):
     """Everything that a cleanup does to one group.
 
-    offsets: Sorted by topic and partition. tombstones: In the broker's append order.
+    facts: The group as the cleanup sees it. offsets: Sorted by topic and partition. tombstones: In the broker's append order.
     """
 
+    facts: GroupFacts
     offsets: list[OffsetExpiry]
     group: GroupExpiry
     tombstones: list[Tombstone]
@@ -173,20 +178,20 @@ class Cleanup:
             self.expiry_of(group, topic, partition, stored, is_pending=(topic, partition) in pending)
             for (topic, partition), stored in sorted(offsets.items(), key=lambda item: item[0])
         ]
-        group_expiry = self._group_expiry(group, expiries, bool(pending))
+        removed, removed_at_ms, rule, blocked_by = self._removal(group, expiries, bool(pending))
         if fails:
             expiries = [
                 expiry if expiry.expires_at_ms is None else expiry._replace(expires_at_ms=None, expired=False, blocked_by=FAILING_CLEANUP)
                 for expiry in expiries
             ]
-            if group_expiry.blocked_by in (None, OFFSETS):
-                group_expiry = group_expiry._replace(removed=False, removed_at_ms=None, blocked_by=FAILING_CLEANUP)
+            if blocked_by in (None, OFFSETS):
+                removed, removed_at_ms, blocked_by = False, None, FAILING_CLEANUP
         expired = [expiry for expiry in expiries if expiry.expired]
-        group_tombstones = list(self._group_tombstones(group)) if group_expiry.removed else []
-        group_expiry = group_expiry._replace(tombstone_count=len(expired) + len(group_tombstones))
-        if not self.with_tombstones:
-            return GroupCleanup(expiries, group_expiry, group_tombstones)
-        return GroupCleanup(expiries, group_expiry, [*map(self._offset_tombstone, expired), *group_tombstones])
+        tombstones = list(self._group_tombstones(group)) if removed else []
+        group_expiry = GroupExpiry(group.group_id, removed, removed_at_ms, rule, blocked_by, len(expired) + len(tombstones))
+        if self.with_tombstones:
+            tombstones = [*map(self._offset_tombstone, expired), *tombstones]
+        return GroupCleanup(group, expiries, group_expiry, tombstones)
 
     def facts_of(self, group: GroupFacts | GroupRow) -> GroupFacts:
         """Return the facts about the group that this cleanup uses.
@@ -255,28 +260,31 @@ class Cleanup:
             return None
         return _sum(base_ms, after_ms)
 
-    def _group_expiry(self, group: GroupFacts, expiries: list[OffsetExpiry], has_pending: bool) -> GroupExpiry:
-        kept = GroupExpiry(group.group_id, False, None, self.semantics.group_rule, None, 0)
-        if self.semantics.group_rule is None or self.semantics.group_rule == "X-G0":
+    def _removal(
+        self, group: GroupFacts, expiries: list[OffsetExpiry], has_pending: bool
+    ) -> tuple[bool, int | None, str | None, str | None]:
+        """(removed, removed_at_ms, rule, blocked_by) of a group, for GroupExpiry."""
+        rule = self.semantics.group_rule
+        if rule is None or rule == "X-G0":
             # Kafka 0.9 writes the tombstone when the last member leaves, and its cleanup looks at offsets only.
-            return kept._replace(blocked_by=MEMBERS if group.member_count else None)
+            return False, None, rule, MEMBERS if group.member_count else None
         if group.group_type == "share":
-            return kept._replace(rule="X-C3", blocked_by=SHARE_GROUP)
+            return False, None, "X-C3", SHARE_GROUP
         if group.has_stored_description and self.semantics.stored_description_keeps_group:
             # The broker first has the plugin delete the description. This reason comes before MEMBERS, because it is the only sign of the
             # description in the state tables.
-            return kept._replace(blocked_by=TOPOLOGY_DESCRIPTION)
+            return False, None, rule, TOPOLOGY_DESCRIPTION
         if group.state != "Empty":
-            return kept._replace(blocked_by=MEMBERS)
+            return False, None, rule, MEMBERS
         keeps = self.semantics.pending_keeps_group
         if (has_pending or group.has_producer_left_open) and (keeps == "always" or (keeps == "beside_committed" and expiries)):
-            return kept._replace(blocked_by=PENDING_TRANSACTION)
+            return False, None, rule, PENDING_TRANSACTION
         if not expiries:
-            return kept._replace(removed=True, removed_at_ms=self.now_ms)
+            return True, self.now_ms, rule, None
         moments = [expiry.expires_at_ms for expiry in expiries if expiry.expires_at_ms is not None]
         removed_at_ms = max(moments) if len(moments) == len(expiries) else None
         removed = removed_at_ms is not None and self.now_ms >= removed_at_ms
-        return kept._replace(removed=removed, removed_at_ms=removed_at_ms, blocked_by=None if removed else OFFSETS)
+        return removed, removed_at_ms, rule, None if removed else OFFSETS
 
     def _offset_tombstone(self, expiry: OffsetExpiry) -> Tombstone:
         key_type = self.semantics.offset_tombstone_key_type

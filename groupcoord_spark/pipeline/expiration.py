@@ -12,7 +12,6 @@ from groupcoord_spark.coordinator.expiration import (
     Commit,
     GroupCleanup,
     GroupExpiry,
-    GroupFacts,
     OffsetExpiry,
     Tombstone,
 )
@@ -58,10 +57,8 @@ Expirations = dict[str, list[tuple[Any, ...]]]
 
 
 class CleanedGroup(NamedTuple):
-    """A group, its committed offsets, and what a cleanup does to them."""
+    """The committed offsets of a group, and what a cleanup does to them and to the group."""
 
-    group: GroupFacts
-    """The group as the cleanup sees it."""
     committed: Mapping[TopicPartition, Commit]
     cleanup: GroupCleanup
 
@@ -71,11 +68,7 @@ def expirations_of(state: PartitionState, job: ExpirationJob, type_0_offsets: Co
 
     type_0_offsets: (group_id, topic, partition) of the commits that are live in the log under a key of type 0.
     """
-    cleanup, groups = job.cleanup, state.groups()
-    cleaned = (
-        CleanedGroup(cleanup.facts_of(group), state.offsets_of(group.group_id), done)
-        for group, done in zip(groups, cleanup.of_partition(state), strict=True)
-    )
+    cleaned = (CleanedGroup(state.offsets_of(done.facts.group_id), done) for done in job.cleanup.of_partition(state))
     return expiration_rows(cleaned, job, type_0_offsets)
 
 
@@ -86,7 +79,7 @@ def expiration_rows(cleaned: Iterable[CleanedGroup], job: ExpirationJob, type_0_
     retention_changed = job.previous_retention_ms is not None and job.previous_retention_ms != job.retention_ms
     of_job = (job.as_of_ms, job.retention_ms, retention_changed)
     returning = job.returning(type_0_offsets)
-    for facts, committed, (offsets, group, tombstones) in cleaned:
+    for committed, (facts, offsets, group, tombstones) in cleaned:
         for offset in offsets:
             traps = traps_of(facts, committed[offset.topic, offset.partition], offset)
             offset_rows.append((*offset, *traps, offset[:3] in returning, *of_job))

@@ -81,10 +81,9 @@ def cleanups(state: StateTables, job: ExpirationJob) -> Iterator[tuple[int, Clea
         is_left_open = cleanup.semantics.tombstone_leaves_transaction_open and (stored.group_id, PENDING_TRANSACTION) in state.kept_groups
         is_described = (stored.group_id, TOPOLOGY_DESCRIPTION) in state.kept_groups
         stored = stored._replace(has_stored_description=is_described, has_producer_left_open=is_left_open)
-        facts = cleanup.facts_of(stored)
-        of_group, pending_of_group = offsets.get(facts.group_id, {}), staged.get(facts.group_id, ())
+        of_group, pending_of_group = offsets.get(stored.group_id, {}), staged.get(stored.group_id, ())
         cleaned = cleanup.of_group(stored, of_group, pending_of_group, fails=offsets_partition in failing)
-        yield offsets_partition, CleanedGroup(facts, of_group, cleaned)
+        yield offsets_partition, CleanedGroup(of_group, cleaned)
 
 
 def _facts(groups: pa.Table) -> Iterator[tuple[int, GroupFacts]]:
@@ -105,7 +104,7 @@ def _facts(groups: pa.Table) -> Iterator[tuple[int, GroupFacts]]:
 def traps_in(cleaned: CleanedGroup, returning: Collection[OffsetKey]) -> Iterator[list[str]]:
     """For each committed offset of the group its traps, by the names of their columns. returning: from ``ExpirationJob.returning``."""
     for offset in cleaned.cleanup.offsets:
-        caught = traps_of(cleaned.group, cleaned.committed[offset.topic, offset.partition], offset).names()
+        caught = traps_of(cleaned.cleanup.facts, cleaned.committed[offset.topic, offset.partition], offset).names()
         if returning and offset[:3] in returning:
             caught.append("may_come_back")
         yield caught
@@ -140,7 +139,7 @@ def changes(state: StateTables, present: ExpirationJob, other: ExpirationJob) ->
         sums.setdefault((moment // _DAY_MS, group_id), [0, 0, 0, 0])[lost if is_lost else lost + 1] += 1
 
     for (_, present_group), (_, other_group) in zip(cleanups(state, present), cleanups(state, other), strict=True):
-        group_id = present_group.group.group_id
+        group_id = present_group.cleanup.facts.group_id
         for present_offset, other_offset in zip(present_group.cleanup.offsets, other_group.cleanup.offsets, strict=True):
             if present_offset.expires_at_ms != other_offset.expires_at_ms:
                 count(group_id, present_offset.expires_at_ms, other_offset.expires_at_ms, 0)

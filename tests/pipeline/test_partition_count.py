@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from groupcoord_spark.log.partition_count import KAFKAS_DEFAULT, PlacedGroups, best_partition_count, unreachable_groups
+from groupcoord_spark.log.partition_count import KAFKAS_DEFAULT, PlacedGroups, best_partition_count, partitioning_hashes, unreachable_groups
 from groupcoord_spark.pipeline.plan.evidence import group_hashes
 from groupcoord_spark.protocol import encode_key, java_string_hash, offsets_partition_for
 from groupcoord_spark.protocol.partitioner import partitioning_hash
@@ -50,9 +52,14 @@ def test_the_lowest_java_integer_counts_as_0() -> None:
     assert offsets_partition_for("polygenelubricants", 50) == 0
 
 
-def groups(names: Iterable[str], partition_count: int, commit_ms: int, record_ms: int = -1) -> list[tuple[int, int, int, int]]:
-    """Make rows of PlacedGroups: groups of a topic with this number of partitions, with their newest commits at one moment."""
-    return [(partitioning_hash(name), offsets_partition_for(name, partition_count), commit_ms, record_ms) for name in names]
+@given(st.lists(st.sampled_from(["polygenelubricants", "", "über-😀", "\ud800"]) | st.text()))
+def test_many_hashes_are_those_of_each(group_ids: list[str]) -> None:
+    assert partitioning_hashes(group_ids).tolist() == [partitioning_hash(group_id) for group_id in group_ids]
+
+
+def groups(names: Iterable[str], partition_count: int, commit_ms: int, record_ms: int = -1) -> list[tuple[str, int, int, int]]:
+    """Make rows for PlacedGroups: groups of a topic with this number of partitions, with their newest commits at one moment."""
+    return [(name, offsets_partition_for(name, partition_count), commit_ms, record_ms) for name in names]
 
 
 NAMES = [f"{number**5}-app" for number in range(40)]
@@ -78,17 +85,17 @@ OF_50, OF_60 = groups(NAMES, 50, 1_000), groups(NAMES, 60, 2_000)
     ],
 )
 def test_a_client_reaches_one_of_two_groups(
-    placed: list[tuple[int, int, int, int]],
+    placed: list[tuple[str, int, int, int]],
     lowest: int,
     known: int | None,
-    unreachable: list[tuple[int, int, int, int]],
+    unreachable: list[tuple[str, int, int, int]],
     counts: tuple[int, ...],
 ) -> None:
     # A group whose partition is the same under both counts is in one place.
     both = {row[:2] for row in OF_50} & {row[:2] for row in OF_60}
     placed = [row for row in placed if row[:2] not in both]
     expected = [row for row in unreachable if row[:2] not in both]
-    likely = best_partition_count([row[:2] for row in placed], lowest)
+    likely = best_partition_count([(partitioning_hash(name), partition) for name, partition, _, _ in placed], lowest)
     is_lost, found = unreachable_groups(PlacedGroups.of(placed), lowest, likely, known)
     assert [row for row, lost in zip(placed, is_lost, strict=True) if lost] == expected
     assert found == counts

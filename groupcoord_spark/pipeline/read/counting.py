@@ -3,9 +3,9 @@
 import numpy as np
 
 from groupcoord_spark.log import Chunk
+from groupcoord_spark.log.partition_count import partitioning_hashes
 from groupcoord_spark.pipeline.exchange.counts import PartitionCounts, add_kinds, counts_by_kind
 from groupcoord_spark.pipeline.read.decode import UNKNOWN_KEY_TYPE, DecodedChunk
-from groupcoord_spark.protocol import offsets_partition_for
 from groupcoord_spark.protocol.slices import Mask
 
 
@@ -54,6 +54,6 @@ def _is_misplaced(decoded: DecodedChunk, offsets_partition: int, partition_count
     if partition_count is None:
         return np.zeros(len(decoded.kinds), np.bool_)
     group_ids = decoded.names.group_ids.to_pylist()
-    of_group = [offsets_partition_for(group_id, partition_count) != offsets_partition for group_id in group_ids]
-    misplaced: Mask = np.array([*of_group, False], np.bool_)[decoded.kinds.group_code]
+    of_group = partitioning_hashes(group_ids) % partition_count != offsets_partition
+    misplaced: Mask = np.append(of_group, np.False_)[decoded.kinds.group_code]
     return misplaced

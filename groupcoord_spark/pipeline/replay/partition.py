@@ -48,7 +48,6 @@ from groupcoord_spark.pipeline.rebalances import REBALANCES, PartitionRebalances
 from groupcoord_spark.pipeline.replay.carried_state import CarriedStateComparison, LiveKeys
 from groupcoord_spark.pipeline.replay.kept_records_replay import REPLAYED_AT_ONCE_BYTES, KeptRecordsReplay
 from groupcoord_spark.pipeline.replay.latest_records import LatestRecords
-from groupcoord_spark.protocol.partitioner import partitioning_hash
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,8 +229,7 @@ class _PartitionReplay:
             for name, internals in {**internals_of(state, type_0_offsets), PLACED_GROUPS: placed_groups}.items():
                 yield self._writer, LATER, name, pickle.dumps(internals)
         else:
-            hashed = PlacedGroups.of((partitioning_hash(row[0]), *row[1:]) for row in placed_groups)
-            packed_groups = pickle.dumps(hashed)
+            packed_groups = pickle.dumps(PlacedGroups.of(placed_groups))
             for writer in range(self._job.writers) if placed_groups else ():
                 yield writer, FIRST, PLACED_GROUPS, packed_groups
         for name, payload in packed_by_table(self._offsets_partition, tables):

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from groupcoord_spark.coordinator.state import LoadWarning
-from groupcoord_spark.log.partition_count import PartitionCount, PlacedGroups, best_partition_count, unreachable_groups
+from groupcoord_spark.log.partition_count import PartitionCount, PlacedGroups, best_partition_count, partitioning_hashes, unreachable_groups
 from groupcoord_spark.pipeline.exchange.state_rows import PartitionReport, to_arrow
 from groupcoord_spark.protocol.partitioner import partitioning_hash
 from groupcoord_spark.warehouse import TABLES
@@ -43,7 +43,9 @@ class ReachableGroups:
         lost_hashes = self._decided().get(offsets_partition)
         if lost_hashes is None:
             return rows
-        lost_ids = [group_id for group_id in pc.unique(rows["group_id"]).to_pylist() if partitioning_hash(group_id) in lost_hashes]
+        group_ids = pc.unique(rows["group_id"]).to_pylist()
+        hashes = partitioning_hashes(group_ids).tolist()
+        lost_ids = [group_id for group_id, hash_ in zip(group_ids, hashes, strict=True) if hash_ in lost_hashes]
         self._left_out |= {(offsets_partition, group_id) for group_id in lost_ids}
         is_lost = pc.is_in(rows["group_id"], pa.array(lost_ids, pa.string()))
         lost, report = rows.filter(is_lost), reports[offsets_partition]
@@ -77,7 +79,7 @@ class ReachableGroups:
 
 def warnings_about_unreachable(placed_groups: Sequence[tuple[str, int, int, int]]) -> pa.Table:
     """Return a row of ``warnings`` for each group that no client reaches. placed_groups: ``placed_groups_of`` all offsets partitions."""
-    placed = PlacedGroups.of((partitioning_hash(row[0]), *row[1:]) for row in placed_groups)
+    placed = PlacedGroups.of(placed_groups)
     pairs = list(zip(placed.hashes.tolist(), placed.partitions.tolist(), strict=True))
     lowest = max((number for _, number in pairs), default=0) + 1
     is_lost, counts = unreachable_groups(placed, lowest, best_partition_count(pairs, lowest))

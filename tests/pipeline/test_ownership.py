@@ -18,7 +18,7 @@ from groupcoord_spark.pipeline.replay.redundant_assignments import find_redundan
 from groupcoord_spark.protocol import DecodeError, decode_value, encode_value
 from groupcoord_spark.protocol.record_types import KeyType
 from groupcoord_spark.protocol.slices import Slices
-from tests.coordinator.records import TOPIC_ID, Record, consumer_member, current_assignment, group_epoch, target, tombstone
+from tests.coordinator.records import TOPIC_ID, Record, consumer_member, current_assignment, group_epoch, target, target_metadata, tombstone
 from tests.examples import examples
 from tests.pipeline.logs import log_of
 from tests.pipeline.logs import member_tombstones as leaves
@@ -98,6 +98,21 @@ def test_of_settings_in_a_row_the_last_is_replayed() -> None:
     records = [group_epoch(1), joins("a"), group_epoch(2), target("a", 0), target("a", 1), group_epoch(3), target("a", 2)]
     assert redundant_rows(records) == [2, 3, 4]
     assert redundant_rows([group_epoch(4), target("a", 0), group_epoch(5), target("a", 1)], [group_epoch(1), joins("a")]) == [0, 1]
+
+
+def test_the_first_and_the_last_record_of_a_member_are_replayed() -> None:
+    records = [group_epoch(1), joins("a"), joins("a"), consumer_member("a", "u"), group_epoch(2)]
+    assert redundant_rows(records) == [2]
+    assert redundant_rows([joins("a"), joins("a"), leaves("a")[-1], joins("a"), joins("a")], [group_epoch(1)]) == []
+
+
+def test_epochs_of_the_target_assignment_that_may_be_refused_are_replayed() -> None:
+    def epoch(number: int, timestamp_ms: int = 0) -> Record:
+        return target_metadata(KeyType.CONSUMER_GROUP_TARGET_ASSIGNMENT_METADATA, number, timestamp_ms)
+
+    before = [group_epoch(1), joins("a")]
+    assert redundant_rows([epoch(1), epoch(2, 5), epoch(3), epoch(4, 6)], before) == [0, 1, 2]
+    assert redundant_rows([epoch(1), epoch(-2), epoch(2), epoch(2, -5), epoch(-1)], before) == [0]
 
 
 def test_a_target_stays_before_the_tombstone_of_its_member() -> None:

@@ -99,6 +99,7 @@ class ReplayedConsumerGroup(ReplayedModernGroup):
     def _apply_member(self, record_offset: int, member_id: str, value: Value | None) -> None:
         member = self.members.get(member_id)
         if value is not None:
+            # Dropped records rely on this: pipeline/replay/redundant_assignments.py (a value sets nothing but the metadata)
             changed = ConsumerMember() if member is None else member.copy()
             changed.metadata = value
             self._replace_member(record_offset, member_id, member, changed)

@@ -28,10 +28,13 @@ WHOLE_GROUP_KEY_TYPES = (KeyType.CONSUMER_GROUP_METADATA, KeyType.CONSUMER_GROUP
 SETTING_KEY_TYPES = (
     KeyType.CONSUMER_GROUP_METADATA,
     KeyType.CONSUMER_GROUP_PARTITION_METADATA,
+    KeyType.CONSUMER_GROUP_MEMBER_METADATA,
+    KeyType.CONSUMER_GROUP_TARGET_ASSIGNMENT_METADATA,
     KeyType.CONSUMER_GROUP_TARGET_ASSIGNMENT_MEMBER,
     KeyType.CONSUMER_GROUP_REGULAR_EXPRESSION,
 )
-"""Group epoch, partition metadata, a member's target assignment, and a resolved expression: a later value replaces an earlier one."""
+"""Group epoch, partition metadata, a member's own record, the epoch of the target assignment, a member's target assignment, and a resolved
+expression: a later value replaces an earlier one."""
 MEMBER_KEY_TYPES = (
     KeyType.CONSUMER_GROUP_MEMBER_METADATA,
     KeyType.CONSUMER_GROUP_TARGET_ASSIGNMENT_MEMBER,
@@ -241,6 +244,8 @@ def _superseded_settings(decoded: DecodedChunk, own: Ints) -> Ints:
     """Return the rows of SETTING_KEY_TYPES that a later value of the same key replaces.
 
     The target assignment before and after a removal of its member are different, because the removal depends on the target (rule R-3.11).
+    The first value of a member's own record stays, because it makes the member. An epoch of the target assignment that a loader may refuse
+    (R-3.12) neither is replaced nor replaces another.
     """
     kinds = decoded.kinds
     is_removal = kinds.is_tombstone[own] & (kinds.key_type[own] == KeyType.CONSUMER_GROUP_MEMBER_METADATA)
@@ -248,12 +253,29 @@ def _superseded_settings(decoded: DecodedChunk, own: Ints) -> Ints:
     removals = np.empty(len(own), np.int64)
     removals[by_member] = np.cumsum(is_removal[by_member])
     is_setting = ~kinds.is_tombstone[own] & np.isin(kinds.key_type[own], SETTING_KEY_TYPES)
+    target_epochs = np.flatnonzero(is_setting & (kinds.key_type[own] == KeyType.CONSUMER_GROUP_TARGET_ASSIGNMENT_METADATA))
+    is_setting[target_epochs] = _are_never_refused(decoded.records.value.take(own[target_epochs]))
     rows, removals = own[is_setting], removals[is_setting]
     key = kinds.key_code[rows]
     by_key = stable_order(key)
     now, following = by_key[:-1], by_key[1:]
-    superseded: Ints = rows[now[(key[now] == key[following]) & (removals[now] == removals[following])]]
+    is_followed = (key[now] == key[following]) & (removals[now] == removals[following])
+    has_earlier = np.r_[False, is_followed[:-1]][: len(is_followed)]
+    is_member = kinds.key_type[rows[now]] == KeyType.CONSUMER_GROUP_MEMBER_METADATA
+    superseded: Ints = rows[now[is_followed & (has_earlier | ~is_member)]]
     return superseded
+
+
+def _are_never_refused(target_epochs: Slices) -> Mask:
+    """bool[n]: values of the epoch of the target assignment with neither a negative epoch nor a negative timestamp, as brokers write them:
+    version, epoch, and no tagged field or the timestamp alone."""
+    sure = np.zeros(len(target_epochs), np.bool_)
+    for size, tags, signs in ((7, b"\0", [2]), (17, b"\1\0\x08", [2, 9])):
+        rows = np.flatnonzero(target_epochs.lengths() == size)
+        values = target_epochs.data[target_epochs.start[rows, np.newaxis] + np.arange(size)]
+        has_these_tags = (values[:, 6 : 6 + len(tags)] == np.frombuffer(tags, np.uint8)).all(axis=1)
+        sure[rows] = has_these_tags & (values[:, signs] < 0x80).all(axis=1)
+    return sure
 
 
 def _mark_redundant(

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from groupcoord_spark.coordinator.semantics import Semantics
     from groupcoord_spark.coordinator.state import LoadWarning
     from groupcoord_spark.doctor import CopyFacts
-    from groupcoord_spark.pipeline.after_cleaning import AfterCleaning
-    from groupcoord_spark.pipeline.load_check import LoadOutcome
+    from groupcoord_spark.pipeline.replay.after_cleaning import AfterCleaning
+    from groupcoord_spark.pipeline.replay.load_check import LoadOutcome
 
 Outcome = TypeVar("Outcome")
 
@@ -49,7 +49,7 @@ def report_cleaning(common: Common, inputs: tuple[str, ...], releases: Sequence[
 
     Returns the names of the findings, and ``refused`` where a release refuses a record.
     """
-    from groupcoord_spark.pipeline.after_cleaning import FINDING_OF_ANSWER, check_after_cleaning
+    from groupcoord_spark.pipeline.replay.after_cleaning import FINDING_OF_ANSWER, check_after_cleaning
 
     outcomes = [of_release for of_log in _of_partitions(check_after_cleaning, inputs, releases) for of_release in of_log]
     if common.output != "table":
@@ -110,7 +110,7 @@ def _paragraph(text: str) -> list[str]:
 
 def report_matrix(common: Common, inputs: tuple[str, ...], in_use: Semantics) -> None:
     """Print what every release makes of the log."""
-    from groupcoord_spark.pipeline.load_check import differences, release_ranges
+    from groupcoord_spark.pipeline.replay.load_check import differences, release_ranges
 
     ranges = release_ranges()
     outcomes = _outcomes(inputs, [in_use, *(release_range.semantics for release_range in ranges)])
@@ -140,7 +140,7 @@ def report_matrix(common: Common, inputs: tuple[str, ...], in_use: Semantics) ->
 
 
 def _outcomes(inputs: tuple[str, ...], releases: Sequence[Semantics]) -> list[list[LoadOutcome]]:
-    from groupcoord_spark.pipeline.load_check import check_load
+    from groupcoord_spark.pipeline.replay.load_check import check_load
 
     return _of_partitions(check_load, inputs, releases)
 
@@ -157,7 +157,7 @@ def _of_partitions(check: Callable[..., list[Outcome]], inputs: tuple[str, ...],
 
 
 def _rows(pairs: Iterable[tuple[LoadOutcome, LoadOutcome]]) -> Iterator[tuple[Any, ...]]:
-    from groupcoord_spark.pipeline.load_check import differences
+    from groupcoord_spark.pipeline.replay.load_check import differences
 
     for outcome, in_use in pairs:
         changed = differences(outcome, in_use)
@@ -172,7 +172,7 @@ def _refused_record(refusal: LoadWarning | None) -> tuple[Any, ...]:
 
 
 def _upgrade_lines(outcomes: Sequence[list[LoadOutcome]], in_use: Semantics, target: Semantics) -> Iterator[str]:
-    from groupcoord_spark.pipeline.load_check import differences
+    from groupcoord_spark.pipeline.replay.load_check import differences
 
     failing = [of_target for _, of_target in outcomes if not of_target.loads]
     everything = counted(len(outcomes), "offsets partition")

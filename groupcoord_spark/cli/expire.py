@@ -19,9 +19,9 @@ from groupcoord_spark.errors import GroupcoordError, UsageError
 from groupcoord_spark.wording import counted
 
 if TYPE_CHECKING:
+    from groupcoord_spark.answers.expiration import CleanedGroup, ExpirationJob
+    from groupcoord_spark.answers.what_if import StateTables
     from groupcoord_spark.coordinator.semantics import Semantics
-    from groupcoord_spark.pipeline.expiration import CleanedGroup, ExpirationJob
-    from groupcoord_spark.pipeline.what_if import StateTables
     from groupcoord_spark.warehouse.read import Run
 
 GROUP_NAMES: Final = ("group", "state", "offsets", "expired", "next_expiry", "never", "removed", "removed_at", "stays_because", "traps")
@@ -73,8 +73,8 @@ def expire(
     A row for each group: its offsets, how many of them a cleanup at --as-of removes, when the next one goes, how many never go in their
     present state, and when the group itself goes.
     """
-    from groupcoord_spark.pipeline.expiration import ExpirationJob
-    from groupcoord_spark.pipeline.what_if import read_state_tables
+    from groupcoord_spark.answers.expiration import ExpirationJob
+    from groupcoord_spark.answers.what_if import read_state_tables
 
     if compare and by_offset:
         raise click.UsageError("--compare counts by day and group: leave --offsets out.")
@@ -123,7 +123,7 @@ def _retention_of(run: Run, given_ms: int | None) -> int:
 
 
 def _group_rows(state: StateTables, job: ExpirationJob, totals: Counter[str]) -> Iterator[tuple[Any, ...]]:
-    from groupcoord_spark.pipeline.what_if import cleanups, traps_in
+    from groupcoord_spark.answers.what_if import cleanups, traps_in
 
     returning = job.returning(state.type_0_offsets)
     for _, cleaned in cleanups(state, job):
@@ -156,7 +156,7 @@ def _why_group_stays(cleaned: CleanedGroup) -> str | None:
 
 
 def _offset_rows(state: StateTables, job: ExpirationJob, totals: Counter[str]) -> Iterator[tuple[Any, ...]]:
-    from groupcoord_spark.pipeline.what_if import cleanups, traps_in
+    from groupcoord_spark.answers.what_if import cleanups, traps_in
     from groupcoord_spark.warehouse.reasons import NEVER_OLD_ENOUGH, OFFSET_STAYS_BECAUSE
 
     returning = job.returning(state.type_0_offsets)
@@ -175,7 +175,7 @@ def _offset_rows(state: StateTables, job: ExpirationJob, totals: Counter[str]) -
 
 
 def _change_rows(state: StateTables, present: ExpirationJob, job: ExpirationJob, totals: Counter[str]) -> Iterator[tuple[Any, ...]]:
-    from groupcoord_spark.pipeline.what_if import changes
+    from groupcoord_spark.answers.what_if import changes
 
     for change in changes(state, present, job):
         totals.update(dict(zip(CHANGE_NAMES[2:], change[2:], strict=True)))
@@ -208,9 +208,9 @@ def _remark(run: Run, present: ExpirationJob, job: ExpirationJob, totals: Counte
 
 def _write_tombstones(directory: Path, state: StateTables, job: ExpirationJob, end_offsets: dict[int, int], codec: str) -> str:
     """Write the segments; return a sentence about them."""
+    from groupcoord_spark.answers.what_if import tombstone_batches
     from groupcoord_spark.log.decode import compression
     from groupcoord_spark.log.writing import write_segment
-    from groupcoord_spark.pipeline.what_if import tombstone_batches
 
     records = batches = partitions = 0
     for offsets_partition, of_partition in tombstone_batches(state, job, end_offsets, codec=compression.CODECS[codec]):

@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from groupcoord_spark.answers import expiration
+from groupcoord_spark.answers.what_if import StateTables, cleanups
 from groupcoord_spark.coordinator.semantics import Semantics
 from groupcoord_spark.dataframes.partitions import in_few_tasks, kept, task_count
 from groupcoord_spark.dataframes.rows_of_tables import PACKED, frame_of, of_each_group
 from groupcoord_spark.dataframes.state import State, named_semantics
 from groupcoord_spark.errors import UsageError
 from groupcoord_spark.moments import Moment, milliseconds_of, retention_of
-from groupcoord_spark.pipeline import expiration
 from groupcoord_spark.pipeline.exchange.state_rows import packed_by_table
-from groupcoord_spark.pipeline.what_if import StateTables, cleanups
 from groupcoord_spark.spark.session import require_package_on_workers
 
 if TYPE_CHECKING:

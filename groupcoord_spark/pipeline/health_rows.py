@@ -31,8 +31,8 @@ from groupcoord_spark.doctor.hanging_transactions import Certainty, OpenTransact
 from groupcoord_spark.doctor.reading import map_partitions
 from groupcoord_spark.log import PartitionLog
 from groupcoord_spark.log.broker_dir.broker_files import LogDirectoryFiles, PartitionFiles, read_log_directory_files
-from groupcoord_spark.pipeline.after_cleaning import check_after_cleaning, findings_after_cleaning
 from groupcoord_spark.pipeline.exchange.state_rows import PartitionReport
+from groupcoord_spark.pipeline.replay.after_cleaning import check_after_cleaning, findings_after_cleaning
 from groupcoord_spark.pipeline.run import RunRequest
 from groupcoord_spark.storage.location import Location, side_by_side
 from groupcoord_spark.warehouse import TABLES, RunStart

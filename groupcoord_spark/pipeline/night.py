@@ -18,11 +18,11 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from groupcoord_spark.answers.expiration import ExpirationJob
 from groupcoord_spark.log import LogPlan
 from groupcoord_spark.pipeline.beside_the_offsets import BesideTheOffsets, read_beside_the_offsets
 from groupcoord_spark.pipeline.exchange.kept_records import SHUFFLED, to_spark
 from groupcoord_spark.pipeline.exchange.state_rows import COLUMNS, REPLAYED, WRITTEN, PartitionReport
-from groupcoord_spark.pipeline.expiration import ExpirationJob
 from groupcoord_spark.pipeline.health_rows import TOPIC_HEALTH, health_rows
 from groupcoord_spark.pipeline.offset_events import earlier_log_starts, events_of_run, offset_event_job
 from groupcoord_spark.pipeline.outcome import driver_rows, files_by_table, history_ends, run_row, settings_for_next_run, summary_of

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from groupcoord_spark.answers.traps import Traps, traps_of
+from groupcoord_spark.answers.expiration import Traps, traps_of
 from groupcoord_spark.coordinator import Cleanup, GroupFacts, Semantics, semantics_for
 from groupcoord_spark.coordinator.transactions import StoredOffset
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from groupcoord_spark.coordinator import PartitionReplay, PartitionState, Semantics
 from groupcoord_spark.log import plan_logs
-from groupcoord_spark.pipeline.after_cleaning import AfterCleaning, check_after_cleaning
+from groupcoord_spark.pipeline.replay.after_cleaning import AfterCleaning, check_after_cleaning
 from groupcoord_spark.protocol import DecodeError, decode_key
 from tests.coordinator.records import Record, everything
 from tests.log.log_writer import Rec, batch, marker, write_segment

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from groupcoord_spark.coordinator import JAVA, Semantics, semantics_for
 from groupcoord_spark.log import plan_logs
-from groupcoord_spark.pipeline.after_cleaning import AfterCleaning, check_after_cleaning
+from groupcoord_spark.pipeline.replay.after_cleaning import AfterCleaning, check_after_cleaning
 from tests.coordinator.records import (
     Record,
     classic_group,

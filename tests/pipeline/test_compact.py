@@ -14,12 +14,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from groupcoord_spark.answers.expiration import ExpirationJob, expirations_of
 from groupcoord_spark.coordinator.semantics import JAVA, SCALA, Semantics, semantics_for
 from groupcoord_spark.coordinator.state import LoadWarning
 from groupcoord_spark.log import Records
 from groupcoord_spark.pipeline.exchange.kept_records import kept_records
 from groupcoord_spark.pipeline.exchange.state_rows import state_rows
-from groupcoord_spark.pipeline.expiration import ExpirationJob, expirations_of
 from groupcoord_spark.pipeline.read import superseded
 from groupcoord_spark.pipeline.read.decode import DecodedChunk, decode_chunk
 from groupcoord_spark.pipeline.read.superseded import SupersedeBuffer

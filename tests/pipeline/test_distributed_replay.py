@@ -16,13 +16,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from groupcoord_spark.answers.expiration import ExpirationJob, expirations_of
 from groupcoord_spark.coordinator import PartitionReplay
 from groupcoord_spark.coordinator.rebalances import KEY_TYPES, GroupRecord, Rebalance, rebalances
 from groupcoord_spark.coordinator.semantics import JAVA, SCALA, Semantics
 from groupcoord_spark.log import plan_logs
 from groupcoord_spark.pipeline.division import Division
 from groupcoord_spark.pipeline.exchange.state_rows import WRITTEN_ROWS, state_rows, to_arrow
-from groupcoord_spark.pipeline.expiration import ExpirationJob, expirations_of
 from groupcoord_spark.pipeline.plan.tasks import partitions_in_one_sequence, read_tasks
 from groupcoord_spark.pipeline.read.reader import ReadJob
 from groupcoord_spark.pipeline.rebalances import REBALANCES, RebalanceJob

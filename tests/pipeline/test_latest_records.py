@@ -13,10 +13,10 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
+from groupcoord_spark.answers.expiration import ExpirationJob, expirations_of
 from groupcoord_spark.coordinator.semantics import JAVA, SCALA, Semantics, semantics_for
 from groupcoord_spark.pipeline.exchange.kept_records import kept_records
 from groupcoord_spark.pipeline.exchange.state_rows import state_rows
-from groupcoord_spark.pipeline.expiration import ExpirationJob, expirations_of
 from groupcoord_spark.pipeline.read import superseded
 from groupcoord_spark.pipeline.read.decode import decode_chunk
 from groupcoord_spark.pipeline.replay.kept_records_replay import KeptRecordsReplay

@@ -12,7 +12,7 @@ import pytest
 
 from groupcoord_spark.coordinator.semantics import semantics_for
 from groupcoord_spark.log import plan_logs
-from groupcoord_spark.pipeline.load_check import LoadOutcome, check_load, differences, release_ranges
+from groupcoord_spark.pipeline.replay.load_check import LoadOutcome, check_load, differences, release_ranges
 from groupcoord_spark.protocol import encode_key, encode_value
 from tests.log.log_writer import Rec, batch, marker, write_segment
 

@@ -18,11 +18,11 @@ import pyarrow.parquet as pq
 from hypothesis import given
 from hypothesis import strategies as st
 
+from groupcoord_spark.answers.expiration import ExpirationJob
 from groupcoord_spark.coordinator.semantics import JAVA, SCALA, Semantics
 from groupcoord_spark.log import PartitionLog, changed_files, has_every_offset, plan_logs, segments_from
 from groupcoord_spark.pipeline.exchange.kept_records import KEPT, as_one, empty_batch
 from groupcoord_spark.pipeline.exchange.state_rows import PartitionReport
-from groupcoord_spark.pipeline.expiration import ExpirationJob
 from groupcoord_spark.pipeline.extents import CarriedState, HistoryRange
 from groupcoord_spark.pipeline.outcome import files_by_table
 from groupcoord_spark.pipeline.read.reader import ReadJob

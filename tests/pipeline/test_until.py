@@ -15,11 +15,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from groupcoord_spark.answers.expiration import ExpirationJob
 from groupcoord_spark.coordinator.semantics import JAVA, SCALA, Semantics
 from groupcoord_spark.errors import UsageError
 from groupcoord_spark.log import Records, plan_logs, read_segment
 from groupcoord_spark.pipeline.exchange.state_rows import PartitionReport
-from groupcoord_spark.pipeline.expiration import ExpirationJob
 from groupcoord_spark.pipeline.extents import NO_HISTORY, HistoryPiece, HistoryRange, PointInTime, Until
 from groupcoord_spark.pipeline.read import reader
 from groupcoord_spark.pipeline.read.history_records import records_in_history

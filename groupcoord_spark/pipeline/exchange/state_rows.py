@@ -6,6 +6,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from groupcoord_spark.answers.expiration import RULE_COLUMNS, Expirations, kept_for
 from groupcoord_spark.coordinator.broker_settings import KAFKAS_ASSIGNORS, DefaultAssignors
 from groupcoord_spark.coordinator.groups.group import AssignmentRow, MemberRow
 from groupcoord_spark.coordinator.state import GroupRow, LoadWarning, OffsetRow, PartitionState
@@ -14,7 +15,6 @@ from groupcoord_spark.doctor import PartitionFacts
 from groupcoord_spark.pipeline.exchange.counts import PartitionCounts
 from groupcoord_spark.pipeline.exchange.kept_records import OffsetQuestions, PieceReport
 from groupcoord_spark.pipeline.exchange.packing import pack
-from groupcoord_spark.pipeline.expiration import RULE_COLUMNS, Expirations, kept_for
 from groupcoord_spark.protocol.record_types import NO_TIMESTAMP
 from groupcoord_spark.warehouse import TABLES, AddedFile, Table
 

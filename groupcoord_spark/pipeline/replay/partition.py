@@ -15,6 +15,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from groupcoord_spark.answers.expiration import RULE_COLUMNS, ExpirationJob, Expirations, expirations_of
 from groupcoord_spark.coordinator.broker_settings import KAFKAS_ASSIGNORS, DefaultAssignors
 from groupcoord_spark.coordinator.offset_events import data_deleted, oldest_commits
 from groupcoord_spark.coordinator.semantics import Semantics
@@ -39,7 +40,6 @@ from groupcoord_spark.pipeline.exchange.state_rows import (
     placed_groups_of,
     state_rows,
 )
-from groupcoord_spark.pipeline.expiration import RULE_COLUMNS, ExpirationJob, Expirations, expirations_of
 from groupcoord_spark.pipeline.extents import NO_HISTORY, CarriedState
 from groupcoord_spark.pipeline.read.offset_events import OFFSET_EVENTS, OffsetEventJob, PartitionOffsetEvents, rows_of_events
 from groupcoord_spark.pipeline.read.reader import ReadJob

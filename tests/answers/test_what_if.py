@@ -10,13 +10,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from groupcoord_spark.answers.expiration import ExpirationJob, expiration_rows, expirations_of
+from groupcoord_spark.answers.what_if import DayChanges, StateTables, changes, cleanups, tombstone_batches
 from groupcoord_spark.coordinator.expiration import Cleanup
 from groupcoord_spark.coordinator.semantics import JAVA, SCALA, Semantics, semantics_for
 from groupcoord_spark.coordinator.state import PartitionState
 from groupcoord_spark.log.writing import Batch, RecordToLog, batch_bytes
 from groupcoord_spark.pipeline.exchange.state_rows import WRITTEN_ROWS, state_rows, to_arrow
-from groupcoord_spark.pipeline.expiration import ExpirationJob, expiration_rows, expirations_of
-from groupcoord_spark.pipeline.what_if import DayChanges, StateTables, changes, cleanups, tombstone_batches
 from groupcoord_spark.warehouse import TABLES
 from tests.coordinator.records import GOLDEN, Record, recorded, replayed
 from tests.coordinator.test_golden import CORPORA, answer, semantics_of, states_of

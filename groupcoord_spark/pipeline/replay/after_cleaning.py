@@ -33,10 +33,10 @@ from groupcoord_spark.doctor import FINDINGS, Finding
 from groupcoord_spark.doctor.gather.group_table import MOST_NAMES
 from groupcoord_spark.log import PartitionLog, read_segment
 from groupcoord_spark.pipeline.exchange.kept_records import as_one, kept_records
-from groupcoord_spark.pipeline.load_check import LoadOutcome, check_load_and_keep
 from groupcoord_spark.pipeline.read.decode import decode_chunk
 from groupcoord_spark.pipeline.read.superseded import needed_for_replay
 from groupcoord_spark.pipeline.replay.kept_records_replay import KeptRecordsReplay
+from groupcoord_spark.pipeline.replay.load_check import LoadOutcome, check_load_and_keep
 from groupcoord_spark.protocol import DecodeError, decode_value
 from groupcoord_spark.protocol.columnar import KeyColumns, decode_key_columns
 from groupcoord_spark.protocol.record_types import MODERN_KEY_TYPES, NO_PRODUCER_ID, NOT_A_CONTROL_RECORD, KeyType, MarkerType

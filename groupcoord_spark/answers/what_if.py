@@ -6,12 +6,11 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
-from groupcoord_spark.answers.traps import traps_of
+from groupcoord_spark.answers.expiration import GROUP_COLUMNS, OFFSET_COLUMNS, PENDING_COLUMNS, CleanedGroup, ExpirationJob, traps_of
 from groupcoord_spark.coordinator.expiration import PENDING_TRANSACTION, TOPOLOGY_DESCRIPTION, Commit, CommitTimes, GroupFacts, Tombstone
 from groupcoord_spark.coordinator.transactions import OffsetKey, TopicPartition
 from groupcoord_spark.errors import InputError
 from groupcoord_spark.log.writing import Batch, RecordToLog
-from groupcoord_spark.pipeline.expiration import GROUP_COLUMNS, OFFSET_COLUMNS, PENDING_COLUMNS, CleanedGroup, ExpirationJob
 from groupcoord_spark.protocol.record_types import NO_TIMESTAMP
 from groupcoord_spark.sources.inputs import InputKind
 from groupcoord_spark.warehouse import TABLES, Condition, Run, Warehouse

@@ -12,7 +12,7 @@ import sys
 import tempfile
 import threading
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -24,6 +24,7 @@ from groupcoord_spark.spark.failures import missing_module, why_not_started
 from groupcoord_spark.spark.run_directory import RunDirectory, changed_environment, own_directory
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from pyspark.sql import SparkSession
 
 PACKAGES = "spark.jars.packages"
@@ -78,12 +79,16 @@ def require_package_on_workers(spark: SparkSession) -> None:
     if application in _SESSIONS_WITH_PACKAGE:
         return
     try:
-        spark.range(0, 1, 1, 1).mapInArrow(lambda batches: batches, "id BIGINT").collect()
+        spark.range(0, 1, 1, 1).mapInArrow(_unchanged, "id BIGINT").collect()
     except PySparkException as failure:
         if (lacking := missing_module(str(failure))) is not None:
             raise GroupcoordError(lacking) from failure
         raise
     _SESSIONS_WITH_PACKAGE.add(application)
+
+
+def _unchanged(batches: Iterable[pa.RecordBatch]) -> Iterable[pa.RecordBatch]:
+    return batches  # a worker imports the package to find a function of it by name; it would get a lambda whole
 
 
 def session(*, with_delta: bool = False, show_output: bool = False, settings: Mapping[str, str] | None = None) -> SparkSession:

@@ -49,8 +49,8 @@ _CHECKED: Final = ds.ParquetFileFormat(
     dictionary_columns=_REPEATED, default_fragment_scan_options=ds.ParquetFragmentScanOptions(**page_checksums.VERIFIED)
 )
 
-_CONSTANT: Final = re.compile(r"/\* constant \*/ (\(.*?\) n\s*\))", re.DOTALL)
-"""A subquery of a view that gives one time. pyarrow leaves out files and row groups by constants alone, so it is asked before."""
+_CONSTANT: Final = re.compile(r"/\* constant \*/ \(((?:[^()]|\((?:[^()]|\([^()]*\))*\))*)\)")
+"""A subquery of a view that gives few values. pyarrow leaves out files and row groups by constants alone, so it is asked before."""
 _DAMAGED: Final = re.compile(r"reading the stream registered as '(\w+)' failed: (.*)")
 """DuckDB's words for a file of a table that pyarrow cannot read."""
 
@@ -181,9 +181,11 @@ class SnapshotInDuckDB:
             self.connection.register(name, dataset_of(self._warehouse, TABLES[name], self._runs))
 
     def _constant(self, found: re.Match[str]) -> str:
-        """Return the time that a subquery gives as a literal."""
-        (time,) = self.connection.sql(f"SELECT CAST({found[1]} AS VARCHAR) AS time").to_arrow_table()["time"].to_pylist()
-        return "NULL" if time is None else f"TIMESTAMPTZ {text_literal(time)}"
+        """Return the texts or times that a subquery gives, as literals in brackets."""
+        (column,) = self.connection.sql(found[1]).to_arrow_table().columns
+        time = "TIMESTAMPTZ " if pa.types.is_timestamp(column.type) else ""
+        values = ["NULL" if value is None else time + text_literal(str(value)) for value in column.to_pylist()]
+        return f"({', '.join(values) or 'SELECT NULL WHERE FALSE'})"
 
 
 class Snapshot:

@@ -8,18 +8,41 @@
 -- removed, and committed_offset is then an older one: lag is an upper bound.
 WITH samples AS (
   SELECT cluster, topic, partition, sampled_at, MAX(start_offset) AS start_offset, MAX(end_offset) AS end_offset,
-    BOOL_AND(COALESCE(source, '') = 'checkpoint') AS of_checkpoint
+    BOOL_AND(COALESCE(source, '') = 'checkpoint') AS of_checkpoint,
+    LAG(sampled_at) OVER (PARTITION BY cluster, topic, partition ORDER BY sampled_at) AS sampled_before
   FROM log_ends GROUP BY cluster, topic, partition, sampled_at
 ),
+latest AS (
+  -- Between two samples only the last commit matters.
+  SELECT c.cluster, c.offsets_partition, c.incarnation, c.group_id, c.topic, c.partition, s.sampled_at,
+    MAX(c.record_offset) AS record_offset, MAX_BY(c.counted_at, c.record_offset) AS counted_at,
+    MAX_BY(CASE WHEN c.is_tombstone THEN -1 ELSE c.committed_offset END, c.record_offset) AS committed_offset
+  FROM counted_commits c
+  JOIN samples s ON s.cluster = c.cluster AND s.topic = c.topic AND s.partition = c.partition AND c.counted_at <= s.sampled_at
+    AND (s.sampled_before IS NULL OR c.counted_at > s.sampled_before)
+  WHERE c.topic IN /* constant */ (SELECT DISTINCT topic FROM log_ends)
+  GROUP BY c.cluster, c.offsets_partition, c.incarnation, c.group_id, c.topic, c.partition, s.sampled_at
+),
+placed AS (
+  SELECT l.*,
+    ROW_NUMBER() OVER (PARTITION BY cluster, group_id, topic, partition ORDER BY incarnation, record_offset) AS place
+  FROM latest l
+),
+reached AS (
+  -- Clocks may go back: a commit may have an earlier time than one before it.
+  SELECT p.*, MAX(place) OVER (PARTITION BY cluster, group_id, topic, partition ORDER BY sampled_at) AS last_place FROM placed p
+),
+spans AS (
+  SELECT r.*, LEAD(sampled_at) OVER (PARTITION BY cluster, group_id, topic, partition ORDER BY sampled_at) AS replaced_at
+  FROM reached r WHERE place = last_place
+),
 last_commits AS (
-  SELECT s.cluster, c.offsets_partition, c.incarnation, c.group_id, s.topic, s.partition, s.sampled_at, s.start_offset, s.end_offset,
-    s.of_checkpoint, c.counted_at, c.is_tombstone, c.committed_offset,
-    ROW_NUMBER() OVER (
-      PARTITION BY s.cluster, c.group_id, s.topic, s.partition, s.sampled_at
-      ORDER BY c.incarnation DESC, c.counted_offset DESC, c.record_offset DESC
-    ) AS age
-  FROM samples s
-  JOIN counted_commits c ON c.cluster = s.cluster AND c.topic = s.topic AND c.partition = s.partition AND c.counted_at <= s.sampled_at
+  SELECT c.cluster, c.offsets_partition, c.incarnation, c.group_id, c.topic, c.partition, c.counted_at, c.committed_offset,
+    s.sampled_at, s.start_offset, s.end_offset, s.of_checkpoint
+  FROM spans c
+  JOIN samples s ON s.cluster = c.cluster AND s.topic = c.topic AND s.partition = c.partition AND s.sampled_at >= c.sampled_at
+    AND (c.replaced_at IS NULL OR s.sampled_at < c.replaced_at)
+  WHERE c.committed_offset >= 0
 ),
 lags AS (
   SELECT cluster, offsets_partition, incarnation, group_id, topic, partition, sampled_at, committed_offset, start_offset, end_offset,
@@ -29,7 +52,6 @@ lags AS (
     LAG(end_offset) OVER (PARTITION BY cluster, group_id, topic, partition ORDER BY sampled_at) AS end_before,
     sampled_at - LAG(sampled_at) OVER (PARTITION BY cluster, group_id, topic, partition ORDER BY sampled_at) AS since_sample_before
   FROM last_commits
-  WHERE age = 1 AND NOT is_tombstone AND committed_offset >= 0
 ),
 paces AS (
   SELECT l.*, end_offset - end_before AS produced, committed_offset - committed_before AS consumed, start_offset - start_before AS deleted,

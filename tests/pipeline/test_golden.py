@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
-from groupcoord_spark.pipeline.expiration import ExpirationJob
 
+from groupcoord_spark.answers.expiration import ExpirationJob
 from groupcoord_spark.answers.what_if import cleanups, read_state_tables
 from groupcoord_spark.warehouse import Warehouse, open_warehouse
 from tests import golden_answers as answers

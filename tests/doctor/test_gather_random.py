@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from groupcoord_spark.doctor import PartitionFacts, gather_partition
 from groupcoord_spark.doctor.facts import FilesBeside
+from groupcoord_spark.doctor.gather.group_table import sums_of_groups
 from groupcoord_spark.log import plan_logs
 from groupcoord_spark.log.broker_dir.broker_files import LogDirectoryFiles, PartitionFiles
 from groupcoord_spark.protocol import encode_key
@@ -85,6 +86,7 @@ def test_fates_are_those_of_a_plain_loop(steps: list[Any], border: int, chunk_by
     assert {each.producer_id: each.first_offset for each in facts.open_transactions} == open_since
     assert facts.last_stable_offset == min(open_since.values(), default=len(steps))
     assert (facts.missing_offsets, facts.holes, facts.records) == (0, 0, len(steps))
+    assert facts.group_sums == sums_of_groups(list(facts.groups.values()))
     values = {fate: size for fate, (_, size) in facts.group_sums.fates.items()}
     assert sum(segment.value_bytes for segment in facts.segments) == sum(
         size for fate, size in values.items() if fate not in ("open", "aborted")

@@ -5,7 +5,7 @@ The rules need the sums and the few groups that may be findings: their size does
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 import numpy as np
@@ -16,6 +16,7 @@ from groupcoord_spark.protocol.slices import Ints
 
 LIVE, SUPERSEDED, TOMBSTONE, SUPERSEDED_TOMBSTONE = "live", "superseded", "tombstone", "superseded_tombstone"
 ABORTED, OPEN = "aborted", "open"
+FATES: Final = (LIVE, SUPERSEDED, TOMBSTONE, SUPERSEDED_TOMBSTONE, ABORTED, OPEN)
 """Fates of records."""
 
 MOST_NAMES: Final = 20
@@ -151,7 +152,7 @@ def sums_of_groups(groups: Sequence[GroupInLog]) -> GroupSums:
     writer = max(groups, key=lambda group: group.transactional_records, default=None)
     return GroupSums(
         len(groups),
-        fates,
+        {fate: fates[fate] for fate in FATES if fate in fates},
         _habits_of(groups),
         writer.group_id if writer is not None and writer.transactional_records else None,
         len(with_tombstones),
@@ -243,23 +244,37 @@ class GroupTable:
             self.note_metadata(int(numbers[number]), metadata_bytes)
         return numbers
 
-    def facts(self, keys: Ints, file_share: float) -> dict[str, GroupInLog]:
-        """Return the statistics of each group. ``keys`` are the rows of keys with a decided record; ``file_share`` is file bytes per
-        record byte."""
-        last = np.zeros((len(self.rows), 2, 2, 2), np.int64)
-        keys = keys[keys[:, loop.GROUP] >= 0]
-        cell = (keys[:, loop.GROUP] * 2 + 1 - keys[:, loop.IS_OFFSET]) * 2 + keys[:, loop.LAST_IS_TOMBSTONE]
-        flat = last.reshape(-1, 2)
-        flat[:, 0] = np.bincount(cell, minlength=len(flat))
-        flat[:, 1] = np.bincount(cell, keys[:, loop.LAST_BYTES], len(flat))
+    def sums(self, keys: Ints, file_share: float) -> GroupSums:
+        """Return the sums over all groups. Groups without anything that a rule names are one group in them: there may be a million.
+
+        keys, file_share: as in ``facts``.
+        """
+        columns = [loop.REPEATED, loop.TRANSACTIONAL, 2 * loop.TOMBSTONE, loop.OTHER_RECORDS + 2 * loop.TOMBSTONE]
+        is_alone = (self.rows[:, columns] > 0).any(axis=1) | (self.rows[:, loop.MOST_RECORDS] >= WIDE_COMMIT)
+        is_alone[[*self.metadata_bytes]] = True
+        for _, pattern in _THROWAWAY:
+            is_alone[[number for name, number in self._number_of.items() if pattern.fullmatch(name)]] = True
+        alone = {name: number for name, number in self._number_of.items() if is_alone[number]}
+        last, others = _last_records(keys, len(self.rows))[~is_alone].sum(axis=0), self.rows[~is_alone].sum(axis=0)
+        together = GroupInLog("", *_fates(others, last))
+        return replace(sums_of_groups([*self.facts(keys, file_share, alone).values(), together]), groups=len(self._number_of))
+
+    def facts(self, keys: Ints, file_share: float, chosen: Mapping[str, int] | None = None) -> dict[str, GroupInLog]:
+        """Return the statistics of each group.
+
+        Args:
+            keys: the rows of keys with a decided record.
+            file_share: file bytes per record byte.
+            chosen: group id -> number, of the groups to return; None: all.
+        """
+        last = _last_records(keys, len(self.rows))
         offset_keys = np.bincount(keys[keys[:, loop.IS_OFFSET] > 0, loop.GROUP], minlength=len(self.rows))
         facts = {}
-        for name, number in self._number_of.items():
+        for name, number in (self._number_of if chosen is None else chosen).items():
             row = self.rows[number].tolist()
             facts[name] = GroupInLog(
                 name,
-                _fates(row[: loop.OTHER_RECORDS], last[number, 0].tolist()),
-                _fates(row[loop.OTHER_RECORDS : 2 * loop.OTHER_RECORDS], last[number, 1].tolist()),
+                *_fates(self.rows[number], last[number]),
                 row[loop.BATCH_BYTES] + round(file_share * row[loop.SHARED_BYTES]),
                 row[loop.BATCHES],
                 row[loop.COMMITS],
@@ -275,8 +290,22 @@ class GroupTable:
         return facts
 
 
-def _fates(counts: list[int], last: list[list[int]]) -> dict[str, list[int]]:
-    """[records, bytes] by fate. counts: of a row of the table. last: [records, bytes] of the last values, and of the last tombstones."""
+def _last_records(keys: Ints, groups: int) -> Ints:
+    """int64[groups, 2, 2, 2]: of offsets and of other keys, [records, bytes] of the last values, and of the last tombstones."""
+    keys = keys[keys[:, loop.GROUP] >= 0]
+    cell = (keys[:, loop.GROUP] * 2 + 1 - keys[:, loop.IS_OFFSET]) * 2 + keys[:, loop.LAST_IS_TOMBSTONE]
+    last = np.stack((np.bincount(cell, minlength=4 * groups), np.bincount(cell, keys[:, loop.LAST_BYTES], 4 * groups)), axis=1)
+    return last.astype(np.int64).reshape(-1, 2, 2, 2)
+
+
+def _fates(row: Ints, last: Ints) -> tuple[dict[str, list[int]], dict[str, list[int]]]:
+    """[records, bytes] by fate, of offsets and of other keys. row: of the table. last: an element of ``_last_records``."""
+    counts = row.tolist()
+    of_offsets, of_others = last.tolist()
+    return _fates_of(counts[: loop.OTHER_RECORDS], of_offsets), _fates_of(counts[loop.OTHER_RECORDS : 2 * loop.OTHER_RECORDS], of_others)
+
+
+def _fates_of(counts: list[int], last: list[list[int]]) -> dict[str, list[int]]:
     pairs = {
         LIVE: last[0],
         SUPERSEDED: _minus(counts[2 * loop.DECIDED :], last[0]),

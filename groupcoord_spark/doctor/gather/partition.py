@@ -9,7 +9,7 @@ from groupcoord_spark.doctor.facts import BatchFacts, FilesBeside, PartitionFact
 from groupcoord_spark.doctor.gather import record_loop as loop
 from groupcoord_spark.doctor.gather.batches import Holes, add_batches, add_timestamps
 from groupcoord_spark.doctor.gather.counts import ChunkKeys, RecordCounts
-from groupcoord_spark.doctor.gather.group_table import NONE, sums_of_groups
+from groupcoord_spark.doctor.gather.group_table import NONE
 from groupcoord_spark.doctor.gather.open_records import (
     Fates,
     FirstMarkers,
@@ -110,8 +110,8 @@ class PartitionGatherer:
         for producer_id, marker in later._first_markers.items():
             self._first_markers.setdefault(producer_id, marker)
 
-    def facts(self) -> PartitionFacts:
-        """Return the collected statistics after the last chunk."""
+    def facts(self, *, with_groups: bool = True) -> PartitionFacts:
+        """Return the collected statistics after the last chunk. with_groups: False: only sums over the groups, not each of them."""
         transactions = self._open_transactions()
         keys = self._counts.keys.decided()
         last_offset, last_bytes = keys[:, loop.LAST_OFFSET], keys[:, loop.LAST_BYTES]
@@ -132,10 +132,11 @@ class PartitionGatherer:
         self._batches.record_bytes = int(self._counts.totals[loop.RECORD_BYTES])
         for segment, size in zip(self._segments, self._by_segment(last_offset, last_bytes), strict=True):
             segment.last_value_bytes = size
-        groups = self._counts.groups.facts(keys, min(1.0, self._batches.bytes / max(self._batches.record_bytes, 1)))
+        of_keys = keys, min(1.0, self._batches.bytes / max(self._batches.record_bytes, 1))
+        groups, sums = self._counts.groups.facts(*of_keys) if with_groups else {}, self._counts.groups.sums(*of_keys)
         return PartitionFacts(
             number, log.directory, tuple(self._segments), start, log_end, last_stable, self._records, missing,
-            holes, hole_end, newest, self._batches, groups, sums_of_groups(list(groups.values())), self._producers.facts(),
+            holes, hole_end, newest, self._batches, groups, sums, self._producers.facts(),
             checked.transactions, int(self._counts.totals[loop.ENDED_BYTES] - keys[:, loop.CLOSED_BYTES].sum()), len(keys),
             int(np.count_nonzero(last_offset >= (checkpoint or 0))),
             checkpoint, log_dir.has_cleaner_checkpoint, checked.high_watermark, self._files.partition.damaged_indexes,

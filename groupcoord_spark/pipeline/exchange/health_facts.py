@@ -2,7 +2,6 @@
 
 import pickle
 from collections.abc import Iterator
-from dataclasses import replace
 
 from groupcoord_spark.doctor import PartitionFacts, PartitionGatherer, all_files_beside
 from groupcoord_spark.log import PartitionLog
@@ -27,7 +26,7 @@ def rows_of_gatherer(log: PartitionLog, gatherer: PartitionGatherer, *, is_whole
 def _facts_of(gatherer: PartitionGatherer, log: PartitionLog) -> PartitionFacts:
     gatherer.fit(all_files_beside(log))
     # of hundreds of thousands of groups the driver needs the sums alone
-    return replace(gatherer.facts(), groups={})
+    return gatherer.facts(with_groups=False)
 
 
 class HealthPieces:

@@ -5,6 +5,7 @@ this type of group has no such field, or that no record has set the field.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
+from functools import cached_property
 from typing import NamedTuple
 
 from groupcoord_spark.coordinator.broker_settings import KAFKAS_ASSIGNORS, DefaultAssignors
@@ -132,27 +133,37 @@ class PartitionState:
             self._group_rows[default_assignors] = self._rows_of_groups(default_assignors)
         return self._group_rows[default_assignors]
 
+    @cached_property
+    def _sorted_groups(self) -> list[tuple[str, ReplayedGroup]]:
+        return sorted(self._groups.items())
+
     def _rows_of_groups(self, default_assignors: DefaultAssignors) -> list[GroupRow]:
         pending_counts: dict[str, int] = {}
         for (group_id, _, _), by_producer in self._offsets.pending.items():
             pending_counts[group_id] = pending_counts.get(group_id, 0) + len(by_producer)
         return [
             self._group_row(group_id, group, pending_counts.get(group_id, 0), default_assignors)
-            for group_id, group in sorted(self._groups.items())
+            for group_id, group in self._sorted_groups
         ]
 
     def members(self) -> list[MemberRow]:
         """Members of all groups."""
         return [
             member
-            for group_id, group in sorted(self._groups.items())
+            for group_id, group in self._sorted_groups
+            if group.member_count
             for member in sorted(group.member_rows(group_id), key=lambda row: row.member_id)
         ]
 
     def assignments(self, topic_names: Mapping[str, str] | None = None) -> list[AssignmentRow]:
         """Partitions and tasks of members. ``topic_names``: topic id -> name; None: the names in the records of this partition."""
         names = self.topic_names if topic_names is None else topic_names
-        return [row for group_id, group in sorted(self._groups.items()) for row in _in_order(set(group.assignment_rows(group_id, names)))]
+        return [
+            row
+            for group_id, group in self._sorted_groups
+            if not group.is_simple
+            for row in _in_order(set(group.assignment_rows(group_id, names)))
+        ]
 
     def warnings(self) -> list[LoadWarning]:
         """Warnings in the order of their records; warnings without a record come last."""

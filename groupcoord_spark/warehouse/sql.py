@@ -21,7 +21,7 @@ from groupcoord_spark.warehouse import sandbox
 from groupcoord_spark.warehouse.declaration import Column, Table, no_rows
 from groupcoord_spark.warehouse.open_table import OpenTable, unreadable
 from groupcoord_spark.warehouse.tables import RUNS, TABLES
-from groupcoord_spark.warehouse.view_texts import VIEWS
+from groupcoord_spark.warehouse.view_texts import VIEWS, in_spark
 from groupcoord_spark.wording import command_line
 
 if TYPE_CHECKING:
@@ -311,7 +311,8 @@ def view_queries(
     runs = [run] if run is not None else runs_of_run(warehouse, cluster, at_ms)
     for table in TABLES.values():
         yield table.name, "\nUNION ALL\n".join(_selects(engine, warehouse, table, runs))
-    yield from VIEWS.items()
+    for name, query in VIEWS.items():
+        yield name, in_spark(query) if engine == "spark" else query
 
 
 def publish(spark: SparkSession, warehouse: Warehouse, database: str) -> list[str]:

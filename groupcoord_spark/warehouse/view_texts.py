@@ -1,5 +1,6 @@
 """Views over the tables, as SQL that Spark, DuckDB and Trino read, and their registration in a Spark session as of one run."""
 
+import re
 from collections.abc import Mapping
 from importlib.resources import files
 from typing import Final
@@ -99,3 +100,8 @@ VIEWS: Final[Mapping[str, str]] = {
     **{name: (files(__package__) / "sql" / f"{name}.sql").read_text(encoding="utf-8").strip() for name in _FILES},
 }
 """View -> the SELECT it stands for, over tables and views by their bare names. A view stands after the views that it reads."""
+
+
+def in_spark(query: str) -> str:
+    """Return the SELECT of a view as Spark reads it, which has another word for a row of each element of an array."""
+    return re.sub(r"CROSS JOIN UNNEST\((.*?)\) AS (\w+) \((\w+)\)", r"LATERAL VIEW explode(\1) \2 AS \3", query)

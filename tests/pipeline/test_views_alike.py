@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from groupcoord_spark.warehouse import TABLES, open_warehouse
+from groupcoord_spark.warehouse import TABLES, open_warehouse, view_texts
 from groupcoord_spark.warehouse.view_texts import VIEWS
 from tests.conftest import GOLDEN, SampleWarehouse
 from tests.local_session import LocalSession
@@ -105,7 +105,7 @@ def in_spark(spark: SparkSession, both_clusters: dict[str, pa.Table]) -> InSpark
     found = InSpark({}, {})
     view_of_columns: dict[tuple[str, ...], str] = {}
     for view, query in VIEWS.items():
-        rows_of_view = spark.sql(query)
+        rows_of_view = spark.sql(view_texts.in_spark(query))
         plan = rows_of_view._jdf.queryExecution().optimizedPlan()
         leaves = [plan.collectLeaves().apply(number) for number in range(plan.collectLeaves().size())]
         views_read = (view_of_columns.get(tuple(leaf.schema().fieldNames())) for leaf in leaves)

@@ -1,14 +1,8 @@
 -- Groups whose members subscribe to disjoint topics: two applications that use one group id by mistake. Each rebalance of one stops the
--- other. member_pairs_apart: pairs of members without a common topic; the other columns are of the first such pair. A topic is NULL where
--- no table names one of the member's topics. Left out are members whose subscription cannot be read, and those that subscribe by an
--- expression or to no topic.
+-- other. member_pairs_apart: pairs of members without a common topic; the other columns are of the first such pair. Left out are
+-- members whose subscription cannot be read, and those that subscribe by an expression or to no topic.
 -- No topic has the name '', so the intersection with an array of it is the empty array, which every engine writes in another way.
-WITH topics AS (
-  SELECT DISTINCT cluster, group_id, topic FROM committed_offsets
-  UNION SELECT DISTINCT cluster, group_id, topic FROM assignments WHERE topic IS NOT NULL
-  UNION SELECT DISTINCT cluster, group_id, topic FROM offset_commits
-),
-subscribers AS (
+WITH subscribers AS (
   SELECT m.cluster, m.group_id, m.member_id, m.subscribed_topics
   FROM members m
   WHERE m.subscribed_topics <> array_intersect(m.subscribed_topics, split('', ',')) AND COALESCE(m.subscribed_topic_regex, '') = ''
@@ -23,9 +17,7 @@ pairs AS (
 ),
 named AS (
   SELECT s.cluster, s.group_id, s.member_id, MIN(t.topic) AS topic
-  FROM subscribers s
-  JOIN topics t ON t.cluster = s.cluster AND t.group_id = s.group_id
-  WHERE COALESCE(array_position(s.subscribed_topics, t.topic), 0) > 0
+  FROM subscribers s CROSS JOIN UNNEST(s.subscribed_topics) AS t (topic)
   GROUP BY s.cluster, s.group_id, s.member_id
 )
 SELECT p.cluster, p.group_id, p.member_pairs_apart, o.topic AS first_topic, n.topic AS other_topic, p.one_member_id, p.other_member_id

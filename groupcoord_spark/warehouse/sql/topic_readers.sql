@@ -10,17 +10,14 @@ assigned AS (
   FROM assignments WHERE kind = 'current' AND topic IS NOT NULL
   GROUP BY cluster, group_id, topic
 ),
-topics AS (
-  SELECT cluster, topic FROM committed UNION SELECT cluster, topic FROM assigned UNION SELECT cluster, topic FROM offset_commits
-),
 subscribed AS (
-  SELECT g.cluster, g.group_id, t.topic,
-    MAX(CASE WHEN COALESCE(array_position(m.subscribed_topics, t.topic), 0) > 0 THEN 1 ELSE 0 END) AS by_name
-  FROM groups g
-  JOIN topics t ON t.cluster = g.cluster
-  LEFT JOIN members m ON m.cluster = g.cluster AND m.group_id = g.group_id
-  WHERE COALESCE(array_position(g.subscribed_topics, t.topic), 0) > 0 OR COALESCE(array_position(m.subscribed_topics, t.topic), 0) > 0
-  GROUP BY g.cluster, g.group_id, t.topic
+  SELECT cluster, group_id, topic, MAX(by_name) AS by_name
+  FROM (
+    SELECT g.cluster, g.group_id, s.topic, 0 AS by_name FROM groups g CROSS JOIN UNNEST(g.subscribed_topics) AS s (topic)
+    UNION ALL
+    SELECT m.cluster, m.group_id, s.topic, 1 FROM members m CROSS JOIN UNNEST(m.subscribed_topics) AS s (topic)
+  ) named
+  GROUP BY cluster, group_id, topic
 ),
 readers AS (
   SELECT cluster, group_id, topic FROM committed

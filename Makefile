@@ -53,12 +53,12 @@ platforms: $(VENV)/.tests
 	@bash .ci/ensure-java
 	$(BIN)/python -m tests.platforms.matrix $(PLATFORMS)
 
-bench: $(VENV)/.tests
-	@bash .ci/ensure-java
+# The table of docs/explanation/performance.md.
+bench: $(VENV)/.warm
 	@test -n "$(PEERS)" || { echo "Say where the script is that makes dumps and times Kafka's own readers: make bench PEERS=/path/to/peers.sh"; exit 2; }
-	$(BIN)/python benchmarks/nightly.py --peers $(PEERS)
+	$(BIN)/python benchmarks/corners.py --peers $(PEERS)
 
-# Fails where a night, a list, a dump or the doctor costs 25 % more CPU than the figures in benchmarks/ratios.json say.
+# Fails where a run, a list, a dump or the doctor costs 25 % more CPU than the figures in benchmarks/ratios.json say.
 ratios: $(VENV)/.warm
 	$(BIN)/python benchmarks/ratios.py
 

@@ -1,4 +1,4 @@
-"""Whether a run, a list, a dump and the doctor still cost what they did: ratios of CPU time, compared with the figures in ratios.json.
+"""Whether runs, a list, a dump and the doctor still cost what they did: ratios of CPU time, compared with the figures in ratios.json.
 
 A ratio is the CPU time of a command divided by the CPU time of a fixed calculation of Python's own library, both measured here, the least
 of several runs: a faster machine is faster at both. Ends with 1 where a ratio is more than 25 % above its figure.
@@ -17,14 +17,18 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
+from corners import AS_OF, Cell, commits, log_of, transaction
 from measure import measure
 
 KEPT = Path(__file__).with_name("ratios.json")
 TOLERANCE = 1.25
 RUNS = 3
 
-RECORDS, PARTITIONS, GROUPS, RECORDS_OF_A_BATCH = 2_000_000, 8, 2_000, 200
-FIRST_MS = 1_767_225_600_000
+USUAL = Cell("2,000 groups, 200 commits a batch", commits(200), groups=2_000, groups_of_unit=200)
+CORNERS = (
+    Cell("many groups", commits(1), groups=100_000, records=400_000),
+    Cell("transactions", transaction(10), groups=1_000, records=400_000),
+)
 
 YARDSTICK = """
 import json, random, zlib
@@ -35,26 +39,6 @@ for _ in range(12):
     rows = json.loads(zlib.decompress(zlib.compress(text.encode(), 6)))
     rows.sort(key=lambda row: (row["group"], row["offset"]))
 """
-
-
-def write_dump(place: Path, records: int) -> None:
-    """Commits of many groups, in batches, over all partitions."""
-    from groupcoord_spark.log.writing import Batch, RecordToLog, write_segment
-    from groupcoord_spark.protocol import encode_key, encode_value
-    from groupcoord_spark.protocol.record_types import KeyType
-
-    places = [{"group_id": f"group-{n}", "topic": f"topic-{n % 50}", "partition": n % 12} for n in range(GROUPS)]
-    keys = [encode_key(KeyType.OFFSET_COMMIT, place) for place in places]
-    commits = ({"committed_offset": n, "leader_epoch": 1, "metadata": "", "commit_timestamp_ms": FIRST_MS + n} for n in range(GROUPS))
-    values = [encode_value(KeyType.OFFSET_COMMIT, 3, commit) for commit in commits]
-    for partition in range(PARTITIONS):
-        of_partition = keys[partition::PARTITIONS]
-        logged = [RecordToLog(of_partition[n % len(of_partition)], value, FIRST_MS + n) for n, value in enumerate(values)]
-        batches = (
-            Batch(first, tuple(logged[first % GROUPS : first % GROUPS + RECORDS_OF_A_BATCH]))
-            for first in range(0, records // PARTITIONS, RECORDS_OF_A_BATCH)
-        )
-        write_segment(place, partition, batches)
 
 
 def least_cpu_s(*command: str, warehouse: Path | None = None) -> float:
@@ -72,18 +56,17 @@ def least_cpu_s(*command: str, warehouse: Path | None = None) -> float:
 
 def measured(work: Path) -> dict[str, float]:
     """Return name -> ratio."""
-    dump, warehouse = work / "logs", work / "warehouse"
-    if not dump.exists():
-        write_dump(dump, RECORDS)
+    dump, warehouse = str(log_of(USUAL, work)), work / "warehouse"
     program = ("-m", "groupcoord_spark")
-    nightly = (*program, "nightly", str(dump), "--warehouse", str(warehouse), "--cluster", "bench", "--quiet")
+    nightly = (*program, "nightly", "--warehouse", str(warehouse), "--cluster", "bench", "--as-of", AS_OF, "--quiet")
     yardstick = least_cpu_s("-c", YARDSTICK)
     seconds = {
-        "nightly --no-history": least_cpu_s(*nightly, "--no-history", warehouse=warehouse),
-        "nightly": least_cpu_s(*nightly, warehouse=warehouse),
+        **{cell.name: least_cpu_s(*nightly, "--no-history", str(log_of(cell, work)), warehouse=warehouse) for cell in CORNERS},
+        "nightly --no-history": least_cpu_s(*nightly, "--no-history", dump, warehouse=warehouse),
+        "nightly": least_cpu_s(*nightly, dump, warehouse=warehouse),
         "list": least_cpu_s(*program, "list", "--warehouse", str(warehouse), "--cluster", "bench", "--state"),
-        "dump": least_cpu_s(*program, "dump", str(dump), "--quiet"),
-        "doctor": least_cpu_s(*program, "doctor", str(dump)),
+        "dump": least_cpu_s(*program, "dump", dump, "--quiet"),
+        "doctor": least_cpu_s(*program, "doctor", dump),
     }
     print(f"yardstick {yardstick:.2f} s of CPU")
     return {name: round(cpu_s / yardstick, 3) for name, cpu_s in seconds.items()}

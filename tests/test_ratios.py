@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import importlib
 import json
+from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 from types import ModuleType
 
 import pytest
 
 from groupcoord_spark.log import plan_logs, read_segment
+from groupcoord_spark.protocol import decode_key, offsets_partition_for
+from groupcoord_spark.protocol.record_types import NOT_A_CONTROL_RECORD
 
 BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
 
@@ -31,9 +35,21 @@ def test_what_has_no_figure_is_named(ratios: ModuleType) -> None:
     assert all(figure > 0 for figure in json.loads((BENCHMARKS / "ratios.json").read_text()).values())
 
 
-def test_the_log_that_is_measured_has_the_records_it_says(ratios: ModuleType, tmp_path: Path) -> None:
-    ratios.write_dump(tmp_path, 2 * ratios.PARTITIONS * ratios.RECORDS_OF_A_BATCH)
-    segments = [segment for partition in plan_logs([str(tmp_path)]).partitions for segment in partition.segments]
-    assert len(segments) == ratios.PARTITIONS
-    records = sum(len(chunk.records) for segment in segments for chunk in read_segment(segment))
-    assert records == 2 * ratios.PARTITIONS * ratios.RECORDS_OF_A_BATCH
+def test_the_logs_that_are_measured_are_read_without_loss(ratios: ModuleType, tmp_path: Path) -> None:
+    for cell in (ratios.USUAL, *ratios.CORNERS):
+        records = 100 * sum(len(batch.records) for batch in cell.unit)
+        log = ratios.log_of(replace(cell, records=records, groups=100), tmp_path)
+        chunks = {
+            partition.offsets_partition: [chunk for segment in partition.segments for chunk in read_segment(segment)]
+            for partition in plan_logs([str(log)]).partitions
+        }
+        assert sum(len(chunk.records) for chunk in chain.from_iterable(chunks.values())) == records
+        assert not any(chunk.lost or chunk.doubts for chunk in chain.from_iterable(chunks.values()))
+        groups = set()
+        for number, of_partition in chunks.items():
+            for chunk in of_partition:
+                of_data = chunk.records.take(chunk.records.control_type == NOT_A_CONTROL_RECORD)
+                keys = [decode_key(key).fields for key in of_data.distinct_keys()[1].to_pylist()]
+                assert {offsets_partition_for(key["group_id"], len(chunks)) for key in keys} == {number}
+                groups |= {key["group_id"] for key in keys}
+        assert len(groups) == 100

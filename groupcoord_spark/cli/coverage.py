@@ -1,20 +1,16 @@
 """``groupcoord coverage``: how many records of each kind were read and decoded, and how complete the log was."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
+import pyarrow as pa
 
 from groupcoord_spark.cli.options import Common, ShownRun, command, common_options, shown_run_options
 from groupcoord_spark.log import CODES
 from groupcoord_spark.sources.rows import ROW_CODES
 from groupcoord_spark.wording import counted
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 STORED = ("key_type", "key_name", "value_version", "records", "bytes", "decoded", "quarantined", "misplaced")
 KINDS = (*STORED, "reasons")

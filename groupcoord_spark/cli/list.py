@@ -1,8 +1,6 @@
 """``groupcoord list``: groups, in the columns of kafka-consumer-groups --list."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import click
 
@@ -10,10 +8,8 @@ from groupcoord_spark.answers.timeline import duration
 from groupcoord_spark.cli.end_offsets import remark_on_checkpoint
 from groupcoord_spark.cli.options import Common, ShownRun, Words, command, common_options, shown_run_options
 from groupcoord_spark.cli.render import cell_text, print_lines
+from groupcoord_spark.warehouse.read import Run, Warehouse
 from groupcoord_spark.wording import command_line, counted
-
-if TYPE_CHECKING:
-    from groupcoord_spark.warehouse.read import Run, Warehouse
 
 # Kafka's own words (GroupState, GroupType); the warehouse has the types in lower case, as the protocol names them.
 STATES: Final = ("Empty", "Stable", "Assigning", "Reconciling", "NotReady", "PreparingRebalance", "CompletingRebalance", "Dead")

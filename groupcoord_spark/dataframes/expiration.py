@@ -1,13 +1,13 @@
 """``expire``: what a cleanup removes from a state, as the frames of the nightly's rule tables."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F  # noqa: N812
 
 from groupcoord_spark.answers import expiration
 from groupcoord_spark.answers.what_if import StateTables, cleanups
@@ -19,9 +19,6 @@ from groupcoord_spark.errors import UsageError
 from groupcoord_spark.moments import Moment, milliseconds_of, retention_of
 from groupcoord_spark.pipeline.exchange.state_rows import packed_by_table
 from groupcoord_spark.spark.session import require_package_on_workers
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
 
 _PACKED_ARROW: Final = pa.schema([("cluster", pa.string()), ("kind", pa.string()), ("payload", pa.binary())])
 _COMMITTED, _PENDING, _TYPE_0 = "committed", "pending", "type_0"
@@ -59,8 +56,6 @@ def expire(
         UsageError: ``state`` is not a State; ``retention``, ``as_of`` or ``semantics`` is invalid.
         GroupcoordError: the Python workers of the session lack the package.
     """
-    from pyspark.sql import functions as F  # noqa: N812
-
     if not isinstance(state, State):
         raise UsageError(f"expire takes what replay gives: expire(replay(records), ...). This is of the type {type(state).__name__}.")
     require_package_on_workers(state.groups.sparkSession)

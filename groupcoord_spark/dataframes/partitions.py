@@ -1,11 +1,10 @@
 """The stages of a run over a frame of records, without a warehouse: the frame of all that the replay gives."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from pyspark import StorageLevel
 from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
 
 from groupcoord_spark.coordinator.semantics import Semantics
 from groupcoord_spark.pipeline.exchange.kept_records import SHUFFLED
@@ -18,9 +17,6 @@ from groupcoord_spark.pipeline.replay.partition import ReplayJob
 from groupcoord_spark.sources.frames import readable, refuse_other_topics
 from groupcoord_spark.sources.rows import EVERY_ROW, SOURCE
 from groupcoord_spark.spark.session import require_package_on_workers
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
 
 TASKS_PER_CORE: Final = 4
 MOST_TASKS: Final = 50

@@ -1,14 +1,13 @@
 """``decode``: one row for each record, with the fields of its key and a struct for each kind of value."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import numpy as np
 import pandas as pd
 import pyarrow as pa
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.types import StructField, StructType, TimestampType
 
@@ -27,9 +26,6 @@ from groupcoord_spark.spark.column_functions import column_function, struct_of
 from groupcoord_spark.spark.group_values import GROUP_VALUE, decode_group_value, decode_group_values
 from groupcoord_spark.spark.session import require_package_on_workers
 from groupcoord_spark.warehouse import TABLES
-
-if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame, SparkSession
 
 ERROR: Final = struct_of(code="string", detail="string")
 

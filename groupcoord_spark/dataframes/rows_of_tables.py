@@ -3,24 +3,20 @@
 A function of Spark gives one frame. The rows of each table are packed into one value of that frame, so one replay serves all tables.
 """
 
-from __future__ import annotations
-
 import json
 import pickle
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain, groupby
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import pyarrow as pa
+from pyspark.sql import DataFrame
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StringType, StructField, StructType
 
 from groupcoord_spark.pipeline.exchange.packing import unpack
 from groupcoord_spark.warehouse import TABLES
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
 
 PACKED: Final = "cluster STRING, kind STRING, payload BINARY"
 """One row for some rows of a table. kind: the table. payload: these rows with Kafka's values, packed. REPLAYED has these columns too."""

@@ -1,21 +1,16 @@
 """Log segments as a DataFrame of raw rows: ``gc.read_segments(spark, path)``, on every release of Spark."""
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Iterable, Iterator
 from os import PathLike, fspath
-from typing import TYPE_CHECKING
 
 import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from groupcoord_spark.sources.rows import RAW_SCHEMA
 from groupcoord_spark.sources.segments import tasks_of
 from groupcoord_spark.spark.session import require_package_on_workers
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
 
 
 def read_segments(spark: SparkSession, path: str | PathLike[str], *more: str | PathLike[str], cluster: str | None = None) -> DataFrame:

@@ -3,16 +3,16 @@
 ``rebalances``: how the groups rebalanced on the way, as the frame of the nightly's table of that name.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from numbers import Integral
-from typing import TYPE_CHECKING, Any, Final, Self, cast
+from typing import Any, Final, Self, cast
 
 import pyarrow as pa
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
@@ -30,9 +30,6 @@ from groupcoord_spark.pipeline.replay.reachable_groups import warnings_about_unr
 from groupcoord_spark.sources.frames import readable
 from groupcoord_spark.sources.rows import TRANSACTIONS
 from groupcoord_spark.spark.column_functions import struct_of
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
 
 _PLAIN_TABLES: Final = ("committed_offsets", "pending_offsets", "orphan_offsets", "groups", "members", "quarantined_records")
 _NAMES: Final = struct_of(topic_id="string", name="string")
@@ -124,8 +121,6 @@ class _ReplayedState(State):
     @cached_property
     def assignments(self) -> DataFrame:
         """Includes the names of topics whose ids a member's record contains, if a commit in any offsets partition names the topic."""
-        from pyspark.sql import functions as F  # noqa: N812
-
         assignments = self._of_clients("assignments")
         names = plain_frame_of(self._replayed, state_rows.TOPIC_NAMES, _NAMES, dict.items)
         names = names.groupBy("cluster", "topic_id").agg(F.max("name").alias("name"))
@@ -162,8 +157,6 @@ class _ReplayedState(State):
 
     def _of_clients(self, table: str) -> DataFrame:
         """Return the rows of a table without groups that no client reaches."""
-        from pyspark.sql import functions as F  # noqa: N812
-
         rows = frame_of(self._replayed, table)
         if table not in state_rows.TABLES_OF_GROUPS:
             return rows
@@ -197,8 +190,6 @@ def rebalances(records: DataFrame, *, semantics: Semantics | str = "java", clust
 
 
 def _of_cluster(records: DataFrame, cluster: str | None) -> DataFrame:
-    from pyspark.sql import functions as F  # noqa: N812
-
     return records if cluster is None else readable(records).withColumn("cluster", F.lit(cluster))
 
 

@@ -8,15 +8,13 @@ partition) and record offset follow, and one function that replays each partitio
 Files are written by workers and added by delta-rs, not by ``DataFrame.write``: a reader then sees all tables of a run or none.
 """
 
-from __future__ import annotations
-
 import pickle
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import reduce
-from typing import TYPE_CHECKING
 
 import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
 
 from groupcoord_spark.answers.expiration import ExpirationJob
 from groupcoord_spark.log import LogPlan
@@ -44,9 +42,6 @@ from groupcoord_spark.spark.job_progress import ProgressOfJob
 from groupcoord_spark.spark.stage_names import UNNAMED, StageNames, describe_job, describe_stages
 from groupcoord_spark.storage.location import shown
 from groupcoord_spark.warehouse import TABLES, RunStart, Warehouse, begin_run, commit_run, discarded_on_failure, write_part
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
 
 
 def run_stages(

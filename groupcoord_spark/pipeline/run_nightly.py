@@ -4,8 +4,6 @@ The function finds out how its input is read, which cluster the input is of and 
 while a broker changes it, and looks after the warehouse each tenth run. A run that is refused or fails leaves all tables as they were.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -13,7 +11,11 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 from os import PathLike, fspath
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
+
+import pyspark
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
 
 from groupcoord_spark.coordinator.broker_settings import SETTINGS_OF_RUNS, read_broker_settings, refuse_misspelled_names
 from groupcoord_spark.coordinator.semantics import semantics_for
@@ -60,9 +62,6 @@ from groupcoord_spark.warehouse.sql import publish as publish_views
 from groupcoord_spark.warehouse.sql import refuse_bad_database
 from groupcoord_spark.warehouse.write import open_to_write
 from groupcoord_spark.wording import command_line, first_of
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
 
 RUNS_BETWEEN_UPKEEP: Final = 10
 """A nightly run maintains the warehouse after this many runs of a cluster."""
@@ -335,9 +334,6 @@ class _Run:
 
     def _session_with_connector(self) -> SparkSession:
         """With the connector of Spark's own version, or with another where that one is not to be had."""
-        import pyspark
-        from pyspark.errors import PySparkException
-
         try:
             return self.session(packages=f"{KAFKA_CONNECTOR}:{pyspark.__version__}")
         except (GroupcoordError, PySparkException):
@@ -387,7 +383,6 @@ def do_upkeep(warehouse: str, cluster: str) -> Upkeep | str | None:
 def _publish(spark: SparkSession, warehouse: str, database: str, progress: Progress) -> None:
     """Create the views of the run in the metastore. Raises GroupcoordError where Spark cannot; the run is written all the same."""
     from py4j.protocol import Py4JError
-    from pyspark.errors import PySparkException
 
     progress.begin("publish")
     try:

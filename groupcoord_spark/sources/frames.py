@@ -1,18 +1,16 @@
 """Any DataFrame of records as raw rows: its columns as the nightly reads them (``sources/columns.py``), and as ``decode`` gives them."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from functools import reduce
 from itertools import chain
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import pyarrow as pa
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
-from pyspark.sql import DataFrame, types
+from pyspark.sql import Column, DataFrame, SparkSession, types
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.pandas.types import from_arrow_type, to_arrow_type
 
@@ -23,9 +21,6 @@ from groupcoord_spark.sources.columns import NAMES, OFFSET, OTHER_UNITS, PARTITI
 from groupcoord_spark.sources.rows import ABSENT, EVERY_ROW, FILLED_IN, RAW_SCHEMA, Wanted, WithNewer, wanted_records
 from groupcoord_spark.storage.location import first_line, shown
 from groupcoord_spark.wording import first_of
-
-if TYPE_CHECKING:
-    from pyspark.sql import Column, SparkSession
 
 DEFAULT_CLUSTER: Final = "default"
 """The cluster of rows that name none."""

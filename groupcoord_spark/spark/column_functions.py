@@ -1,17 +1,13 @@
 """Functions of columns that work in a session of Spark Connect as in any other."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import update_wrapper
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from pyspark.sql import Column
 from pyspark.sql.pandas.functions import pandas_udf
 from pyspark.sql.types import DataType, StructType
 from pyspark.sql.utils import is_remote
-
-if TYPE_CHECKING:
-    from pyspark.sql import Column
 
 
 def struct_of(**columns: str) -> StructType:

@@ -1,7 +1,5 @@
 """The Spark session of a run: an existing session, or a new local one with settings for this job."""
 
-from __future__ import annotations
-
 import atexit
 import os
 import re
@@ -15,17 +13,19 @@ import warnings
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyspark
+from pyspark import SparkConf, SparkContext
+from pyspark.errors import PySparkException
+from pyspark.java_gateway import launch_gateway
+from pyspark.sql import SparkSession
 
 from groupcoord_spark.errors import GroupcoordError
 from groupcoord_spark.protocol import fast_path
 from groupcoord_spark.spark.class_archive import options_to_use
 from groupcoord_spark.spark.failures import missing_module, why_not_started
 from groupcoord_spark.spark.run_directory import RunDirectory, changed_environment, own_directory
-
-if TYPE_CHECKING:
-    import pyarrow as pa
-    from pyspark.sql import SparkSession
 
 PACKAGES = "spark.jars.packages"
 DAEMON = "spark.python.daemon.module"
@@ -70,8 +70,6 @@ def require_package_on_workers(spark: SparkSession) -> None:
 
     The first call for a Spark application runs a job of one row.
     """
-    from pyspark.errors import PySparkException
-
     try:
         application = str(spark.sparkContext.applicationId)
     except (AttributeError, PySparkException):  # a session of Spark Connect
@@ -99,8 +97,6 @@ def session(*, with_delta: bool = False, show_output: bool = False, settings: Ma
     file that is kept only if Java fails. settings: more Spark settings, for a new session only.
     Raises GroupcoordError when there is no Java, or one older than 17, and when Spark does not start.
     """
-    from pyspark.sql import SparkSession
-
     active = SparkSession.getActiveSession()
     if active is not None:
         return active
@@ -109,8 +105,6 @@ def session(*, with_delta: bool = False, show_output: bool = False, settings: Ma
 
 
 def _new_session(builder: SparkSession.Builder, with_delta: bool, show_output: bool, settings: Mapping[str, str]) -> SparkSession:
-    from pyspark import SparkContext
-
     # Without this variable, workers start the `python3` of PATH.
     with changed_environment(PYSPARK_PYTHON=os.environ.get("PYSPARK_PYTHON", sys.executable)):
         if "PYSPARK_GATEWAY_PORT" in os.environ:  # started by spark-submit, whose settings take precedence
@@ -151,9 +145,6 @@ def _wanted(with_delta: bool, settings: Mapping[str, str]) -> dict[str, str]:
 
 def _started(builder: SparkSession.Builder, wanted: dict[str, str], show_output: bool) -> SparkSession:
     """Start a session with its own Java process. Temporary files of Java and the workers go to a directory that is removed with it."""
-    from pyspark import SparkConf, SparkContext
-    from pyspark.java_gateway import launch_gateway
-
     _refuse_full_disk(tempfile.gettempdir())
     directory = RunDirectory()
     atexit.register(end_session)
@@ -213,8 +204,6 @@ def _do_not_print_the_end_of_java(spark: SparkSession) -> None:
 
 def _say_nothing_more_to_java() -> None:
     """Stop py4j's thread that reports dropped objects to Java, since it prints a traceback once Java has ended."""
-    from pyspark import SparkContext
-
     client = getattr(SparkContext._gateway, "_gateway_client", None)
     if client is not None:
         client.is_connected = False
@@ -225,9 +214,6 @@ def end_session() -> None:
 
     Spark's own stop takes a second. It is skipped, because the tables already contain everything that a run keeps.
     """
-    from pyspark import SparkContext
-    from pyspark.sql import SparkSession
-
     directory = own_directory()
     if directory is None:
         return
@@ -252,8 +238,6 @@ def session_ends_with_block() -> Iterator[None]:
 
 def delta_package(spark_version: str | None = None) -> str:
     """Return the Maven coordinates of Delta for a version of Spark; None: the version of pyspark."""
-    import pyspark
-
     version = spark_version or pyspark.__version__
     if version.startswith("3.5."):  # Delta 3.3 needs a class that Spark has from 3.5.2 on
         return f"io.delta:delta-spark_2.12:{'3.2.0' if version in ('3.5.0', '3.5.1') else '3.3.2'}"

@@ -5,13 +5,12 @@ register(spark)                      # the same names in spark.sql
 raw.select(decode_offsets_key("key").alias("k"), decode_offsets_value("key", "value").alias("v"))
 """
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import numpy as np
 import pandas as pd
 import pyarrow as pa
+from pyspark.sql import SparkSession
 from pyspark.sql.types import StringType
 
 from groupcoord_spark.protocol import RECORD_TYPES
@@ -22,9 +21,6 @@ from groupcoord_spark.protocol.messages.offsets import OFFSET_COMMIT_VALUE
 from groupcoord_spark.protocol.record_types import OFFSET_KEY_TYPES
 from groupcoord_spark.protocol.slices import Slices
 from groupcoord_spark.spark.column_functions import column_function, struct_of
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 KEY = struct_of(
     key_type="short",

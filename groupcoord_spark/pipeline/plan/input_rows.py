@@ -4,15 +4,14 @@ A run that goes on from the last run looks only at the rows that this run cannot
 from its newest record on. The newest record shows that the log is the same.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
+from pyspark.sql import DataFrame
 
 from groupcoord_spark.errors import BadCopyError, InputError, UsageError
 from groupcoord_spark.log import LogPlan, PartitionLog, PlacedDoubt, RecordMark
@@ -42,10 +41,6 @@ from groupcoord_spark.sources.rows import (
 from groupcoord_spark.storage.location import shown
 from groupcoord_spark.warehouse import Warehouse
 from groupcoord_spark.wording import counted, first_of
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
-
 
 TRANSACTIONS_UNKNOWN: Final = (
     "The input does not tell producers and markers: offsets of transactions that are open or were aborted count as committed."

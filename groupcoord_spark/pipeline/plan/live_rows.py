@@ -3,26 +3,21 @@
 A run that goes on from the last run fetches each offsets partition from the newest record of that run on.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import reduce
-from typing import TYPE_CHECKING
 
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
 
 from groupcoord_spark.errors import GroupcoordError
 from groupcoord_spark.pipeline.read.rows import FrameRows, OfBatches, RowSource
 from groupcoord_spark.sources.inputs import InputKind
 from groupcoord_spark.sources.live import KAFKA_CONNECTOR, LiveTopic, TopicExtent, live_frame
 from groupcoord_spark.sources.rows import NO_END, Wanted
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
 
 
 @dataclass(frozen=True)

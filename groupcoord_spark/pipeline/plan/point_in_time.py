@@ -5,12 +5,11 @@ compaction may have removed them from the log since; the others come from the lo
 another: the log before the history begins, the history, and the log after the history ends.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
+from pyspark.sql import SparkSession
 
 from groupcoord_spark.errors import UsageError, WarehouseError
 from groupcoord_spark.log import LogPlan, PartitionLog, Segment, read_segment
@@ -22,9 +21,6 @@ from groupcoord_spark.pipeline.read.history_records import first_later_in_histor
 from groupcoord_spark.sources.rows import TIMESTAMPS
 from groupcoord_spark.warehouse import RunStart
 from groupcoord_spark.warehouse.read import UNTIL_SETTING
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 SURVIVORS: Final = "surviving_records"
 

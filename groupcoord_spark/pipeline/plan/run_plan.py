@@ -1,10 +1,9 @@
 """The planning half of a run: whether the input may be read, what the run takes over, and which records it reads. No table changes."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+
+from pyspark.sql import SparkSession
 
 from groupcoord_spark.log import LogPlan, PartitionLog, Segment
 from groupcoord_spark.log.partition_count import PartitionCount
@@ -20,9 +19,6 @@ from groupcoord_spark.pipeline.run import RunRequest
 from groupcoord_spark.sources.inputs import InputKind
 from groupcoord_spark.warehouse import RunStart
 from groupcoord_spark.warehouse.read import TablesOfRun
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,14 +1,14 @@
 """Split a run into Spark tasks: which task reads which segments, and how many tasks replay and write."""
 
-from __future__ import annotations
-
 import heapq
 import math
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import groupby
-from typing import TYPE_CHECKING, Final
+from typing import Final
+
+from pyspark.sql import SparkSession
 
 from groupcoord_spark.log import Segment, check_range, possible_ranges, ranges_to_read
 from groupcoord_spark.pipeline.division import Division, in_tasks
@@ -19,9 +19,6 @@ from groupcoord_spark.spark.job_progress import Expected
 from groupcoord_spark.spark.stage_names import describe_job
 from groupcoord_spark.storage.location import filesystem_of, side_by_side
 from groupcoord_spark.storage.object_store import FILES_AT_ONCE
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 RANGE_BYTES: Final = 128 << 20
 """Size of a range: some seconds of reading. Smaller ranges gain less than the extra Spark job costs."""

@@ -5,19 +5,18 @@ rows by offsets partition in record order (``packed_rows``). The task that repla
 (``rows_in_order``) and reads them like the chunks of a segment (``with_rows_read``): each row crosses Java once, packed.
 """
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import wraps
 from itertools import chain, groupby, islice
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from pyspark.sql import DataFrame, SparkSession
 
 from groupcoord_spark.errors import InputError
 from groupcoord_spark.log import CHUNK_BYTES, Chunk, Lost, PlacedDoubt, Records
@@ -37,9 +36,6 @@ from groupcoord_spark.sources.parquet import PIECE_BYTES, constants_of, delta_pi
 from groupcoord_spark.sources.rows import EVERY_ROW, ROW_SCHEMA, SOURCE, FilePiece, RowBatch, Wanted, cut
 from groupcoord_spark.storage.location import Location
 from groupcoord_spark.wording import counted
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
 
 ORDER: Final = ("offsets_partition", "record_offset", "record_timestamp_ms DESC", "producer_id DESC", "source", "position")
 """The order of rows. Of several rows with one record offset the first is read: the newest, preferably with a producer id."""

@@ -3,12 +3,15 @@
 import json
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from itertools import chain
+from string import Template
 from typing import Any, Final, NamedTuple
 
 import pyarrow as pa
 
 from groupcoord_spark.answers.partition_owners import KEY_TYPES, Holding, PartitionOwners
 from groupcoord_spark.warehouse.sql import SnapshotInDuckDB, text_literal
+from groupcoord_spark.warehouse.view_texts import VIEWS
 
 TIMELINES: Final = 50
 """Groups with a timeline, where the user names none."""
@@ -37,8 +40,9 @@ _SCHEMA: Final = pa.schema(
 
 
 def of_groups(query: str, group_ids: Sequence[str]) -> str:
-    """Replace ``$chosen_groups`` in a query by the ids of the groups: DuckDB then reads only row groups that may have one of them."""
-    return query.replace("$chosen_groups", ", ".join(map(text_literal, group_ids)) or "NULL")
+    """Replace ``$chosen_groups`` in a query by the ids of the groups, as constants that the scan gets, and ``$view`` by the text of a view."""
+    chosen = {"chosen_groups": ", ".join(map(text_literal, group_ids)) or "NULL"}
+    return Template(query).substitute({**VIEWS, **chosen})
 
 
 class Ownership(NamedTuple):
@@ -60,11 +64,11 @@ def ownership(run: SnapshotInDuckDB, group_ids: Sequence[str]) -> pa.Table:
     """Return the ownership spans of these groups as rows, group by group."""
     names = run.rows("SELECT topic_id, topic FROM topic_ids")
     topic_names = dict(zip(names["topic_id"].to_pylist(), names["topic"].to_pylist(), strict=True))
-    records = run.rows(of_groups(_RECORDS, group_ids)).to_pylist()
+    records = run.rows(of_groups(_RECORDS, group_ids)).to_batches(max_chunksize=1000)
     members = run.rows("SELECT DISTINCT group_id, member_id FROM members")
     place = {group_id: number for number, group_id in enumerate(group_ids)}
     rows = sorted(
-        ended(list(stretches(records, topic_names)), set(zip(*(column.to_pylist() for column in members.columns), strict=True))),
+        ended(list(stretches(chain.from_iterable(batch.to_pylist() for batch in records), topic_names)), set(zip(*(column.to_pylist() for column in members.columns), strict=True))),
         key=lambda s: (place[s.group_id], s.topic, s.partition, s.from_ms or 0, s.member_id),
     )
     columns = list(zip(*rows, strict=True)) or [()] * len(_SCHEMA)

@@ -1,8 +1,14 @@
 -- Commits of the chosen groups that counted, joined to at most 100 points for each group in time.
-WITH counted AS (
-  SELECT c.group_id, c.topic, c.partition, c.counted_at, c.committed_offset
-  FROM counted_commits c
-  WHERE c.group_id IN ($chosen_groups) AND NOT c.is_tombstone AND c.counted_at IS NOT NULL
+-- The views are over these groups alone, so that the history is read once.
+WITH offset_commits AS MATERIALIZED (
+  SELECT * FROM offset_commits WHERE group_id IN ($chosen_groups)
+),
+offset_commits_resolved AS ($offset_commits_resolved),
+counted_commits AS ($counted_commits),
+counted AS (
+  SELECT group_id, topic, partition, counted_at, committed_offset
+  FROM counted_commits
+  WHERE NOT is_tombstone AND counted_at IS NOT NULL
 ),
 spans AS (
   SELECT group_id, MIN(epoch_ms(counted_at)) AS first_ms, GREATEST(1, (MAX(epoch_ms(counted_at)) - MIN(epoch_ms(counted_at))) // 100) AS step_ms

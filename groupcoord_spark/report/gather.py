@@ -114,8 +114,8 @@ def gather(warehouse: Warehouse, run: Run, group_ids: Sequence[str] = ()) -> Rep
     show("groups", snapshot.rows(BY_NAME["groups"].query))
     for name in _AFTER_GROUPS:
         show(name, snapshot.rows(BY_NAME[name].query))
-    chosen = list(group_ids) or tables["groups"]["group_id"].slice(0, TIMELINES).to_pylist()
-    show("owners", ownership(snapshot, chosen))
+    chosen, owners = ownership(snapshot, list(group_ids) or tables["groups"]["group_id"].slice(0, TIMELINES).to_pylist())
+    show("owners", owners)
     show("owner_commits", snapshot.rows(of_groups(BY_NAME["owner_commits"].query, chosen)))
     partitions = tables["completeness"]
     ends = [partitions[name].to_pylist() for name in ("history_end_offset", "end_offset", "completeness")]

@@ -3,13 +3,15 @@
 import json
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
-from itertools import chain
+from itertools import chain, groupby
+from operator import itemgetter
 from string import Template
 from typing import Any, Final, NamedTuple
 
 import pyarrow as pa
 
 from groupcoord_spark.answers.partition_owners import KEY_TYPES, Holding, PartitionOwners
+from groupcoord_spark.report.tables import MOST_ROWS
 from groupcoord_spark.warehouse.sql import SnapshotInDuckDB, text_literal
 from groupcoord_spark.warehouse.view_texts import VIEWS
 
@@ -21,7 +23,7 @@ SELECT r.group_id, r.offsets_partition, r.incarnation, r.record_offset, epoch_ms
   r.value_json
 FROM group_records r
 WHERE r.group_id IN ($chosen_groups) AND r.key_type IN ({", ".join(str(int(key_type)) for key_type in KEY_TYPES)})
-ORDER BY r.group_id, r.incarnation, r.offsets_partition, r.record_offset
+ORDER BY list_position([$chosen_groups], r.group_id), r.incarnation, r.offsets_partition, r.record_offset
 """
 
 _SCHEMA: Final = pa.schema(
@@ -40,7 +42,7 @@ _SCHEMA: Final = pa.schema(
 
 
 def of_groups(query: str, group_ids: Sequence[str]) -> str:
-    """Replace ``$chosen_groups`` in a query by the ids of the groups, as constants that the scan gets, and ``$view`` by the text of a view."""
+    """Replace ``$chosen_groups`` in a query by the ids of the groups, which the scan gets as constants, and ``$view`` by a view's text."""
     chosen = {"chosen_groups": ", ".join(map(text_literal, group_ids)) or "NULL"}
     return Template(query).substitute({**VIEWS, **chosen})
 
@@ -60,21 +62,27 @@ class Ownership(NamedTuple):
     """Of the record that gave the partition to the member."""
 
 
-def ownership(run: SnapshotInDuckDB, group_ids: Sequence[str]) -> pa.Table:
-    """Return the ownership spans of these groups as rows, group by group."""
+def ownership(run: SnapshotInDuckDB, group_ids: Sequence[str]) -> tuple[Sequence[str], pa.Table]:
+    """Return the first of these groups, until they have ``MOST_ROWS`` ownership spans, and the spans as rows, group by group."""
     names = run.rows("SELECT topic_id, topic FROM topic_ids")
     topic_names = dict(zip(names["topic_id"].to_pylist(), names["topic"].to_pylist(), strict=True))
-    records = run.rows(of_groups(_RECORDS, group_ids)).to_batches(max_chunksize=1000)
     members = run.rows("SELECT DISTINCT group_id, member_id FROM members")
-    place = {group_id: number for number, group_id in enumerate(group_ids)}
-    rows = sorted(
-        ended(list(stretches(chain.from_iterable(batch.to_pylist() for batch in records), topic_names)), set(zip(*(column.to_pylist() for column in members.columns), strict=True))),
-        key=lambda s: (place[s.group_id], s.topic, s.partition, s.from_ms or 0, s.member_id),
-    )
+    present = set(zip(*(column.to_pylist() for column in members.columns), strict=True))
+    # Every record as objects of Python would take most of the report's memory.
+    batches = run.rows(of_groups(_RECORDS, group_ids)).to_batches(max_chunksize=1000)
+    records = chain.from_iterable(batch.to_pylist() for batch in batches)
+    rows: list[Ownership] = []
+    for group_id, of_group in groupby(records, key=itemgetter("group_id")):
+        spans = ended(list(stretches(of_group, topic_names)), present)
+        rows += sorted(spans, key=lambda s: (s.topic, s.partition, s.from_ms or 0, s.member_id))
+        if len(rows) >= MOST_ROWS:
+            group_ids = group_ids[: group_ids.index(group_id) + 1]
+            break
     columns = list(zip(*rows, strict=True)) or [()] * len(_SCHEMA)
     for at in (4, 5):
         columns[at] = tuple(None if ms is None else ms * 1000 for ms in columns[at])
-    return pa.table([pa.array(values, field.type) for values, field in zip(columns, _SCHEMA, strict=True)], schema=_SCHEMA)
+    arrays = [pa.array(values, field.type) for values, field in zip(columns, _SCHEMA, strict=True)]
+    return group_ids, pa.table(arrays, schema=_SCHEMA)
 
 
 def ended(owners: Sequence[Ownership], members: Set[tuple[str, str]]) -> Iterator[Ownership]:

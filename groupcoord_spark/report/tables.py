@@ -144,7 +144,7 @@ TABLES: Final = (
         "owners",
         "Who had which partition",
         "From the group's own records. An end is empty where the member still has the partition (is current), or where no record has it."
-        " Share and streams groups have no rows.",
+        f" Share and streams groups have no rows. The first groups, until they have {MOST_ROWS:,} rows.",
         "history",
     ),
     ReportTable(

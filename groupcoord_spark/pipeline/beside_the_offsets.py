@@ -18,9 +18,7 @@ from groupcoord_spark.log.broker_dir.cluster import TOPIC_CONFIG
 from groupcoord_spark.log.broker_dir.log_directories import LOG_END_COLUMNS, find_log_directories
 from groupcoord_spark.log.broker_dir.transaction_states import transaction_states_in
 from groupcoord_spark.log.damage import PlacedDoubt
-from groupcoord_spark.pipeline.log_directory.cluster_metadata import cluster_tables, read_cluster
-from groupcoord_spark.pipeline.log_directory.mirror_checkpoints import mirror_checkpoints
-from groupcoord_spark.pipeline.log_directory.share_groups import share_tables
+from groupcoord_spark.pipeline.log_directory import cluster_tables, mirror_checkpoints, read_cluster, share_tables
 from groupcoord_spark.pipeline.run import RunRequest
 from groupcoord_spark.protocol.transaction_state import TransactionState
 from groupcoord_spark.sources.inputs import InputKind

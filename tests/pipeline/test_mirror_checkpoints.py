@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from groupcoord_spark.log.broker_dir.log_directories import find_log_directories
-from groupcoord_spark.pipeline.log_directory.mirror_checkpoints import mirror_checkpoints
+from groupcoord_spark.pipeline.log_directory import mirror_checkpoints
 from tests.cli.warehouse import groupcoord
 from tests.log.log_writer import Rec, batch
 

@@ -1,1 +1,0 @@
-"""Contents of the log directories other than ``__consumer_offsets``."""

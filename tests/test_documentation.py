@@ -533,6 +533,15 @@ class TestWords:
         answers = section(TABLE_PAGE, "Which table answers what?")
         assert {*TABLES, *VIEWS} <= set(re.findall(r"`(\w+)`", answers))
 
+    def test_views_that_read_the_history_are_listed(self) -> None:
+        long_tables, reading = {"offset_commits", "group_records"}, set[str]()
+        for view, query in VIEWS.items():
+            statement = re.sub("--.*", "", query)
+            if (reading | long_tables) & set(re.findall(r"\b(?:FROM|JOIN) (\w+)", statement)):
+                reading.add(view)
+        beginning = text_of(DOCS / "reference" / "views.md").partition("\n## ")[0]
+        assert {*reading, "completeness"} == set(re.findall(r"`(\w+)`", beginning.partition("Most views read")[2]))
+
     def test_table_of_views_lists_every_view(self) -> None:
         assert words_in_first_column(section(TABLE_PAGE, "Views")) == list(VIEWS)
 

@@ -29,6 +29,8 @@ MOST_RUNS: Final = 14
 
 _OF_NEWS: Final = ("lag", "rewinds", "skips", "stalled")
 """Tables of the report with the rows of the views that news rest on."""
+_SHARED: Final = ("log_completeness", "topic_readers", "group_lifetimes")
+"""Views over the history that several tables of the report read."""
 _AFTER_GROUPS: Final = ("group_days", "members", "offsets", "events")
 _AT_THE_END: Final = ("groups", *_AFTER_GROUPS, "owners", "owner_commits")
 """Tables that rest on other tables of the report, in this order."""
@@ -102,6 +104,8 @@ def gather(warehouse: Warehouse, run: Run, group_ids: Sequence[str] = ()) -> Rep
     snapshot.connection.register(
         "night", pa.table({"run_id": [run.run_id], "as_of": pa.array([run.as_of_ms * 1000], pa.timestamp("us", "UTC"))})
     )
+    for view in _SHARED:
+        snapshot.keep(view)
     tables: dict[str, pa.Table] = {}
 
     def show(name: str, rows: pa.Table) -> None:

@@ -167,6 +167,12 @@ class SnapshotInDuckDB:
             raise UsageError("The statement gives no rows.")
         return rows
 
+    def keep(self, view: str) -> None:
+        """Ask a view now, and let later statements and the views above it read its rows."""
+        rows = self.rows(f"FROM {view}")
+        self.connection.execute(f"DROP VIEW {view}")
+        self.connection.register(view, rows)
+
     def _open(self, name: str) -> None:
         if name in self._opened:
             return

@@ -23,17 +23,14 @@ committed AS (
 goes AS (
   SELECT group_id, MIN(first_at) AS next_expiry, MAX(CASE WHEN what = 'group' THEN first_at END) AS removed_at
   FROM shown_expiring GROUP BY group_id
-),
-stored AS (
-  SELECT group_id, CAST(SUM(bytes) AS BIGINT) AS bytes, MIN(completeness) AS completeness FROM storage_by_group GROUP BY group_id
 )
 SELECT g.group_id, j.problems, g.state, g.group_type, g.is_simple, g.member_count AS members, g.topic_count AS topics,
-  g.offset_count AS offsets, c.last_commit, e.next_expiry, e.removed_at, l.lag, l.lag_is_partial, s.bytes, s.completeness,
+  g.offset_count AS offsets, c.last_commit, e.next_expiry, e.removed_at, l.lag, l.lag_is_partial, CAST(s.bytes AS BIGINT) AS bytes, s.completeness,
   CAST(ROW_NUMBER() OVER (ORDER BY COALESCE(j.weight, 0) DESC, g.member_count DESC, g.group_id) AS INTEGER) AS place
 FROM groups g
 LEFT JOIN judged j ON j.group_id = g.group_id
 LEFT JOIN committed c ON c.group_id = g.group_id
 LEFT JOIN goes e ON e.group_id = g.group_id
 LEFT JOIN shown_lag_by_group l ON l.group_id = g.group_id
-LEFT JOIN stored s ON s.group_id = g.group_id
+LEFT JOIN group_lifetimes s ON s.group_id = g.group_id
 ORDER BY place

@@ -17,21 +17,15 @@ steps AS (
   FROM rebalances
   WHERE kind <> 'assignment' AND record_timestamp IS NOT NULL
 ),
-lived AS (
+known AS (
   SELECT s.*,
     SUM(begins) OVER (
       PARTITION BY cluster, group_id, incarnation ORDER BY record_offset ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW
     ) AS life
   FROM steps s
 ),
-known AS (
-  SELECT l.*,
-    MIN(to_generation) OVER (PARTITION BY cluster, group_id, incarnation, life) AS first_generation,
-    MAX(to_generation) OVER (PARTITION BY cluster, group_id, incarnation, life) AS last_generation
-  FROM lived l
-),
 spans AS (
-  SELECT cluster, group_id, incarnation, life, MAX(first_generation) AS first_generation, MAX(last_generation) AS last_generation,
+  SELECT cluster, group_id, incarnation, life, MIN(to_generation) AS first_generation, MAX(to_generation) AS last_generation,
     COUNT(DISTINCT to_generation) AS known_generations, MIN(record_timestamp) AS first_at, MAX(record_timestamp) AS last_at,
     ROW_NUMBER() OVER (PARTITION BY cluster, group_id ORDER BY incarnation DESC, life DESC) AS age
   FROM known GROUP BY cluster, group_id, incarnation, life

@@ -110,7 +110,7 @@ class TestMembers:
 
 
 class TestStalled:
-    def stalled(self, commits: list[dict[str, Any]], others_minute: int = 0) -> list[tuple[Any, ...]]:
+    def stalled(self, commits: list[dict[str, Any]], others_minute: int = 0, **log: Any) -> list[tuple[Any, ...]]:
         tables = {
             "assignments": [assignment("g", "m", "t", partition) for partition in range(3)],
             "groups": [group("g", member_count=1)],
@@ -118,7 +118,7 @@ class TestStalled:
             "committed_offsets": committed_by(
                 [*(row for row in commits if row.get("producer_id") is None), at(99, 1, others_minute, group_id="other")]
             ),
-            "offsets_partitions": [log_part()],
+            "offsets_partitions": [log_part(**log)],
             "transactions": [marker(9, 1, "committed")],
         }
         return rows("stalled", "partition, commits, advance, median_advance", offset_commits=commits, **tables)
@@ -134,6 +134,12 @@ class TestStalled:
         commits = [at(3 * n + partition, 50 * n * (partition < 2), 90 * n, partition=partition) for n in range(2) for partition in range(3)]
         for minutes_later, has_rows in [(24 * 60, True), (24 * 60 + 1, False)]:
             assert bool(self.stalled(commits, others_minute=90 + minutes_later)) is has_rows
+
+    def test_a_partition_whose_commit_before_is_older_than_two_days_may_have_advanced(self) -> None:
+        moved = [at(3 * n + partition, 100 + 50 * n, 90 * n, partition=partition) for n in range(2) for partition in range(2)]
+        commits = [at(0, 100, -3 * 24 * 60, partition=2), *moved, at(9, 140, 95, partition=2)]
+        assert self.stalled(commits, first_record_timestamp_ms=commits[0]["record_timestamp_ms"]) == []
+        assert self.stalled(commits[1:], first_record_timestamp_ms=commits[1]["record_timestamp_ms"]) == [(2, 1, 0, 50.0)]
 
     def test_an_offset_that_a_later_commit_replaced_before_its_marker_never_counts(self) -> None:
         in_transaction = at(0, 900, 0, partition=2, producer_id=1, is_transactional=True)

@@ -1,8 +1,9 @@
 -- Partitions that a member has and that do not advance, while the other partitions of the group do: in the hour before the newest
 -- of the group's committed offsets the partition did not rise, and the median of the group's partitions rose. advance counts from the last
 -- commit before the hour, else from the first one in it. Reads the commits of the two days before the newest committed offset of the cluster;
--- a group that has not committed for a day does not move. Without the ends of the topic's log, a partition to which nobody writes looks the
--- same. Partitions without a committed offset are in assigned_never_committed.
+-- a group that has not committed for a day does not move, and a partition whose only commit of these days is of the hour may have advanced.
+-- Without the ends of the topic's log, a partition to which nobody writes looks the same. Partitions without a committed offset are in
+-- assigned_never_committed.
 -- completeness: share of the records of the offsets partition that the history has. Below 1, advance and commits are lower bounds.
 WITH owned AS (
   SELECT a.cluster, a.group_id, a.topic, a.partition, MIN(a.member_id) AS member_id
@@ -13,7 +14,8 @@ newest AS (
   SELECT cluster, MAX(commit_timestamp) AS newest_at FROM committed_offsets GROUP BY cluster
 ),
 hours AS (
-  SELECT o.cluster, o.group_id, o.offsets_partition, p.incarnation, MAX(o.commit_timestamp) - INTERVAL '1' HOUR AS begins_at
+  SELECT o.cluster, o.group_id, o.offsets_partition, p.incarnation, MAX(o.commit_timestamp) - INTERVAL '1' HOUR AS begins_at,
+    MIN(p.first_record_timestamp) < n.newest_at - INTERVAL '2' DAY AS has_earlier_days
   FROM committed_offsets o
   JOIN (SELECT DISTINCT cluster, group_id FROM owned) a ON a.cluster = o.cluster AND a.group_id = o.group_id
   JOIN offsets_partitions p ON p.cluster = o.cluster AND p.offsets_partition = o.offsets_partition
@@ -63,10 +65,12 @@ counted AS (
 ),
 advances AS (
   SELECT a.cluster, a.group_id, a.topic, a.partition, a.member_id, o.committed_offset, o.commit_timestamp, COALESCE(c.commits, 0) AS commits,
+    c.commits = 1 AND c.last_before IS NULL AND h.has_earlier_days AS may_have_advanced,
     COALESCE(o.committed_offset - COALESCE(c.last_before, c.first_within), 0) AS advance
   FROM owned a
   LEFT JOIN committed_offsets o ON o.cluster = a.cluster AND o.group_id = a.group_id AND o.topic = a.topic AND o.partition = a.partition
   LEFT JOIN counted c ON c.cluster = a.cluster AND c.group_id = a.group_id AND c.topic = a.topic AND c.partition = a.partition
+  LEFT JOIN hours h ON h.cluster = a.cluster AND h.group_id = a.group_id
 ),
 ranked AS (
   SELECT a.*,
@@ -90,3 +94,4 @@ LEFT JOIN groups g ON g.cluster = a.cluster AND g.group_id = a.group_id
 LEFT JOIN offsets_partitions p ON p.cluster = g.cluster AND p.offsets_partition = g.offsets_partition
 LEFT JOIN log_completeness l ON l.cluster = p.cluster AND l.offsets_partition = p.offsets_partition AND l.incarnation = p.incarnation
 WHERE a.advance = 0 AND a.median_advance > 0 AND a.committed_offset IS NOT NULL
+  AND COALESCE(a.may_have_advanced, FALSE) = FALSE

@@ -15,7 +15,7 @@ newest AS (
 ),
 hours AS (
   SELECT o.cluster, o.group_id, o.offsets_partition, p.incarnation, MAX(o.commit_timestamp) - INTERVAL '1' HOUR AS begins_at,
-    MIN(p.first_record_timestamp) < n.newest_at - INTERVAL '2' DAY AS has_earlier_days
+    CASE WHEN MIN(p.first_record_timestamp) < n.newest_at - INTERVAL '2' DAY THEN 1 ELSE 0 END AS has_earlier_days
   FROM committed_offsets o
   JOIN (SELECT DISTINCT cluster, group_id FROM owned) a ON a.cluster = o.cluster AND a.group_id = o.group_id
   JOIN offsets_partitions p ON p.cluster = o.cluster AND p.offsets_partition = o.offsets_partition
@@ -41,7 +41,7 @@ ended AS (
   ) s
 ),
 dated AS (
-  SELECT c.cluster, c.group_id, c.topic, c.partition, c.record_offset, c.committed_offset,
+  SELECT c.cluster, c.group_id, c.topic, c.partition, c.record_offset, c.committed_offset, h.has_earlier_days,
     CASE WHEN COALESCE(t.record_timestamp, c.record_timestamp, c.commit_timestamp) < h.begins_at THEN 1 ELSE 0 END AS is_earlier
   FROM offset_commits c
   JOIN hours h ON h.cluster = c.cluster AND h.group_id = c.group_id AND h.offsets_partition = c.offsets_partition
@@ -57,7 +57,7 @@ dated AS (
 ),
 counted AS (
   -- Of the commits that count at a moment, the one with the highest record offset is the committed offset.
-  SELECT cluster, group_id, topic, partition, SUM(1 - is_earlier) AS commits,
+  SELECT cluster, group_id, topic, partition, SUM(1 - is_earlier) AS commits, MAX(has_earlier_days) AS has_earlier_days,
     MAX_BY(committed_offset, CASE WHEN is_earlier = 1 THEN record_offset END) AS last_before,
     MIN_BY(committed_offset, CASE WHEN is_earlier = 0 THEN record_offset END) AS first_within
   FROM dated
@@ -65,12 +65,11 @@ counted AS (
 ),
 advances AS (
   SELECT a.cluster, a.group_id, a.topic, a.partition, a.member_id, o.committed_offset, o.commit_timestamp, COALESCE(c.commits, 0) AS commits,
-    c.commits = 1 AND c.last_before IS NULL AND h.has_earlier_days AS may_have_advanced,
+    c.commits = 1 AND c.last_before IS NULL AND c.has_earlier_days = 1 AS may_have_advanced,
     COALESCE(o.committed_offset - COALESCE(c.last_before, c.first_within), 0) AS advance
   FROM owned a
   LEFT JOIN committed_offsets o ON o.cluster = a.cluster AND o.group_id = a.group_id AND o.topic = a.topic AND o.partition = a.partition
   LEFT JOIN counted c ON c.cluster = a.cluster AND c.group_id = a.group_id AND c.topic = a.topic AND c.partition = a.partition
-  LEFT JOIN hours h ON h.cluster = a.cluster AND h.group_id = a.group_id
 ),
 ranked AS (
   SELECT a.*,

@@ -50,7 +50,8 @@ _CHECKED: Final = ds.ParquetFileFormat(
 )
 
 _CONSTANT: Final = re.compile(r"/\* constant \*/ \(((?:[^()]|\((?:[^()]|\([^()]*\))*\))*)\)")
-"""A subquery of a view that gives few values. pyarrow leaves out files and row groups by constants alone, so it is asked before."""
+"""A subquery of a view that often gives few values. pyarrow leaves out files and row groups by constants alone, so it is asked before."""
+_MOST_CONSTANTS: Final = 1000
 _DAMAGED: Final = re.compile(r"reading the stream registered as '(\w+)' failed: (.*)")
 """DuckDB's words for a file of a table that pyarrow cannot read."""
 
@@ -187,8 +188,10 @@ class SnapshotInDuckDB:
             self.connection.register(name, dataset_of(self._warehouse, TABLES[name], self._runs))
 
     def _constant(self, found: re.Match[str]) -> str:
-        """Return the texts or times that a subquery gives, as literals in brackets."""
+        """Return the texts or times that a subquery gives, as literals in brackets; the text that was found where they are many."""
         (column,) = self.connection.sql(found[1]).to_arrow_table().columns
+        if len(column) > _MOST_CONSTANTS:
+            return found[0]
         time = "TIMESTAMPTZ " if pa.types.is_timestamp(column.type) else ""
         values = ["NULL" if value is None else time + text_literal(str(value)) for value in column.to_pylist()]
         return f"({', '.join(values) or 'SELECT NULL WHERE FALSE'})"

@@ -8,6 +8,7 @@ WITH events AS (
     ) END AS removed_by
   FROM offset_events
   WHERE kind = 'rewound' OR kind = 'removed' AND cause <> 'transaction_aborted'
+    AND group_id IN /* constant */ (SELECT DISTINCT group_id FROM offset_events WHERE cause = 'restarted_after_removal')
 ),
 drops AS (
   SELECT *,

@@ -7,6 +7,7 @@ WITH events AS (
     ) END AS removed_by
   FROM offset_events
   WHERE kind = 'skipped' OR kind = 'removed' AND cause <> 'transaction_aborted'
+    AND group_id IN /* constant */ (SELECT DISTINCT group_id FROM offset_events WHERE cause = 'restarted_after_removal')
 )
 SELECT cluster, group_id, topic, partition, event_timestamp AS skipped_at, from_committed_offset, to_committed_offset, records_skipped,
   counts_are_exact, cause, certainty, removed_by, member_count, offsets_partition, incarnation, from_record_offset, record_offset, evidence

@@ -29,8 +29,9 @@ from measure import measure
 
 from groupcoord_spark.log.decode.batches import HEADER, HEADER_SIZE
 from groupcoord_spark.log.decode.compression import CODECS, compress
+from groupcoord_spark.log.partition_count import partitioning_hashes
 from groupcoord_spark.log.writing import Batch, RecordToLog, batch_bytes, marker
-from groupcoord_spark.protocol import encode_key, encode_value, java_string_hash
+from groupcoord_spark.protocol import encode_key, encode_value
 from groupcoord_spark.protocol.record_types import KeyType, MarkerType
 
 PARTITIONS = 8
@@ -131,10 +132,7 @@ def cells() -> list[Cell]:
 def write_log(place: Path, cell: Cell) -> None:
     """Write the units of a cell, each in the offsets partition of its groups."""
     numbers = np.random.default_rng(1).permutation(cell.groups)
-    hashes = np.full(cell.groups, java_string_hash("group-"))
-    for digit in _digits(numbers).T:
-        hashes = hashes * 31 + digit
-    partitions = np.abs(hashes.astype(np.int32)) % PARTITIONS
+    partitions = partitioning_hashes([f"group-{number:0{len(NUMBER)}}" for number in numbers.tolist()]) % PARTITIONS
     for partition in np.unique(partitions):
         here = numbers[partitions == partition]
         units = max(1, cell.records * len(here) // cell.groups // sum(len(batch.records) for batch in cell.unit))

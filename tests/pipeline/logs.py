@@ -25,6 +25,7 @@ from tests.coordinator.records import (
     streams_group_epoch,
     target,
     target_epoch,
+    target_metadata,
     tombstone,
 )
 
@@ -164,6 +165,12 @@ class _Churn:
         self.epoch += rng.random() < 0.5
         if rng.random() < 0.1:
             self.to_write.append(group_epoch(self.epoch, group=self.GROUP))
+        if rng.random() < 0.3:
+            epoch, timestamp_ms = rng.choice((self.epoch, self.epoch, -1, -2)), rng.choice((0, 5, 5, -5))
+            target_epoch_type = KeyType.CONSUMER_GROUP_TARGET_ASSIGNMENT_METADATA
+            self.to_write.append(target_metadata(target_epoch_type, epoch, timestamp_ms, group=self.GROUP))
+        if member_id in self.partitions and rng.random() < 0.3:
+            self.to_write.append(consumer_member(member_id, rng.choice("tu"), group=self.GROUP))
         if member_id not in self.partitions:
             self.to_write.append(consumer_member(member_id, "t", group=self.GROUP))
             self.to_write.append(target(member_id, rng.randrange(5), group=self.GROUP))

@@ -112,10 +112,11 @@ def find_redundant_records(decoded: DecodedChunk, coordinator: PartitionReplay) 
     is_candidate[colliding] = False
     makes_group = _rows_that_make_groups(decoded, own, state)
     _mark_redundant(is_redundant, member_records, decoded, state, members, makes_group)
-    is_redundant[_superseded_settings(decoded, own)] = True
-    last_own = np.full(len(groups), -1, np.int64)
-    last_own[kinds.group_code[own]] = own
-    for kept_rows in (makes_group, last_own):  # the state has the record offset of the last record of each group
+    may_be_refused = _target_epochs_that_may_be_refused(decoded, own)
+    is_redundant[_superseded_settings(decoded, own, may_be_refused)] = True
+    last_own, applied = np.full(len(groups), -1, np.int64), own[~may_be_refused]
+    last_own[kinds.group_code[applied]] = applied
+    for kept_rows in (makes_group, last_own):  # the state has the record offset of the last record of each group that is not refused
         is_redundant[kept_rows[kept_rows >= 0]] = False
     group_code = kinds.group_code[own]
     is_redundant[own[~is_candidate[group_code]]] = False
@@ -240,21 +241,19 @@ def _rows_that_make_groups(decoded: DecodedChunk, own: Ints, state: dict[int, Re
     return makes_group
 
 
-def _superseded_settings(decoded: DecodedChunk, own: Ints) -> Ints:
+def _superseded_settings(decoded: DecodedChunk, own: Ints, may_be_refused: Mask) -> Ints:
     """Return the rows of SETTING_KEY_TYPES that a later value of the same key replaces.
 
     The target assignment before and after a removal of its member are different, because the removal depends on the target (rule R-3.11).
-    The first value of a member's own record stays, because it makes the member. An epoch of the target assignment that a loader may refuse
-    (R-3.12) neither is replaced nor replaces another.
+    The first value of a member's own record stays, because it makes the member. An epoch that ``may_be_refused`` neither is replaced nor
+    replaces another.
     """
     kinds = decoded.kinds
     is_removal = kinds.is_tombstone[own] & (kinds.key_type[own] == KeyType.CONSUMER_GROUP_MEMBER_METADATA)
     by_member = stable_order(kinds.member_code[own])
     removals = np.empty(len(own), np.int64)
     removals[by_member] = np.cumsum(is_removal[by_member])
-    is_setting = ~kinds.is_tombstone[own] & np.isin(kinds.key_type[own], SETTING_KEY_TYPES)
-    target_epochs = np.flatnonzero(is_setting & (kinds.key_type[own] == KeyType.CONSUMER_GROUP_TARGET_ASSIGNMENT_METADATA))
-    is_setting[target_epochs] = _are_never_refused(decoded.records.value.take(own[target_epochs]))
+    is_setting = ~kinds.is_tombstone[own] & np.isin(kinds.key_type[own], SETTING_KEY_TYPES) & ~may_be_refused
     rows, removals = own[is_setting], removals[is_setting]
     key = kinds.key_code[rows]
     by_key = stable_order(key)
@@ -266,16 +265,19 @@ def _superseded_settings(decoded: DecodedChunk, own: Ints) -> Ints:
     return superseded
 
 
-def _are_never_refused(target_epochs: Slices) -> Mask:
-    """bool[n]: values of the epoch of the target assignment with neither a negative epoch nor a negative timestamp, as brokers write them:
-    version, epoch, and no tagged field or the timestamp alone."""
-    sure = np.zeros(len(target_epochs), np.bool_)
+def _target_epochs_that_may_be_refused(decoded: DecodedChunk, own: Ints) -> Mask:
+    """bool[len(own)]: values with the epoch of the target assignment, but those that R-3.12 refuses in no release.
+
+    Those are as brokers write them, version, epoch, and no tagged field or the timestamp alone, without a negative number.
+    """
+    may_be_refused: Mask = decoded.kinds.key_type[own] == KeyType.CONSUMER_GROUP_TARGET_ASSIGNMENT_METADATA
+    values = decoded.records.value.take(own)
     for size, tags, signs in ((7, b"\0", [2]), (17, b"\1\0\x08", [2, 9])):
-        rows = np.flatnonzero(target_epochs.lengths() == size)
-        values = target_epochs.data[target_epochs.start[rows, np.newaxis] + np.arange(size)]
-        has_these_tags = (values[:, 6 : 6 + len(tags)] == np.frombuffer(tags, np.uint8)).all(axis=1)
-        sure[rows] = has_these_tags & (values[:, signs] < 0x80).all(axis=1)
-    return sure
+        rows = np.flatnonzero(may_be_refused & (values.lengths() == size))
+        texts = values.data[values.start[rows, np.newaxis] + np.arange(size)]
+        has_these_tags = (texts[:, 6 : 6 + len(tags)] == np.frombuffer(tags, np.uint8)).all(axis=1)
+        may_be_refused[rows[has_these_tags & (texts[:, signs] < 0x80).all(axis=1)]] = False
+    return may_be_refused
 
 
 def _mark_redundant(

@@ -8,6 +8,10 @@ WITH newest AS (
   LEFT JOIN (SELECT cluster, MAX(as_of) AS as_of FROM group_expirations GROUP BY cluster) e ON e.cluster = r.cluster
   WHERE r.age = 1
 ),
+markers AS (
+  SELECT cluster, offsets_partition, incarnation, producer_id, MAX(record_offset) AS last_offset
+  FROM transactions GROUP BY cluster, offsets_partition, incarnation, producer_id
+),
 written AS (
   SELECT cluster, group_id, producer_id, producer_epoch, offsets_partition, topic, partition, record_offset, record_timestamp,
     TRUE AS is_pending, transactional_id
@@ -15,9 +19,11 @@ written AS (
   UNION ALL
   SELECT c.cluster, c.group_id, c.producer_id, c.producer_epoch, c.offsets_partition, c.topic, c.partition, c.record_offset,
     c.record_timestamp, FALSE AS is_pending, NULL AS transactional_id
-  FROM offset_commits_resolved c
+  FROM offset_commits c
   JOIN offsets_partitions p ON p.cluster = c.cluster AND p.offsets_partition = c.offsets_partition AND p.incarnation = c.incarnation
-  WHERE c.transaction_result = 'open' AND c.record_offset >= p.last_stable_offset
+  LEFT JOIN markers m ON m.cluster = c.cluster AND m.offsets_partition = c.offsets_partition AND m.incarnation = c.incarnation
+    AND m.producer_id = c.producer_id
+  WHERE c.producer_id IS NOT NULL AND c.record_offset >= p.last_stable_offset AND c.record_offset > COALESCE(m.last_offset, -1)
 )
 SELECT w.cluster, w.group_id, w.producer_id, MAX(w.producer_epoch) AS producer_epoch, w.offsets_partition,
   COUNT(CASE WHEN is_pending THEN 1 END) AS offsets, COUNT(DISTINCT CASE WHEN is_pending THEN topic END) AS topics,

@@ -10,11 +10,12 @@ from __future__ import annotations
 import argparse
 import shutil
 import statistics
-import subprocess
 import sys
 import time
 from pathlib import Path
 from typing import Any
+
+from measure import measure
 
 from groupcoord_spark.pipeline.run_nightly import RUNS_BETWEEN_UPKEEP
 from groupcoord_spark.warehouse import TABLES, begin_run, commit_run, write_part
@@ -92,16 +93,6 @@ def _rows(names: list[str], number: int, as_of_ms: int, run_id: str) -> dict[str
     }
 
 
-def timed_command(*args: str) -> float:
-    """Seconds that a command takes as a process of its own, the least of three times."""
-    seconds = []
-    for _ in range(3):
-        began = time.perf_counter()
-        subprocess.run([sys.executable, "-m", "groupcoord_spark", *args], check=True, capture_output=True)
-        seconds.append(time.perf_counter() - began)
-    return min(seconds)
-
-
 def on_disk(warehouse: Path) -> str:
     files = [path for path in warehouse.rglob("*") if path.is_file()]
     data = [path for path in files if "_delta_log" not in path.parts]
@@ -139,9 +130,11 @@ def main() -> None:
     maintain(warehouse, CLUSTER, now_ms=time.time_ns() // 1_000_000 + 40 * DAY_MS)
     print(f"groupcoord maintain in the next month: {time.perf_counter() - began:.2f} s; {on_disk(options.warehouse)}")
     at = str(FIRST_RUN_MS + (options.nights - 10) * DAY_MS)
-    commands = (["list"], ["describe", "--all-groups", "--at", at], ["diff"], ["runs"], ["warnings"])
-    for command in commands:
-        print(f"groupcoord {' '.join(command)}: {timed_command(*command, '--warehouse', warehouse):.2f} s")
+    page = str(options.warehouse.with_suffix(".html"))
+    questions = (["list"], ["describe", "--all-groups", "--at", at], ["diff"], ["runs"], ["warnings"], ["why", "group-00001"])
+    for command in (*questions, ["morning"], ["metrics"], ["report", "--out", page], ["maintain"]):
+        found = measure([sys.executable, "-m", "groupcoord_spark", *command, "--warehouse", warehouse, "--quiet"], quiet=True)
+        print(f"groupcoord {' '.join(command)}: {found['cpu_s']:.2f} s of CPU, {found['peak_pss_mb']} MB")
 
 
 if __name__ == "__main__":

@@ -1,8 +1,10 @@
 """Why a group or a committed offset is there, has gone or never counted: the story in order, the evidence, and one sentence at the end."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from bisect import bisect_left
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from typing import Any, Final, Literal, NamedTuple
+from operator import attrgetter, itemgetter
+from typing import Any, Final, Literal, NamedTuple, TypeVar
 
 from groupcoord_spark.answers.group_history import PlaceHistory, Question, expiry_events, group_history, milliseconds, rows_of, share_events
 from groupcoord_spark.answers.removals import OffsetRemoval
@@ -50,6 +52,11 @@ Cause = Literal[
     "vanished",
     "unknown",
 ]
+
+Found = TypeVar("Found")
+
+_OFFSET_OF_END: Final = attrgetter("record_offset")
+_OFFSET_OF_ROW: Final = itemgetter("record_offset")
 
 _STATE_TABLES: Final = ("committed_offsets", "pending_offsets", "orphan_offsets")
 
@@ -171,6 +178,10 @@ class _Finder:
         self._history = of_place
         self._tombstones_of_members = tombstones_of_members
         self._semantics = semantics
+        self._ends = sorted(of_place.ends, key=_OFFSET_OF_END)
+        self._rebalances = sorted((row for row in of_place.rebalances if row["kind"] != "assignment"), key=_OFFSET_OF_ROW)
+        transactions = (piece for piece in of_place.pieces if isinstance(piece, Transaction))
+        self._aborted = [transaction for transaction in transactions if transaction.result == "aborted" and transaction.commits]
         self._pieces: dict[tuple[type, int | None, int | None], Piece] = {
             (type(piece), piece.record_offset, getattr(piece, "producer_id", None)): piece for piece in of_place.pieces
         }
@@ -258,13 +269,9 @@ class _Finder:
 
     def _last_rebalance(self, record_offset: int | None) -> Mapping[str, Any] | None:
         """Return the newest rebalance before a record, or None if the group has had no member since it was removed."""
-        since = max((end.record_offset for end in self._history.ends if _is_before(end.record_offset, record_offset)), default=-1)
-        of_group = [row for row in self._history.rebalances if row["kind"] != "assignment"]
-        if since >= 0 and any(end.cause == "converted" for end in self._history.ends if end.record_offset == since):
-            since = -1
-        return next(
-            (row for row in reversed(of_group) if since < row["record_offset"] and _is_before(row["record_offset"], record_offset)), None
-        )
+        end, row = _last_before(self._ends, record_offset, _OFFSET_OF_END), _last_before(self._rebalances, record_offset, _OFFSET_OF_ROW)
+        since = -1 if end is None or end.cause == "converted" else end.record_offset
+        return row if row is not None and row["record_offset"] > since else None
 
     def _group_removed(self, event: Event) -> Outcome:
         records = [self._record("tombstone", event.record_offset or 0)]
@@ -284,15 +291,13 @@ class _Finder:
 
     def _last_loss(self, tombstone_offset: int) -> Outcome | None:
         """Return the cause that removed the group's last offset before its tombstone."""
-        losses: list[tuple[int, Outcome]] = [
-            (at, self._removed(removal)) for at, removal in self._history.removals.items() if at < tombstone_offset
-        ]
-        for piece in self._history.pieces:
-            if isinstance(piece, Transaction) and piece.result == "aborted" and piece.at < tombstone_offset:
-                losses += [(piece.at, outcome) for outcome in self._transaction(piece)]
-        since = max((end.record_offset for end in self._history.ends if end.record_offset < tombstone_offset), default=-1)
-        losses = [loss for loss in losses if loss[0] > since]
-        return max(losses, key=lambda loss: loss[0])[1] if losses else None
+        end = _last_before(self._ends, tombstone_offset, _OFFSET_OF_END)
+        since = -1 if end is None else end.record_offset
+        removed_at = max((at for at in self._history.removals if since < at < tombstone_offset), default=None)
+        aborted = max((each for each in self._aborted if since < each.at < tombstone_offset), key=attrgetter("at"), default=None)
+        if aborted is not None and (removed_at is None or aborted.at > removed_at):
+            return next(self._transaction(aborted))
+        return None if removed_at is None else self._removed(self._history.removals[removed_at])
 
     def end_without_tombstone(self) -> Step | None:
         """Return the end of a group without members that disappeared with its last offset (up to 3.9), or None.
@@ -338,8 +343,10 @@ def _tombstones_of_members(warehouse: Warehouse, question: Question, of_place: P
     return tombstones
 
 
-def _is_before(record_offset: int, border: int | None) -> bool:
-    return border is None or record_offset < border
+def _last_before(ascending: Sequence[Found], record_offset: int | None, offset_of: Callable[[Found], int]) -> Found | None:
+    """Return the last of these before a record offset; None: the last of all."""
+    number = len(ascending) if record_offset is None else bisect_left(ascending, record_offset, key=offset_of)
+    return ascending[number - 1] if number else None
 
 
 def _removal_sentence(removal: OffsetRemoval, state: Mapping[str, Any] | None) -> str:

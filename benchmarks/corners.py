@@ -81,7 +81,7 @@ def transaction(records: int) -> tuple[Batch, ...]:
 
 
 def rebalance(members: int) -> tuple[Batch, ...]:
-    """Return what a consumer group of KIP-848 writes when one member subscribes anew and the broker assigns all partitions again."""
+    """Return what a consumer group of KIP-848 writes when one member subscribes again and the broker assigns all partitions again."""
     group = {"group_id": f"group-{NUMBER}"}
     subscription: dict[str, Any] = {"instance_id": None, "rack_id": None, "client_id": "client", "client_host": "/10.0.0.1"}
     subscription |= {"subscribed_topic_names": ["orders"], "subscribed_topic_regex": None, "rebalance_timeout_ms": 300_000}

@@ -245,7 +245,7 @@ class GroupTable:
         return numbers
 
     def sums(self, keys: Ints, file_share: float) -> GroupSums:
-        """Return the sums over all groups. Groups without anything that a rule names are one group in them: there may be a million.
+        """Return the sums over all groups. Groups that no rule names are added up first, because there may be a million.
 
         keys, file_share: as in ``facts``.
         """

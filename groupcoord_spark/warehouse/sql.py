@@ -263,12 +263,12 @@ class _FewAhead(ds.FileSystemDataset):  # type: ignore[misc]  # pyarrow has no t
     """A dataset that reads two batches of two files ahead.
 
     DuckDB takes batches more slowly than pyarrow reads them. By default pyarrow keeps up to 16 batches of four files for each scan, and a
-    view over the history scans a table more than once.
+    view over the history scans a table more than once. pyarrow's own pool also keeps memory that it no longer needs.
     """
 
     def scanner(self, **options: Any) -> ds.Scanner:
         """Return a scanner, as DuckDB asks for one."""
-        return super().scanner(batch_readahead=2, fragment_readahead=2, **options)
+        return super().scanner(batch_readahead=2, fragment_readahead=2, memory_pool=pa.system_memory_pool(), **options)
 
 
 def _files(warehouse: Warehouse, table: Table, run: Run) -> list[str]:

@@ -110,7 +110,10 @@ class TestMembers:
 
 
 class TestStalled:
-    def stalled(self, commits: list[dict[str, Any]], others_minute: int = 0, **log: Any) -> list[tuple[Any, ...]]:
+    def stalled(
+        self, commits: list[dict[str, Any]], others_minute: int = 0, as_of_ms: int | None = None, **log: Any
+    ) -> list[tuple[Any, ...]]:
+        judged = {"group_id": "g", "as_of_ms": as_of_ms, "removed": False, "tombstone_count": 0}
         tables = {
             "assignments": [assignment("g", "m", "t", partition) for partition in range(3)],
             "groups": [group("g", member_count=1)],
@@ -120,6 +123,7 @@ class TestStalled:
             ),
             "offsets_partitions": [log_part(**log)],
             "transactions": [marker(9, 1, "committed")],
+            "group_expirations": [] if as_of_ms is None else [judged],
         }
         return rows("stalled", "partition, commits, advance, median_advance", offset_commits=commits, **tables)
 
@@ -134,6 +138,12 @@ class TestStalled:
         commits = [at(3 * n + partition, 50 * n * (partition < 2), 90 * n, partition=partition) for n in range(2) for partition in range(3)]
         for minutes_later, has_rows in [(24 * 60, True), (24 * 60 + 1, False)]:
             assert bool(self.stalled(commits, others_minute=90 + minutes_later)) is has_rows
+
+    def test_a_commit_from_a_wrong_clock_does_not_hide_the_others(self) -> None:
+        commits = [at(3 * n + partition, 50 * n * (partition < 2), 90 * n, partition=partition) for n in range(2) for partition in range(3)]
+        years_later = 50 * 365 * 24 * 60
+        assert self.stalled(commits, years_later) == []
+        assert self.stalled(commits, years_later, as_of_ms=AS_OF_MS) == [(2, 1, 0, 50.0)]
 
     def test_a_partition_whose_commit_before_is_older_than_two_days_may_have_advanced(self) -> None:
         moved = [at(3 * n + partition, 100 + 50 * n, 90 * n, partition=partition) for n in range(2) for partition in range(2)]

@@ -11,7 +11,12 @@ WITH owned AS (
   GROUP BY a.cluster, a.group_id, a.topic, a.partition
 ),
 newest AS (
-  SELECT cluster, MAX(commit_timestamp) AS newest_at FROM committed_offsets GROUP BY cluster
+  -- Without what a wrong clock dated after the run.
+  SELECT o.cluster, MAX(o.commit_timestamp) AS newest_at
+  FROM committed_offsets o
+  LEFT JOIN (SELECT DISTINCT cluster, as_of FROM group_expirations) e ON e.cluster = o.cluster
+  WHERE e.as_of IS NULL OR o.commit_timestamp <= e.as_of + INTERVAL '1' DAY
+  GROUP BY o.cluster
 ),
 hours AS (
   SELECT o.cluster, o.group_id, o.offsets_partition, p.incarnation, MAX(o.commit_timestamp) - INTERVAL '1' HOUR AS begins_at,
@@ -34,7 +39,13 @@ ended AS (
     SELECT cluster, offsets_partition, incarnation, producer_id, record_offset, CAST(NULL AS BIGINT) AS marker
     FROM offset_commits
     WHERE producer_id IS NOT NULL AND (record_timestamp IS NULL OR record_timestamp >= /* constant */ (
-      SELECT MIN(newest_at) - INTERVAL '2' DAY FROM (SELECT MAX(commit_timestamp) AS newest_at FROM committed_offsets GROUP BY cluster) n
+      SELECT MIN(newest_at) - INTERVAL '2' DAY FROM (
+        SELECT MAX(o.commit_timestamp) AS newest_at
+        FROM committed_offsets o
+        LEFT JOIN (SELECT DISTINCT cluster, as_of FROM group_expirations) e ON e.cluster = o.cluster
+        WHERE e.as_of IS NULL OR o.commit_timestamp <= e.as_of + INTERVAL '1' DAY
+        GROUP BY o.cluster
+      ) n
     ))
     UNION ALL
     SELECT cluster, offsets_partition, incarnation, producer_id, record_offset, record_offset FROM transactions
@@ -52,7 +63,13 @@ dated AS (
     AND t.record_offset = e.end_offset
   WHERE c.committed_offset IS NOT NULL AND (c.producer_id IS NULL OR t.result = 'committed')
     AND (c.record_timestamp IS NULL OR c.record_timestamp >= /* constant */ (
-      SELECT MIN(newest_at) - INTERVAL '2' DAY FROM (SELECT MAX(commit_timestamp) AS newest_at FROM committed_offsets GROUP BY cluster) n
+      SELECT MIN(newest_at) - INTERVAL '2' DAY FROM (
+        SELECT MAX(o.commit_timestamp) AS newest_at
+        FROM committed_offsets o
+        LEFT JOIN (SELECT DISTINCT cluster, as_of FROM group_expirations) e ON e.cluster = o.cluster
+        WHERE e.as_of IS NULL OR o.commit_timestamp <= e.as_of + INTERVAL '1' DAY
+        GROUP BY o.cluster
+      ) n
     ))
 ),
 counted AS (

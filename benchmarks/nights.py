@@ -1,6 +1,6 @@
 """nights.py DUMP [--work DIR] [--nights 30] [--one-percent-only]: what night after night costs.
 
-DUMP is a directory with ``__consumer_offsets-N``, for example one that ``nightly.py`` generated. Two questions:
+DUMP is a directory with ``__consumer_offsets-N``, such as ``corners.py`` leaves in its ``--work``. Two questions:
 
 - a run with 1 % new records against an empty night, one without a new record: the CPU of the first divided by the CPU of the second;
 - thirty nights that each find the same share of the dump new: the CPU of each night divided by the CPU of the second one, and the bytes and
@@ -107,7 +107,7 @@ def main() -> None:
     one_percent(given.dump, given.work)
     if not given.one_percent_only:
         print()
-        many(given.dump, given.work, given.runs)
+        many(given.dump, given.work, given.nights)
 
 
 if __name__ == "__main__":

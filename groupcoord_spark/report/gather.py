@@ -30,7 +30,7 @@ MOST_RUNS: Final = 14
 _OF_NEWS: Final = ("lag", "rewinds", "skips", "stalled")
 """Tables of the report with the rows of the views that news rest on."""
 _SHARED: Final = ("log_completeness", "topic_readers", "group_lifetimes")
-"""Views over the history that several tables of the report read."""
+"""Views that several tables of the report read."""
 _AFTER_GROUPS: Final = ("group_days", "members", "offsets", "events")
 _AT_THE_END: Final = ("groups", *_AFTER_GROUPS, "owners", "owner_commits")
 """Tables that rest on other tables of the report, in this order."""

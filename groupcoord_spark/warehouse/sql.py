@@ -49,8 +49,10 @@ _CHECKED: Final = ds.ParquetFileFormat(
     dictionary_columns=_REPEATED, default_fragment_scan_options=ds.ParquetFragmentScanOptions(**page_checksums.VERIFIED)
 )
 
-_CONSTANT: Final = re.compile(r"/\* constant \*/ \(((?:[^()]|\((?:[^()]|\([^()]*\))*\))*)\)")
-"""A subquery of a view that often gives few values. pyarrow leaves out files and row groups by constants alone, so it is asked before."""
+_CONSTANT: Final = re.compile(r"/\* constant \*/ \(((?:[^()]|\([^()]*\))*)\)")
+"""A subquery of a view that often gives few values. pyarrow leaves out files and row groups by constants alone, so it is asked before.
+It may name the first common table expression of the view."""
+_FIRST_EXPRESSION: Final = re.compile(r"(?:--[^\n]*\n)*WITH .*?\n\)", re.DOTALL)
 _MOST_CONSTANTS: Final = 1000
 _DAMAGED: Final = re.compile(r"reading the stream registered as '(\w+)' failed: (.*)")
 """DuckDB's words for a file of a table that pyarrow cannot read."""
@@ -189,7 +191,8 @@ class SnapshotInDuckDB:
 
     def _constant(self, found: re.Match[str]) -> str:
         """Return the texts or times that a subquery gives, as literals in brackets; the text that was found where they are many."""
-        (column,) = self.connection.sql(found[1]).to_arrow_table().columns
+        first = _FIRST_EXPRESSION.match(found.string)
+        (column,) = self.connection.sql(f"{first[0] if first else ''} {found[1]}").to_arrow_table().columns
         if len(column) > _MOST_CONSTANTS:
             return found[0]
         time = "TIMESTAMPTZ " if pa.types.is_timestamp(column.type) else ""

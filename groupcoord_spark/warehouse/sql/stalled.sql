@@ -5,18 +5,18 @@
 -- Without the ends of the topic's log, a partition to which nobody writes looks the same. Partitions without a committed offset are in
 -- assigned_never_committed.
 -- completeness: share of the records of the offsets partition that the history has. Below 1, advance and commits are lower bounds.
-WITH owned AS (
-  SELECT a.cluster, a.group_id, a.topic, a.partition, MIN(a.member_id) AS member_id
-  FROM assignments a WHERE a.kind = 'current' AND a.topic IS NOT NULL
-  GROUP BY a.cluster, a.group_id, a.topic, a.partition
-),
-newest AS (
+WITH newest AS (
   -- Without what a wrong clock dated after the run.
   SELECT o.cluster, MAX(o.commit_timestamp) AS newest_at
   FROM committed_offsets o
   LEFT JOIN (SELECT DISTINCT cluster, as_of FROM group_expirations) e ON e.cluster = o.cluster
   WHERE e.as_of IS NULL OR o.commit_timestamp <= e.as_of + INTERVAL '1' DAY
   GROUP BY o.cluster
+),
+owned AS (
+  SELECT a.cluster, a.group_id, a.topic, a.partition, MIN(a.member_id) AS member_id
+  FROM assignments a WHERE a.kind = 'current' AND a.topic IS NOT NULL
+  GROUP BY a.cluster, a.group_id, a.topic, a.partition
 ),
 hours AS (
   SELECT o.cluster, o.group_id, o.offsets_partition, p.incarnation, MAX(o.commit_timestamp) - INTERVAL '1' HOUR AS begins_at,
@@ -38,15 +38,8 @@ ended AS (
   FROM (
     SELECT cluster, offsets_partition, incarnation, producer_id, record_offset, CAST(NULL AS BIGINT) AS marker
     FROM offset_commits
-    WHERE producer_id IS NOT NULL AND (record_timestamp IS NULL OR record_timestamp >= /* constant */ (
-      SELECT MIN(newest_at) - INTERVAL '2' DAY FROM (
-        SELECT MAX(o.commit_timestamp) AS newest_at
-        FROM committed_offsets o
-        LEFT JOIN (SELECT DISTINCT cluster, as_of FROM group_expirations) e ON e.cluster = o.cluster
-        WHERE e.as_of IS NULL OR o.commit_timestamp <= e.as_of + INTERVAL '1' DAY
-        GROUP BY o.cluster
-      ) n
-    ))
+    WHERE producer_id IS NOT NULL
+      AND (record_timestamp IS NULL OR record_timestamp >= /* constant */ (SELECT MIN(newest_at) - INTERVAL '2' DAY FROM newest))
     UNION ALL
     SELECT cluster, offsets_partition, incarnation, producer_id, record_offset, record_offset FROM transactions
   ) s
@@ -62,15 +55,7 @@ dated AS (
   LEFT JOIN transactions t ON t.cluster = e.cluster AND t.offsets_partition = e.offsets_partition AND t.incarnation = e.incarnation
     AND t.record_offset = e.end_offset
   WHERE c.committed_offset IS NOT NULL AND (c.producer_id IS NULL OR t.result = 'committed')
-    AND (c.record_timestamp IS NULL OR c.record_timestamp >= /* constant */ (
-      SELECT MIN(newest_at) - INTERVAL '2' DAY FROM (
-        SELECT MAX(o.commit_timestamp) AS newest_at
-        FROM committed_offsets o
-        LEFT JOIN (SELECT DISTINCT cluster, as_of FROM group_expirations) e ON e.cluster = o.cluster
-        WHERE e.as_of IS NULL OR o.commit_timestamp <= e.as_of + INTERVAL '1' DAY
-        GROUP BY o.cluster
-      ) n
-    ))
+    AND (c.record_timestamp IS NULL OR c.record_timestamp >= /* constant */ (SELECT MIN(newest_at) - INTERVAL '2' DAY FROM newest))
 ),
 counted AS (
   -- Of the commits that count at a moment, the one with the highest record offset is the committed offset.
